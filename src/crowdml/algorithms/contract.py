@@ -1,0 +1,96 @@
+"""The contract of an algorithm: a few pure functions in a frozen record.
+
+An algorithm knows nothing of time, network, files or entropy. The compiled simulation, the step-by-step loop, the
+live server with its devices, and a test with given coins all drive these same functions.
+
+    check_out ─► device_step ─► sanitise ─► absorb ─► (ready?) commit ─► check_out …
+      server        device       device      server       server
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from crowdml.core import Array, Batch, Coins, Ops, record
+from crowdml.core.ops import Tree
+from crowdml.models import Model
+from crowdml.privacy import Plan
+
+Hyper = Mapping[str, Array]
+"""Hyper-parameters by name. In a compiled sweep they are traced numbers, elsewhere plain floats."""
+
+
+@record
+class Counts:
+    """Public integers the barrier may look at.
+
+    Attributes:
+        received: Check-ins absorbed since the last commit.
+        version: Commits so far.
+    """
+
+    received: int
+    version: int
+
+
+@record
+class Algorithm:
+    """What an algorithm is, for every driver.
+
+    Attributes:
+        takes: `sums` if only the sum of check-ins matters (then they may be masked), else `individuals`.
+        batch: Rows a device gathers before it contacts the server.
+        buffer: Rows a device keeps at most; between outages a batch may grow up to this.
+        always_ready: True if every check-in is followed by a commit; then no condition is ever compiled.
+        init: `init(coins)` begins the task and returns the server's state.
+        device_init: `device_init()` begins a device.
+        row_init: `row_init()` begins what the server keeps for one device.
+        check_out: `check_out(server)`: what leaves the server; public.
+        device_step: `device_step(broadcast, device, batch, coins)` returns the release and the device's new state.
+        sanitise: `sanitise(release, coins)`: the last bound and the last noise; the result may leave the device.
+        accepts: `accepts(staleness)`: whether a check-in that is so many versions old is used at all.
+        absorb: `absorb(server, row, check_in, staleness)` folds in one check-in, or the sum of several.
+        ready: `ready(counts)`: whether it is time to commit.
+        commit: `commit(server)` makes the step, empties the window, and returns measurements as values.
+        parameters: `parameters(server)`: the model as it stands.
+        totals: `totals(server)`: rows, errors and labels counted so far; None where counts are not sent.
+    """
+
+    takes: Literal["sums", "individuals"]
+    batch: int
+    buffer: int
+    always_ready: bool
+    init: Callable[[Coins], Tree]
+    device_init: Callable[[], Tree]
+    row_init: Callable[[], Tree]
+    check_out: Callable[[Tree], Tree]
+    device_step: Callable[[Tree, Tree, Batch, Coins], tuple[Tree, Tree]]
+    sanitise: Callable[[Tree, Coins], Tree]
+    accepts: Callable[[int], bool]
+    absorb: Callable[[Tree, Tree, Tree, Array], tuple[Tree, Tree]]
+    ready: Callable[[Counts], bool]
+    commit: Callable[[Tree], tuple[Tree, Tree]]
+    parameters: Callable[[Tree], Tree]
+    totals: Callable[[Tree], Tree] | None = None
+
+
+@record
+class Parts:
+    """What a recipe assembles an algorithm from.
+
+    Attributes:
+        settings: The `[algorithm]` section.
+        model: The model, built for `ops`.
+        plan: Bound, noise and promise.
+        classes: Number of labels.
+        hyper: Hyper-parameters, possibly traced.
+        ops: Array operations.
+    """
+
+    settings: object
+    model: Model
+    plan: Plan
+    classes: int
+    hyper: Hyper
+    ops: Ops

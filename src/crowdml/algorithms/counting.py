@@ -1,0 +1,69 @@
+"""Counting: how many rows a device saw, how many it got wrong, and how the labels are spread.
+
+The counts of a release are integers; noise on them is discrete. The same record is what travels, what the server
+sums up for the whole crowd, and what it keeps for each device (Crowd-ML 2015, algorithm 2 and equation 14).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crowdml.core import Array, Batch, Coins, Ops, record, trees
+from crowdml.core.ops import Tree
+from crowdml.models.losses import one_hot
+from crowdml.privacy.mechanisms import DISCRETE_LAPLACE
+from crowdml.privacy.plan import Statistics
+
+
+@record
+class Counting:
+    """Counts errors and labels, and sanitises them.
+
+    Attributes:
+        classes: Number of labels.
+        noise: Scales of the noise; zero where none is added.
+        ops: Array operations.
+    """
+
+    classes: int
+    noise: Statistics
+    ops: Ops
+
+    def empty(self) -> Tree:
+        """Begin at zero. `rows` and `counted` travel in clear, `errors` and `labels` with noise."""
+        xp = self.ops.xp
+        zero = xp.int32(0)
+        return {"rows": zero, "counted": zero, "errors": zero, "labels": xp.zeros((self.classes,), dtype=xp.int32)}
+
+    def count(self, batch: Batch, wrong: Array, counted: Array) -> Tree:
+        """Count one batch: errors over the rows marked in `counted`, labels over all rows."""
+        xp = self.ops.xp
+        spread = one_hot(batch.labels, self.classes, self.ops) * batch.mask[:, None]
+        return {
+            "rows": _whole(batch.mask, xp),
+            "counted": _whole(counted, xp),
+            "errors": _whole(counted * wrong, xp),
+            "labels": xp.sum(spread, axis=0).astype(xp.int32),
+        }
+
+    def sanitise(self, counts: Tree, coins: Coins) -> Tree:
+        """Add discrete Laplace noise to errors and labels."""
+        made = dict(counts)
+        for name, scale in (("errors", self.noise.error_scale), ("labels", self.noise.label_scale)):
+            if scale:
+                made[name] = counts[name] + DISCRETE_LAPLACE.draw(coins, f"counts/{name}", scale, counts[name].shape)
+        return made
+
+    def add(self, totals: Tree, counts: Tree) -> Tree:
+        """Sum up."""
+        return trees.map(lambda total, own: total + own, totals, counts)
+
+    def error(self, totals: Tree) -> Array:
+        """Estimate the error rate, equation (14); 1 before anything was counted."""
+        xp = self.ops.xp
+        rate = totals["errors"].astype(xp.float32) / xp.maximum(totals["counted"], 1).astype(xp.float32)
+        return xp.where(totals["counted"] > 0, rate, xp.float32(1))
+
+
+def _whole(mask: Array, xp: Any) -> Array:
+    return xp.sum(mask).astype(xp.int32)

@@ -1,0 +1,179 @@
+"""crowd-sgd: asynchronous gradient check-in.
+
+Hamm, Champion, Chen, Belkin and Xuan, "Crowd-ML: A privacy-preserving learning framework for a crowd of smart
+devices", ICDCS 2015: algorithm 1 (device routines 2 and 3) and algorithm 2 (server routine 2).
+
+A device sends the noisy mean gradient of its batch at the parameters it checked out; the server takes a projected
+step at once: w ← Π_R [w - η(t) ĝ]. Beside the gradient travel the number of samples in clear and, where the task
+asks for statistics, the noisy counts of errors and labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from crowdml.algorithms import projection, staleness
+from crowdml.algorithms.contract import Algorithm, Parts
+from crowdml.algorithms.counting import Counting
+from crowdml.algorithms.rates import RATES
+from crowdml.algorithms.rates.power import InverseSqrt
+from crowdml.algorithms.recipes.contract import Recipe
+from crowdml.core import Array, Batch, Coins, Ops, Settings, tree_record, trees
+from crowdml.core.ops import Tree
+from crowdml.core.settings import OneOf
+from crowdml.privacy import add_noise, clip_weights
+
+
+class CrowdSgdSettings(Settings):
+    """The `[algorithm]` section of a crowd-sgd task."""
+
+    kind: Literal["crowd-sgd"] = "crowd-sgd"
+    batch: int = Field(20, gt=0, description="rows a device gathers before it checks in")
+    buffer: int | None = Field(None, gt=0, description="rows a device keeps at most; not given: as many as batch")
+    held_out: float = Field(0.0, ge=0, lt=1, description="share of rows set aside for counting errors")
+    rate: Annotated[Any, OneOf(RATES)] = Field(InverseSqrt(c=30.0), description="learning rate of the server")
+    radius: float = Field(1000.0, gt=0, description="the parameters stay in a ball of this radius")
+    stale: staleness.Stale = Field("accept", description="what to do with check-ins that started from an old version")
+    max_staleness: int = Field(1_000_000, ge=0, description="an older check-in is never used")
+    statistics: bool = Field(True, description="send error and label counts, where the terms allow it")
+
+    @model_validator(mode="after")
+    def _fits(self) -> CrowdSgdSettings:
+        if self.buffer is not None and self.batch > self.buffer:
+            raise ValueError(f"batch = {self.batch} does not fit into buffer = {self.buffer}")
+        if self.rate.counter not in ("versions", "check-ins"):
+            raise ValueError(f'the server\'s rate cannot use the device\'s counter "{self.rate.counter}"; use "versions"')
+        return self
+
+
+@tree_record
+class CrowdSgdState:
+    """The server's state.
+
+    Attributes:
+        parameters: The model.
+        rate: What the rate remembers.
+        version: Commits so far, int32.
+        totals: Sums over all check-ins (see `counting`), or `()`.
+        window: The update absorbed since the last commit; `()` between commits, so nothing is carried along.
+    """
+
+    parameters: Tree
+    rate: Tree
+    version: Array
+    totals: Tree
+    window: Tree
+
+
+def build(parts: Parts) -> Algorithm:
+    """Assemble the algorithm from its device half and its server half."""
+    settings = _settings(parts)
+    noise = parts.plan.statistics
+    counting = Counting(classes=parts.classes, noise=noise, ops=parts.ops) if noise else None
+    device_step, sanitise = _device_half(parts, counting)
+    init, absorb, commit = _server_half(parts, counting)
+    return Algorithm(
+        takes="sums",
+        batch=settings.batch,
+        buffer=settings.buffer or settings.batch,
+        always_ready=True,
+        init=init,
+        device_init=lambda: (),
+        row_init=lambda: counting.empty() if counting else (),
+        check_out=lambda server: server.parameters,
+        device_step=device_step,
+        sanitise=sanitise,
+        accepts=staleness.accepts(settings.stale, settings.max_staleness),
+        absorb=absorb,
+        ready=lambda counts: counts.received >= 1,
+        commit=commit,
+        parameters=lambda server: server.parameters,
+        totals=(lambda server: server.totals) if counting else None,
+    )
+
+
+def _device_half(parts: Parts, counting: Counting | None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    settings, model, plan, ops, xp = _settings(parts), parts.model, parts.plan, parts.ops, parts.ops.xp
+
+    def device_step(broadcast: Tree, device: Tree, batch: Batch, coins: Coins) -> tuple[Tree, Tree]:
+        training, counted = _split(batch, settings.held_out, coins, ops)
+        gradients = model.gradients(broadcast, batch)
+        samples = xp.sum(training)
+        weights = training / xp.maximum(samples, xp.float32(1))
+        if plan.gradient and plan.gradient.bound.clipped:
+            bound = plan.gradient.bound
+            weights = weights * clip_weights(gradients.norms(bound.order, ops), bound.radius, ops)
+        regulariser = model.regulariser(broadcast, parts.hyper["regularisation"])
+        mean = trees.map(lambda own, common: own + common, gradients.total(weights), regulariser)
+        release = {"gradient": mean, "samples": samples.astype(xp.int32)}
+        if counting:
+            wrong = model.loss.predict(gradients.outputs) != batch.labels
+            release["counts"] = counting.count(batch, wrong, counted)
+        return release, device
+
+    def sanitise(release: Tree, coins: Coins) -> Tree:
+        check_in = dict(release)
+        if plan.gradient:
+            scale = parts.hyper["noise"] / xp.maximum(release["samples"], 1).astype(xp.float32)
+            check_in["gradient"] = add_noise(plan.gradient.law, release["gradient"], scale, coins, "gradient")
+        if counting:
+            check_in["counts"] = counting.sanitise(release["counts"], coins)
+        return check_in
+
+    return device_step, sanitise
+
+
+def _split(batch: Batch, share: float, coins: Coins, ops: Ops) -> tuple[Array, Array]:
+    """Mark the rows that train and the rows whose errors count: all for both, unless a share is held out.
+
+    Remark 2 of the paper. The average is then over fewer rows, so the noise is scaled by their number.
+    """
+    if not share:
+        return batch.mask, batch.mask
+    held_out = (coins.uniform("held-out", batch.mask.shape) < share).astype(ops.xp.float32) * batch.mask
+    return batch.mask - held_out, held_out
+
+
+def _server_half(
+    parts: Parts, counting: Counting | None
+) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    settings, ops, hyper = _settings(parts), parts.ops, parts.hyper
+    rate = settings.rate.build(hyper["rate"], ops)
+
+    def init(coins: Coins) -> Tree:
+        parameters = parts.model.init(coins)
+        totals = counting.empty() if counting else ()
+        return CrowdSgdState(
+            parameters=parameters, rate=rate.init(parameters), version=ops.xp.int32(0), totals=totals, window=()
+        )
+
+    def absorb(server: CrowdSgdState, row: Tree, check_in: Tree, stale: Array) -> tuple[Tree, Tree]:
+        weight = staleness.factor(settings.stale, stale, ops)
+        server = replace(server, window=trees.map(lambda leaf: leaf * weight, check_in["gradient"]))
+        if counting is None:
+            return server, row
+        totals = counting.add(server.totals, check_in["counts"])
+        return replace(server, totals=totals), counting.add(row, check_in["counts"])
+
+    def commit(server: CrowdSgdState) -> tuple[Tree, Tree]:
+        # Every check-in is a commit here, so the counters "versions" and "check-ins" are the same number.
+        count = server.version + ops.xp.int32(1)
+        change, memory = rate.step(server.rate, server.window, count)
+        moved = trees.map(lambda old, step: old - step, server.parameters, change)
+        parameters = projection.onto_ball(moved, hyper["radius"], ops)
+        server = replace(server, parameters=parameters, rate=memory, version=count, window=())
+        return server, {"estimated_error": counting.error(server.totals)} if counting else {}
+
+    return init, absorb, commit
+
+
+def _settings(parts: Parts) -> CrowdSgdSettings:
+    assert isinstance(parts.settings, CrowdSgdSettings)  # noqa: S101  the registry pairs settings and recipe
+    return parts.settings
+
+
+CROWD_SGD = Recipe(settings=CrowdSgdSettings, hyper={"rate": "rate.c", "radius": "radius"}, build=build)

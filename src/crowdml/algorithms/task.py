@@ -1,0 +1,123 @@
+"""Task: what a crowd learns together, read from one file that serves simulation, server and browser."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from crowdml.algorithms.contract import Algorithm, Hyper, Parts
+from crowdml.algorithms.recipes import RECIPES, Recipe
+from crowdml.algorithms.sections import CrowdSettings, DataSettings, StopSettings
+from crowdml.core import BadInput, Ops, Registry, Settings
+from crowdml.core.settings import OneOf
+from crowdml.data import input_bound
+from crowdml.data.transforms import Bounds, Transform
+from crowdml.models import MODELS, Model
+from crowdml.privacy import Plan, PrivacySettings, make_plan
+
+_ALGORITHMS: Registry[type[Settings]] = Registry(
+    "algorithm", {name: recipe.settings for name, recipe in RECIPES.items()}
+)
+
+
+class Task(Settings):
+    """A task file. `Task.load(path)` reads one."""
+
+    crowdml: Literal[1] = Field(description="version of this format")
+    name: str = Field(
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", description="short name: small letters, digits, hyphens"
+    )
+    objective: str = Field("", description="what the crowd learns, in words for owners")
+    data: DataSettings = Field(description="what a row looks like")
+    model: Annotated[Any, OneOf(MODELS)] = Field(description="what is learnt")
+    algorithm: Annotated[Any, OneOf(_ALGORITHMS)] = Field(description="how it is learnt")
+    privacy: PrivacySettings = Field(description="what is promised to owners")
+    stop: StopSettings = Field(StopSettings(), description="when the task ends")
+    crowd: CrowdSettings = Field(CrowdSettings(), description="the simulated crowd")
+
+    @staticmethod
+    def load(path: Path | str, changes: Sequence[str] = ()) -> Task:
+        """Read a task file, with changes such as `"algorithm.batch=10"` on top."""
+        from crowdml.algorithms.task_file import load
+
+        return load(Path(path), changes)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe behind `algorithm.kind`."""
+        return RECIPES[self.algorithm.kind]
+
+    @property
+    def features(self) -> int:
+        """Numbers in a row as the model sees it, after all transforms."""
+        return _features_after(self.data.transform, self.data.features)
+
+    def model_for(self, ops: Ops) -> Model:
+        """Build the model for an array namespace."""
+        built: Model = self.model.build(self.features, len(self.data.labels), ops)
+        return built
+
+    def plan(self, model: Model) -> Plan:
+        """Work out bound, noise and promise. Raises `BadInput` where the terms cannot be kept."""
+        return make_plan(
+            self.privacy,
+            lambda order: model.gradient_bound(order, input_bound(self.data.transform, order, self.data.features)),
+            classes=len(self.data.labels),
+            counts=getattr(self.algorithm, "statistics", False),
+        )
+
+    def hyper(self, plan: Plan) -> dict[str, float]:
+        """Name every number that a compiled sweep may vary without compiling again."""
+        own = {name: float(attrgetter(path)(self.algorithm)) for name, path in self.recipe.hyper.items()}
+        noise = plan.gradient.noise if plan.gradient else 0.0
+        return own | {"noise": noise, "regularisation": self.model.regularisation}
+
+    def structure(self) -> str:
+        """Return the task without its name and its hyper-parameters: equal structures share compiled code."""
+        content = self.model_dump(mode="json", by_alias=True)
+        paths = [f"algorithm.{path}" for path in self.recipe.hyper.values()]
+        for path in ("name", "objective", "model.regularisation", "privacy.epsilon", *paths):
+            *sections, key = path.split(".")
+            functools.reduce(lambda table, section: table[section], sections, content).pop(key)
+        return json.dumps(content, sort_keys=True)
+
+    def build(self, ops: Ops, hyper: Hyper | None = None) -> Algorithm:
+        """Assemble the algorithm; `hyper` replaces the file's numbers, traced or not."""
+        model = self.model_for(ops)
+        plan = self.plan(model)
+        parts = Parts(
+            settings=self.algorithm,
+            model=model,
+            plan=plan,
+            classes=len(self.data.labels),
+            hyper=self.hyper(plan) if hyper is None else hyper,
+            ops=ops,
+        )
+        return self.recipe.build(parts)
+
+    def check(self) -> None:
+        """Find what no single key can tell: build everything once, for nothing."""
+        from crowdml.core import NUMPY
+
+        self.build(NUMPY)
+        if self.stop.error_below is not None and self.plan(self.model_for(NUMPY)).statistics is None:
+            raise BadInput(
+                "no counts are sent, so the error cannot be estimated",
+                where="stop.error-below",
+                hint="give privacy.statistics-epsilon and algorithm.statistics = true, or leave error-below out",
+            )
+
+
+def _features_after(transforms: list[Transform], features: int) -> int:
+    known = Bounds(features=features)
+    for transform in transforms:
+        known = transform.bounds(known)
+    if known.features is None:
+        raise BadInput("the number of features after these transforms is not known", where="data.transform")
+    return known.features

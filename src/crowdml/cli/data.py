@@ -1,0 +1,123 @@
+"""`crowdml data`: which datasets there are, whether they are whole, and how to get them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from crowdml.data.files import FileStatus
+
+app = typer.Typer(
+    name="data",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="List, check and fetch the datasets that task files can name.",
+)
+
+
+@app.command("list")
+def list_(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")] = False,
+) -> None:
+    """List all datasets and whether they are on this machine.
+
+    A dataset is looked for in $CROWDML_DATA/NAME and then in the user's cache. Use the name in a task file:
+    dataset = "mnist" under [data].
+    """
+    from crowdml.data.catalogue import DATASETS
+
+    entries = [_entry(name) for name in DATASETS]
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(entries, indent=2))
+    else:
+        _table(entries)
+
+
+def _entry(name: str) -> dict[str, Any]:
+    from crowdml.data import DATASETS, locate
+
+    source, folder = DATASETS[name], locate(name)
+    return {
+        "name": name,
+        "description": source.description,
+        "train_rows": source.rows[0],
+        "test_rows": source.rows[1],
+        "features": source.features,
+        "classes": len(source.label_names),
+        "licence": source.licence,
+        "citation": source.citation,
+        "homepage": source.homepage,
+        "present": folder is not None,
+        "folder": None if folder is None else str(folder),
+    }
+
+
+def _table(entries: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "rows", "features", "classes", "licence", "here")
+    for entry in entries:
+        rows = f"{entry['train_rows']} + {entry['test_rows']}"
+        here = "present" if entry["present"] else "missing"
+        columns = (rows, str(entry["features"]), str(entry["classes"]), entry["licence"], here)
+        table.add_row(entry["name"], *columns)
+    Console().print(table)
+
+
+@app.command()
+def verify(
+    name: Annotated[str | None, typer.Argument(help="A dataset; without it, all that are present.")] = None,
+) -> None:
+    """Compare the files of a dataset with their published checksums.
+
+    Ends with exit code 2 if a file is corrupt, or if the dataset that was asked for is incomplete.
+    """
+    from crowdml.core.errors import BadInput
+    from crowdml.data import DATASETS, locate
+    from crowdml.data import verify as check
+
+    chosen = [DATASETS[name].name] if name else [each for each in DATASETS if locate(each) is not None]
+    wrong = []
+    for each in chosen:
+        for file in check(each):
+            typer.echo(f"{file.status:9} {file.path}")
+            wrong += [file] if _is_wrong(file) else []
+    if wrong:
+        raise BadInput(
+            f"{wrong[0].path} is {wrong[0].status}" + (f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""),
+            hint=f"fetch again with: crowdml data get {name or 'NAME'}",
+        )
+
+
+def _is_wrong(file: FileStatus) -> bool:
+    return file.status == "corrupt" or (file.status == "missing" and not file.optional)
+
+
+@app.command()
+def get(name: Annotated[str, typer.Argument(help="A dataset, as `crowdml data list` names it.")]) -> None:
+    """Fetch a dataset from its public source into the user's cache.
+
+    Every file is compared with its published checksum before it gets its name. Without a network the message says
+    which files to put where.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from crowdml.data import get as fetch
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        lines: dict[str, Any] = {}
+
+        def tell(file: str, done: int, total: int) -> None:
+            if file not in lines:
+                lines[file] = bar.add_task(file, total=total)
+            bar.update(lines[file], completed=done)
+
+        folder = fetch(name, tell)
+    typer.echo(f"{name} is in {folder}")

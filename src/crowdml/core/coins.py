@@ -1,0 +1,32 @@
+"""Coins: the only randomness a kernel may use, handed in by the driver.
+
+A draw is addressed by the check-in the coins were made for, a stage name and its shape. The simulation answers
+from a counter hash, a device from the operating system's entropy, a test from given values: so a formula with
+noise in it can be checked against the same numbers everywhere. All draws have unit scale where a scale exists.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from crowdml.core.ops import Array
+
+
+class Coins(Protocol):
+    """Named draws. Asking twice for the same stage of the same check-in is a mistake."""
+
+    def uniform(self, stage: str, shape: tuple[int, ...]) -> Array:
+        """Uniform on (0, 1), float32."""
+        ...
+
+    def laplace(self, stage: str, shape: tuple[int, ...]) -> Array:
+        """Laplace with scale 1 (variance 2), float32."""
+        ...
+
+    def gaussian(self, stage: str, shape: tuple[int, ...]) -> Array:
+        """Gaussian with standard deviation 1, float32."""
+        ...
+
+    def discrete_laplace(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
+        """Integers z with probability proportional to exp(-|z| / scale), int32."""
+        ...

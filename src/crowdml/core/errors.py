@@ -1,0 +1,59 @@
+"""Every error a user can meet.
+
+    CrowdError
+    ├── BadInput             a file, key, value or path is wrong: exit code 2, HTTP 422
+    ├── TermsViolated        a task asks for more than the owner accepted
+    ├── BudgetExhausted      the ledger cannot cover the next release
+    ├── StaleCheckIn         the check-in started from a version that is too old
+    ├── MalformedMessage     bytes from the wire are not the message they should be
+    ├── NotAuthorised        no token, or one that does not open this door
+    └── TaskClosed           the task takes no more check-ins
+
+Mistakes of a programmer stay `ValueError` and `TypeError`. A message names the parameter, its value, and
+what would be right.
+"""
+
+from __future__ import annotations
+
+
+class CrowdError(Exception):
+    """Root of all errors that crowdml raises on purpose."""
+
+
+class BadInput(CrowdError):
+    """Something the user gave is wrong.
+
+    Attributes:
+        what: What is wrong, in one sentence.
+        where: File, line and key, as far as they are known.
+        hint: What would be right.
+    """
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        """Keep the three parts apart, so that the CLI and the server can lay them out."""
+        self.what, self.where, self.hint = what, where, hint
+        super().__init__("\n  ".join(part for part in (f"{where}: {what}" if where else what, hint) if part))
+
+
+class TermsViolated(CrowdError):
+    """A task sheet or a message goes beyond the terms that the owner accepted."""
+
+
+class BudgetExhausted(CrowdError):
+    """The device's ledger cannot cover another release."""
+
+
+class StaleCheckIn(CrowdError):
+    """A check-in names a version that is too old to be used."""
+
+
+class MalformedMessage(CrowdError):
+    """Bytes received are not a legal message of this task."""
+
+
+class NotAuthorised(CrowdError):
+    """The caller has no right to do this."""
+
+
+class TaskClosed(CrowdError):
+    """The task is paused or stopped."""

@@ -1,0 +1,56 @@
+"""Ops: what a kernel may do with arrays.
+
+Kernels are written once, over an `Ops` that is handed in: NumPy on devices and on the server, JAX in the
+simulation. Whatever both namespaces spell alike is used through `xp`; the few things that differ in spelling
+or in speed have a name here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = Any
+"""An array of either namespace. Shapes are stated in docstrings and checked when a task is built."""
+
+Tree: TypeAlias = Any
+"""Nested dicts, tuples and tree records with arrays as leaves."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ops:
+    """An array namespace and the operations whose best spelling depends on it.
+
+    Attributes:
+        name: For messages and tests.
+        xp: The array namespace, `numpy` or `jax.numpy`.
+        dot_t: `dot_t(a, b)` is `a @ b.T`.
+        t_dot: `t_dot(a, b)` is `a.T @ b`.
+        fold: `fold(step, carry, xs)` applies `carry = step(carry, x)` along the first axis of the tree `xs`.
+    """
+
+    name: str
+    xp: Any
+    dot_t: Callable[[Array, Array], Array]
+    t_dot: Callable[[Array, Array], Array]
+    fold: Callable[[Callable[[Tree, Tree], Tree], Tree, Tree], Tree]
+
+
+def _fold(step: Callable[[Tree, Tree], Tree], carry: Tree, xs: Tree) -> Tree:
+    from crowdml.core import trees
+
+    for index in range(len(trees.leaves(xs)[0])):
+        carry = step(carry, trees.map(lambda leaf, at=index: leaf[at], xs))
+    return carry
+
+
+NUMPY = Ops(
+    name="numpy",
+    xp=np,
+    dot_t=lambda a, b: a @ b.T,
+    t_dot=lambda a, b: a.T @ b,
+    fold=_fold,
+)

@@ -1,0 +1,55 @@
+"""Named choices: the one place where a kind in a task file meets the code behind it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+from crowdml.core.errors import BadInput
+
+Entry = TypeVar("Entry")
+
+
+def nearest(word: str, choices: Mapping[str, object] | list[str]) -> str:
+    """Return a hint: the closest choice if one is close, otherwise all of them.
+
+    >>> nearest("bach", ["batch", "buffer"])
+    'did you mean "batch"?'
+    """
+    names = list(choices)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    return f'did you mean "{close[0]}"?' if close else "choose one of: " + ", ".join(names)
+
+
+class Registry(Mapping[str, Entry], Generic[Entry]):
+    """A read-only table of named entries that answers a wrong name with the nearest right one.
+
+    >>> colours = Registry("colour", {"red": 1, "green": 2})
+    >>> colours["red"]
+    1
+    """
+
+    def __init__(self, noun: str, entries: Mapping[str, Entry]) -> None:
+        """Name what the entries are, for messages, and take them."""
+        self.noun = noun
+        self._entries = dict(entries)
+
+    def __getitem__(self, name: str) -> Entry:
+        """Return the entry, or raise `BadInput` with a suggestion."""
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise BadInput(f'unknown {self.noun} "{name}"', hint=nearest(name, self._entries)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names in the order of registration."""
+        return iter(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether the name is known (Mapping's own would expect a KeyError)."""
+        return name in self._entries
+
+    def __len__(self) -> int:
+        """Count the entries."""
+        return len(self._entries)

@@ -1,0 +1,32 @@
+"""Transforms: what happens to rows before a model sees them, as lines of a task file."""
+
+from __future__ import annotations
+
+from crowdml.core.registry import Registry
+from crowdml.data.transforms.base import Bounds as Bounds
+from crowdml.data.transforms.base import Fitted as Fitted
+from crowdml.data.transforms.base import Transform as Transform
+from crowdml.data.transforms.chain import apply_all as apply_all
+from crowdml.data.transforms.chain import compose as compose
+from crowdml.data.transforms.chain import fit_all as fit_all
+from crowdml.data.transforms.chain import input_bound as input_bound
+from crowdml.data.transforms.fft import Fft as Fft
+from crowdml.data.transforms.intercept import Intercept as Intercept
+from crowdml.data.transforms.norm import Norm as Norm
+from crowdml.data.transforms.one_hot import OneHot as OneHot
+from crowdml.data.transforms.pca import Pca as Pca
+from crowdml.data.transforms.scale import Scale as Scale
+from crowdml.data.transforms.standardise import Standardise as Standardise
+
+TRANSFORMS: Registry[type[Transform]] = Registry(
+    "transform",
+    {
+        "scale": Scale,
+        "norm": Norm,
+        "standardise": Standardise,
+        "pca": Pca,
+        "intercept": Intercept,
+        "fft": Fft,
+        "one-hot": OneHot,
+    },
+)

@@ -1,0 +1,98 @@
+"""Chains: several transforms in a row, fitted and applied with bounded memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from crowdml.data.dataset import Dataset, Floats, Rows
+from crowdml.data.transforms.base import Bounds, Fitted, Transform, blocks_of, require_finite
+
+
+def apply_all(transforms: Sequence[Transform], dataset: Dataset) -> Dataset:
+    """Fit a chain on the training rows and apply it to training and test rows.
+
+    With no transforms at all the rows only become float32.
+    """
+    _, ready = fit_all(transforms, dataset)
+    return ready
+
+
+def fit_all(transforms: Sequence[Transform], dataset: Dataset) -> tuple[list[Fitted], Dataset]:
+    """As `apply_all`, and also return each fitted transform, whose arrays a task sheet carries."""
+    fitted: list[Fitted] = []
+    waiting: list[Fitted] = []
+    train, test = dataset.train_rows, dataset.test_rows
+    for transform in transforms:
+        found = transform.restore(transform.learn(_through(waiting, train)))
+        fitted.append(found)
+        waiting.append(found)
+        if transform.costly:
+            train, test, waiting = _settle(waiting, train), _settle(waiting, test), []
+    train, test = _settle(waiting, train), _settle(waiting, test)
+    return fitted, dataclasses.replace(dataset, train_rows=train, test_rows=test)
+
+
+def compose(fitted: Sequence[Fitted]) -> Callable[[Rows], Floats]:
+    """Make one function of fitted transforms, as a device uses it on its own rows."""
+    chain = tuple(fitted)
+    return lambda rows: _settle(chain, rows)
+
+
+def input_bound(transforms: Sequence[Transform], order: int, features: int | None = None) -> float | None:
+    """Return a length that no row can exceed after the chain, or None if nothing is certain.
+
+    Args:
+        transforms: The chain.
+        order: 1 for the sum of absolute values, 2 for Euclidean length.
+        features: The number of columns before the chain, if it is known; some bounds need it.
+
+    >>> from crowdml.data.transforms.norm import Norm
+    >>> input_bound([Norm(order=1, at_most=1.0)], order=2)
+    1.0
+    >>> input_bound([Norm(order=2, at_most=1.0)], order=1) is None
+    True
+    >>> input_bound([Norm(order=2, at_most=1.0)], order=1, features=64)
+    8.0
+    """
+    if order not in (1, 2):
+        raise ValueError(f"order must be 1 or 2, not {order}")
+    known = Bounds(features=features)
+    for transform in transforms:
+        known = transform.bounds(known)
+    return known.l1 if order == 1 else known.l2
+
+
+def _through(waiting: Sequence[Fitted], rows: Rows) -> Callable[[], Iterator[Rows]]:
+    chain = tuple(waiting)
+
+    def blocks() -> Iterator[Rows]:
+        for block in blocks_of(rows):
+            yield _apply(chain, block)
+
+    return blocks
+
+
+def _apply(chain: Sequence[Fitted], rows: Rows) -> Floats:
+    for fitted in chain:
+        rows = fitted.apply(rows)
+    return rows.astype(np.float32, copy=False)
+
+
+def _settle(chain: Sequence[Fitted], rows: Rows) -> Floats:
+    """Apply a chain to a whole table, block by block, into one array."""
+    if not len(rows):
+        return _apply(chain, rows)
+    result: Floats | None = None
+    start = 0
+    for block in blocks_of(rows):
+        done = _apply(chain, block)
+        require_finite("the transform", done)
+        if result is None:
+            result = np.empty((len(rows), done.shape[1]), np.float32)
+        result[start : start + len(done)] = done
+        start += len(done)
+    assert result is not None  # noqa: S101 - there was at least one block
+    return result

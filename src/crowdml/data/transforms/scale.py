@@ -1,0 +1,45 @@
+"""Scale: multiply every value by one number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from crowdml.data.dataset import Floats, Rows
+from crowdml.data.transforms.base import Bounds, Fitted, Transform
+
+
+class Scale(Transform):
+    """Multiply every value by one number, for instance to bring pixels into 0..1.
+
+    >>> Scale(by=0.5).fit(np.array([[2, 4]])).apply(np.array([[2, 4]]))
+    array([[1., 2.]], dtype=float32)
+    """
+
+    kind: Literal["scale"] = "scale"
+    by: float = Field(description="The factor every value is multiplied by.")
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Fitted:
+        """Return the fixed function."""
+        return Fitted(apply=self._apply, arrays={})
+
+    def bounds(self, before: Bounds) -> Bounds:
+        """Scale the bounds too, rounding upwards."""
+        factor = abs(self.by)
+        return Bounds(
+            l1=None if before.l1 is None else _up(before.l1 * factor),
+            l2=None if before.l2 is None else _up(before.l2 * factor),
+            features=before.features,
+        )
+
+    def _apply(self, rows: Rows) -> Floats:
+        return rows.astype(np.float32) * np.float32(self.by)
+
+
+def _up(bound: float) -> float:
+    # float32 rounds the factor and each product by at most 2^-24 of its value.
+    return bound * (1 + 2**-22)

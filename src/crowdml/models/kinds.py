@@ -1,0 +1,114 @@
+"""The kinds of model a task file may name, each a short way to declare layers and a loss."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import Field
+
+from crowdml.core import BadInput, Ops, Registry, Settings
+from crowdml.core.settings import OneOf
+from crowdml.models.layers import LAYERS, LayerSettings
+from crowdml.models.layers.dense import Dense
+from crowdml.models.losses import LOSSES, TWO_CLASS_LOSSES, Loss
+from crowdml.models.model import Model, build
+
+
+class ModelSettings(Protocol):
+    """The `[model]` section of a task file."""
+
+    kind: str
+    regularisation: float
+
+    def build(self, features: int, classes: int, ops: Ops) -> Model:
+        """Make the model for rows of `features` numbers and `classes` labels."""
+        ...
+
+
+class _Common(Settings):
+    regularisation: float = Field(0.0, ge=0, description="strength λ of ½ λ ‖w‖²; biases are left out")
+
+
+def _loss(name: str, classes: int, ops: Ops) -> Loss:
+    if name in TWO_CLASS_LOSSES and classes != 2:
+        raise BadInput(
+            f"this model separates two labels, the task has {classes}", where="model.kind", hint='use kind = "softmax"'
+        )
+    return LOSSES[name](classes, ops)
+
+
+def _linear(loss_name: str, bias: bool, features: int, classes: int, ops: Ops) -> Model:
+    loss = _loss(loss_name, classes, ops)
+    # The losses are convex, so zero is as good a start as any, and the same for every seed.
+    return build((Dense(size=loss.width, bias=bias, start="zero"),), loss, features, ops)
+
+
+class Softmax(_Common):
+    """Multi-class logistic regression."""
+
+    kind: Literal["softmax"] = "softmax"
+    bias: bool = Field(False, description="a constant per label; doubles the L1 sensitivity when rows have norm 1")
+
+    def build(self, features: int, classes: int, ops: Ops) -> Model:
+        """Make one dense layer with the softmax loss."""
+        return _linear("softmax", self.bias, features, classes, ops)
+
+
+class Logistic(_Common):
+    """Logistic regression for two labels."""
+
+    kind: Literal["logistic"] = "logistic"
+    bias: bool = Field(False, description="add a constant to the score")
+
+    def build(self, features: int, classes: int, ops: Ops) -> Model:
+        """Make one dense layer with one output and the logistic loss."""
+        return _linear("logistic", self.bias, features, classes, ops)
+
+
+class Svm(_Common):
+    """Soft-margin support vector machine for two labels."""
+
+    kind: Literal["svm"] = "svm"
+    bias: bool = Field(True, description="add a constant to the score")
+
+    def build(self, features: int, classes: int, ops: Ops) -> Model:
+        """Make one dense layer with one output and the hinge loss."""
+        return _linear("hinge", self.bias, features, classes, ops)
+
+
+class Mlp(_Common):
+    """Multi-layer perceptron."""
+
+    kind: Literal["mlp"] = "mlp"
+    layers: list[Annotated[int, Field(gt=0)]] = Field([75, 75], description="sizes of the hidden layers")
+    activation: Literal["tanh", "sigmoid", "relu"] = Field("relu", description="what follows each hidden layer")
+    top: Literal["softmax", "squared"] = Field("softmax", description="the loss: cross-entropy or sum of squares")
+
+    def build(self, features: int, classes: int, ops: Ops) -> Model:
+        """Make hidden layers, each with its activation, and a last layer with one output per label."""
+        hidden: list[LayerSettings] = []
+        for size in self.layers:
+            hidden += [Dense(size=size), LAYERS[self.activation]()]
+        return build((*hidden, Dense(size=classes)), _loss(self.top, classes, ops), features, ops)
+
+
+class Layers(_Common):
+    """A model declared layer by layer."""
+
+    kind: Literal["layers"] = "layers"
+    layers: list[Annotated[Any, OneOf(LAYERS)]] = Field(description="the layers in order, such as { kind = 'dense', size = 10 }")
+    loss: Literal["softmax", "logistic", "hinge", "squared"] = Field("softmax", description="the loss over the last layer")
+    shape: list[Annotated[int, Field(gt=0)]] | None = Field(None, description="shape of one example; flat when not given")
+
+    def build(self, features: int, classes: int, ops: Ops) -> Model:
+        """Make the declared layers."""
+        if not self.layers:
+            raise BadInput("a model needs at least one layer", where="model.layers")
+        shape = tuple(self.shape) if self.shape else None
+        return build(tuple(self.layers), _loss(self.loss, classes, ops), features, ops, shape)
+
+
+MODELS: Registry[type[ModelSettings]] = Registry(
+    "model",
+    {"softmax": Softmax, "logistic": Logistic, "svm": Svm, "mlp": Mlp, "layers": Layers},
+)

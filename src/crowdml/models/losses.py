@@ -1,0 +1,125 @@
+"""Losses at the top of a model: logistic, softmax, hinge and sum of squares.
+
+Each knows its value, its slope with respect to the model's outputs, how outputs become a label, and a bound on the
+slope's norm where one exists: that bound is where sensitivity comes from when nothing is clipped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from crowdml.core import Array, Ops, Registry, record
+
+
+@record
+class Loss:
+    """A loss over `outputs` of shape (size, width) and class numbers of shape (size,).
+
+    Attributes:
+        width: Number of outputs the model needs.
+        values: `values(outputs, labels)`, shape (size,).
+        slope: `slope(outputs, labels)`, shape (size, width).
+        predict: `predict(outputs)`, class numbers of shape (size,).
+        slope_bound: Largest L1 and L2 norm of one example's slope, None where there is none.
+    """
+
+    width: int
+    values: Callable[[Array, Array], Array]
+    slope: Callable[[Array, Array], Array]
+    predict: Callable[[Array], Array]
+    slope_bound: dict[int, float] | None
+
+
+def one_hot(labels: Array, classes: int, ops: Ops) -> Array:
+    """Class numbers as rows with a single one, by comparison (a gather is slower in compiled code)."""
+    return (labels[:, None] == ops.xp.arange(classes)).astype(ops.xp.float32)
+
+
+def softmax(classes: int, ops: Ops) -> Loss:
+    """Cross-entropy of the softmax (multi-class logistic regression, Crowd-ML 2015, Table I).
+
+    The slope p - e_y has L1 norm 2 (1 - p_y) and L2 norm at most √2.
+    """
+    xp = ops.xp
+
+    def shifted(outputs: Array) -> Array:
+        return outputs - xp.max(outputs, axis=1, keepdims=True)
+
+    def values(outputs: Array, labels: Array) -> Array:
+        z = shifted(outputs)
+        return xp.log(xp.sum(xp.exp(z), axis=1)) - xp.sum(z * one_hot(labels, classes, ops), axis=1)
+
+    def slope(outputs: Array, labels: Array) -> Array:
+        grown = xp.exp(shifted(outputs))
+        return grown / xp.sum(grown, axis=1, keepdims=True) - one_hot(labels, classes, ops)
+
+    return Loss(
+        width=classes,
+        values=values,
+        slope=slope,
+        predict=lambda outputs: xp.argmax(outputs, axis=1),
+        slope_bound={1: 2.0, 2: math.sqrt(2.0)},
+    )
+
+
+def _signs(labels: Array, ops: Ops) -> Array:
+    return (2 * labels - 1).astype(ops.xp.float32)[:, None]
+
+
+def logistic(classes: int, ops: Ops) -> Loss:
+    """log(1 + exp(-y z)) for two classes, y = ±1."""
+    xp = ops.xp
+
+    def slope(outputs: Array, labels: Array) -> Array:
+        y = _signs(labels, ops)
+        return -y * 0.5 * (1 - xp.tanh(0.5 * y * outputs))
+
+    return Loss(
+        width=1,
+        values=lambda outputs, labels: xp.logaddexp(xp.float32(0), -_signs(labels, ops) * outputs)[:, 0],
+        slope=slope,
+        predict=lambda outputs: (outputs[:, 0] > 0).astype(xp.int32),
+        slope_bound={1: 1.0, 2: 1.0},
+    )
+
+
+def hinge(classes: int, ops: Ops) -> Loss:
+    """max(0, 1 - y z) for two classes: the soft-margin support vector machine; the slope at the corner is 0."""
+    xp = ops.xp
+
+    def slope(outputs: Array, labels: Array) -> Array:
+        y = _signs(labels, ops)
+        return xp.where(y * outputs < 1, -y, xp.zeros_like(y))
+
+    return Loss(
+        width=1,
+        values=lambda outputs, labels: xp.maximum(0, 1 - _signs(labels, ops) * outputs)[:, 0],
+        slope=slope,
+        predict=lambda outputs: (outputs[:, 0] > 0).astype(xp.int32),
+        slope_bound={1: 1.0, 2: 1.0},
+    )
+
+
+def squared(classes: int, ops: Ops) -> Loss:
+    """½ Σ (z - e_y)²: sum-squared error against the one-hot label; its slope has no bound."""
+    xp = ops.xp
+
+    def values(outputs: Array, labels: Array) -> Array:
+        residual = outputs - one_hot(labels, classes, ops)
+        return 0.5 * xp.sum(residual * residual, axis=1)
+
+    return Loss(
+        width=classes,
+        values=values,
+        slope=lambda outputs, labels: outputs - one_hot(labels, classes, ops),
+        predict=lambda outputs: xp.argmax(outputs, axis=1),
+        slope_bound=None,
+    )
+
+
+LOSSES: Registry[Callable[[int, Ops], Loss]] = Registry(
+    "loss",
+    {"softmax": softmax, "logistic": logistic, "hinge": hinge, "squared": squared},
+)
+TWO_CLASS_LOSSES = frozenset({"logistic", "hinge"})

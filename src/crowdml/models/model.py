@@ -1,0 +1,126 @@
+"""Model: a declared list of layers and a loss, with forward and per-example backward."""
+
+from __future__ import annotations
+
+import math
+
+from crowdml.core import Array, BadInput, Batch, Coins, Ops, record, trees
+from crowdml.core.ops import Tree
+from crowdml.models.layers import Factors, Layer, LayerSettings, Shape
+from crowdml.models.losses import Loss
+
+Parameters = Tree
+"""A tuple with one dict per layer, such as `({"w": …, "b": …}, {}, {"w": …})`."""
+
+
+@record
+class Gradients:
+    """The per-example gradients of a batch, as one `Factors` per layer (None where a layer has no parameters).
+
+    Attributes:
+        layers: The factors, first layer first.
+        outputs: The model's outputs for the batch, so that predictions cost nothing more.
+    """
+
+    layers: tuple[Factors | None, ...]
+    outputs: Array
+
+    def norms(self, order: int, ops: Ops) -> Array:
+        """Norm of each example's whole gradient, shape (size,)."""
+        present = [layer for layer in self.layers if layer is not None]
+        if order == 1:
+            return sum(layer.absolute_norms() for layer in present)
+        return ops.xp.sqrt(sum(layer.squared_norms() for layer in present))
+
+    def total(self, weights: Array) -> Parameters:
+        """Sum of the examples' gradients, each times its weight."""
+        return tuple({} if layer is None else layer.total(weights) for layer in self.layers)
+
+
+@record
+class Model:
+    """What a crowd learns: layers, a loss, and the shapes around them.
+
+    Attributes:
+        layers: The layers, in order.
+        loss: The loss over the last layer's outputs.
+        ops: The array operations they were built for.
+        features: Length of a row.
+        shape: Shape of one example as the first layer wants it.
+    """
+
+    layers: tuple[Layer, ...]
+    loss: Loss
+    ops: Ops
+    features: int
+    shape: Shape
+
+    def init(self, coins: Coins) -> Parameters:
+        """Draw the first parameters."""
+        return tuple(layer.init(coins, f"init/{index}") for index, layer in enumerate(self.layers))
+
+    def outputs(self, parameters: Parameters, rows: Array) -> Array:
+        """Run forward."""
+        return self._forward(parameters, rows)[0]
+
+    def predict(self, parameters: Parameters, rows: Array) -> Array:
+        """Return the class number of each row."""
+        return self.loss.predict(self.outputs(parameters, rows))
+
+    def losses(self, parameters: Parameters, rows: Array, labels: Array) -> Array:
+        """Return the loss of each row."""
+        return self.loss.values(self.outputs(parameters, rows), labels)
+
+    def gradients(self, parameters: Parameters, batch: Batch) -> Gradients:
+        """Run forward and backward, and return each example's gradient as factors."""
+        outputs, memories = self._forward(parameters, batch.rows)
+        slope = self.loss.slope(outputs, batch.labels)
+        found: list[Factors | None] = []
+        for index in reversed(range(len(self.layers))):
+            layer, memory = self.layers[index], memories[index]
+            found.append(layer.factors(parameters[index], memory, slope) if layer.factors else None)
+            if index:
+                slope = layer.pull_back(parameters[index], memory, slope)
+        return Gradients(layers=tuple(reversed(found)), outputs=outputs)
+
+    def gradient_bound(self, order: int, input_bound: float | None) -> float | None:
+        """Return a proven bound on one example's gradient norm, or None where there is none.
+
+        Only a model of one dense layer has one: the norm of the loss's slope times the norm of the row (with a
+        bias, of the row with a 1 appended).
+        """
+        if len(self.layers) != 1 or self.loss.slope_bound is None or input_bound is None:
+            return None
+        if self.layers[0].biased:
+            input_bound = input_bound + 1.0 if order == 1 else math.hypot(input_bound, 1.0)
+        return self.loss.slope_bound[order] * input_bound
+
+    def regulariser(self, parameters: Parameters, strength: float) -> Parameters:
+        """Return the gradient of ½ strength ‖w‖². Biases are not regularised."""
+
+        def of_leaf(path: str, leaf: Array) -> Array:
+            return leaf * strength if path.endswith("/w") else self.ops.xp.zeros_like(leaf)
+
+        return trees.map_paths(of_leaf, parameters)
+
+    def _forward(self, parameters: Parameters, rows: Array) -> tuple[Array, list[Tree]]:
+        x = rows.reshape(rows.shape[0], *self.shape) if len(self.shape) != 1 else rows
+        memories: list[Tree] = []
+        for layer, own in zip(self.layers, parameters, strict=True):
+            x, memory = layer.forward(own, x)
+            memories.append(memory)
+        return x, memories
+
+
+def build(
+    declared: tuple[LayerSettings, ...], loss: Loss, features: int, ops: Ops, shape: Shape | None = None
+) -> Model:
+    """Build a model from declared layers, checking that each fits the one before."""
+    layers: list[Layer] = []
+    first = at = shape or (features,)
+    for settings in declared:
+        layers.append(settings.build(at, ops))
+        at = layers[-1].shape
+    if at != (loss.width,):
+        raise BadInput(f"the last layer gives {at}, the loss needs ({loss.width},)", hint="change the last layer's size")
+    return Model(layers=tuple(layers), loss=loss, ops=ops, features=features, shape=first)

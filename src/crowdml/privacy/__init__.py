@@ -1,0 +1,10 @@
+"""Privacy: bounds, noise, what a release costs, and how costs add up."""
+
+from crowdml.privacy.mechanisms import MECHANISMS as MECHANISMS
+from crowdml.privacy.mechanisms import add_noise as add_noise
+from crowdml.privacy.mechanisms import clip_weights as clip_weights
+from crowdml.privacy.plan import Plan as Plan
+from crowdml.privacy.plan import make_plan as make_plan
+from crowdml.privacy.promise import Promise as Promise
+from crowdml.privacy.promise import Spent as Spent
+from crowdml.privacy.settings import PrivacySettings as PrivacySettings

@@ -1,0 +1,127 @@
+"""Plan: from the terms of a task to bound, noise and cost of everything a device sends.
+
+The plan is one frozen record, so that what is added and what is reported cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crowdml.core import BadInput, record
+from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, calibrated
+from crowdml.privacy.promise import Promise, Spent
+from crowdml.privacy.settings import PrivacySettings
+
+
+@record
+class Statistics:
+    """Noise on the error count and the label counts of one release (scale 0: none) and what they cost."""
+
+    error_scale: float = 0.0
+    label_scale: float = 0.0
+    spent: Spent = Spent()
+
+
+@record
+class Plan:
+    """How a device sanitises, and what is promised.
+
+    Attributes:
+        mode: As in the task file.
+        gradient: Bound and noise on the gradient; None in mode `none`.
+        statistics: Noise on counts; None where counts are not sent.
+        claim: What the paper would claim for the whole task; None where nothing is claimed.
+        delta: The δ at which ε is reported.
+    """
+
+    mode: str
+    gradient: Mechanism | None
+    statistics: Statistics | None
+    claim: Promise | None
+    delta: float
+
+    def spent(self, uses: int) -> Spent:
+        """What `uses` releases cost a sample that is in all of them."""
+        each = self.gradient.spent if self.gradient else Spent()
+        return (each.plus(self.statistics.spent) if self.statistics else each).times(uses)
+
+
+def make_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None], classes: int, counts: bool) -> Plan:
+    """Work out the plan of a task.
+
+    Args:
+        terms: The `[privacy]` section.
+        bound_of: `bound_of(order)`: the model's own bound on one example's gradient, or None.
+        classes: Number of labels.
+        counts: Whether the algorithm sends error and label counts.
+    """
+    if terms.mode == "sound":
+        raise BadInput(
+            "sound mode needs the device ledger, which this version does not have yet",
+            where="privacy.mode",
+            hint='use mode = "paper" for a simulation with noise, or mode = "none"',
+        )
+    if terms.mode == "none":
+        return Plan(
+            mode="none", gradient=None, statistics=Statistics() if counts else None, claim=None, delta=terms.delta
+        )
+    return _paper_plan(terms, bound_of, classes, counts)
+
+
+def _paper_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None], classes: int, counts: bool) -> Plan:
+    _check_paper_terms(terms)
+    assert terms.epsilon is not None  # noqa: S101  checked just above
+    law = MECHANISMS[terms.mechanism]
+    radius = terms.clip or bound_of(law.order)
+    if radius is None:
+        raise BadInput(
+            "nothing bounds the gradient of one example",
+            where="privacy.clip",
+            hint=f"give clip, or end data.transform with a norm of order {law.order} and use a linear model",
+        )
+    bound = Bound(order=law.order, radius=radius, clipped=terms.clip is not None)
+    return Plan(
+        mode="paper",
+        gradient=calibrated(law, bound, terms.epsilon - terms.statistics_epsilon, terms.delta),
+        statistics=_paper_statistics(terms.statistics_epsilon, classes) if counts and terms.statistics_epsilon else None,
+        claim=Promise(epsilon=terms.epsilon, delta=0.0 if law.pure else terms.delta),
+        delta=terms.delta,
+    )
+
+
+def _paper_statistics(epsilon: float, classes: int) -> Statistics:
+    """Crowd-ML 2015, equations (11) and (12), with ε_e = ε/2 and C·ε_y = ε/2.
+
+    Both formulas add twice the noise needed: the error count (sensitivity 1) really costs ε_e/2, and the vector of
+    label counts (sensitivity 2 in L1, whatever C is) really costs ε_y.
+    """
+    error_scale, label_scale = 2.0 / (epsilon / 2), 2.0 / (epsilon / 2 / classes)
+    return Statistics(
+        error_scale=error_scale, label_scale=label_scale, spent=Spent(pure=1.0 / error_scale + 2.0 / label_scale)
+    )
+
+
+def _check_paper_terms(terms: PrivacySettings) -> None:
+    law = MECHANISMS[terms.mechanism]
+    if terms.epsilon is None:
+        raise BadInput("paper mode needs epsilon", where="privacy.epsilon", hint="such as epsilon = 10.0")
+    if law.integer:
+        raise BadInput(
+            f'"{law.name}" perturbs counts, not gradients',
+            where="privacy.mechanism",
+            hint='use "laplace" or "gaussian"',
+        )
+    if not law.pure and terms.delta == 0:
+        raise BadInput(f'"{law.name}" needs delta above zero', where="privacy.delta", hint="such as delta = 1e-5")
+    if terms.statistics_epsilon >= terms.epsilon:
+        raise BadInput(
+            f"statistics-epsilon = {terms.statistics_epsilon} leaves nothing of epsilon = {terms.epsilon}",
+            where="privacy.statistics-epsilon",
+            hint="it is a part of epsilon: make it smaller",
+        )
+    if terms.adjacency == "add-remove":
+        raise BadInput(
+            "the number of samples travels in clear, so add-remove is not protected",
+            where="privacy.adjacency",
+            hint='use adjacency = "replace"',
+        )

@@ -1,0 +1,38 @@
+"""The `[privacy]` section of a task file: the terms."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from crowdml.core import Settings
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class PrivacySettings(Settings):
+    """What is promised to owners, and how it is kept.
+
+    `mode` has no default: whether a task promises anything must be said, not assumed.
+    """
+
+    mode: Literal["sound", "paper", "none"] = Field(
+        description='"paper": a paper\'s formula to the letter, simulation only; "none": no noise and no promise; '
+        '"sound": enforced by a ledger (not available yet)'
+    )
+    unit: Literal["sample", "device"] = Field("sample", description="what one promise protects")
+    adjacency: Literal["replace", "add-remove"] = Field("replace", description="which data sets are neighbours")
+    mechanism: str = Field("laplace", description="the noise law")
+    clip: Positive | None = Field(
+        None, description="longest gradient of one example, in the mechanism's norm; not given: the model's own bound"
+    )
+    epsilon: Positive | None = Field(None, description="ε; in paper mode what the paper would claim")
+    delta: float = Field(0.0, ge=0, lt=1, description="δ; 0 is pure ε")
+    statistics_epsilon: float = Field(
+        0.0, ge=0, description="part of ε for error and label counts, half each; 0: counts are not sent"
+    )
+    max_uses: int | None = Field(None, gt=0, description="releases one sample may enter (sound mode)")
+    owner_range: list[Positive] | None = Field(
+        None, min_length=2, max_length=2, description="smallest and largest ε an owner may choose (sound mode)"
+    )

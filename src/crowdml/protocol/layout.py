@@ -1,0 +1,97 @@
+"""Layout: the one legal shape of a message, and the bytes it becomes.
+
+A message is a safetensors file with a header that is fixed for the task. The receiver never parses a stranger's
+header: it compares bytes with the header it would have written itself, then reads numbers at known places.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from crowdml.core import BadInput, record, trees
+from crowdml.core.errors import MalformedMessage
+from crowdml.core.ops import Array, Tree
+
+_CODES = {"float32": "F32", "int32": "I32", "int64": "I64"}
+
+
+@record
+class Field:
+    """One tensor: its dtype and shape. A leaf of the tree that describes a message."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of its numbers on the wire."""
+        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+
+class Layout:
+    """Encodes and decodes messages of one fixed shape.
+
+    >>> layout = Layout({"n": np.int64(0), "w": np.zeros(2, np.float32)})
+    >>> body = layout.encode({"n": np.int64(7), "w": np.ones(2, np.float32)})
+    >>> layout.decode(body)["n"].item(), len(body) == layout.size_bytes
+    (7, True)
+    """
+
+    def __init__(self, example: Tree) -> None:
+        """Take dtypes and shapes from an example message."""
+        self._example = trees.map(np.asarray, example)
+        self._fields = [
+            (path, Field(dtype=str(leaf.dtype), shape=tuple(leaf.shape))) for path, leaf in trees.paths(self._example)
+        ]
+        for path, field in self._fields:
+            if field.dtype not in _CODES:
+                raise BadInput(f"{path} is {field.dtype}; the wire carries {', '.join(_CODES)}")
+        self.header = _header(self._fields)
+        self.size_bytes = len(self.header) + sum(field.size_bytes for _, field in self._fields)
+
+    def encode(self, message: Tree) -> bytes:
+        """Write a message; one of another shape or dtype is a programmer's mistake."""
+        parts = [self.header]
+        for (path, leaf), (expected, field) in zip(trees.paths(message), self._fields, strict=True):
+            array = np.asarray(leaf)
+            if (path, str(array.dtype), array.shape) != (expected, field.dtype, field.shape):
+                raise ValueError(f"{path} is {array.dtype}{array.shape}, not {expected} {field.dtype}{field.shape}")
+            parts.append(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes())
+        return b"".join(parts)
+
+    def decode(self, body: bytes) -> Tree:
+        """Read a message, or raise `MalformedMessage`. Arrays are read-only views of the bytes."""
+        if len(body) != self.size_bytes:
+            raise MalformedMessage(f"the body has {len(body)} bytes, {self.size_bytes} were expected")
+        if body[: len(self.header)] != self.header:
+            raise MalformedMessage("the header is not the one of this task")
+        found, at = {}, len(self.header)
+        for path, field in self._fields:
+            found[path] = _read(path, field, body, at)
+            at += field.size_bytes
+        return trees.map_paths(lambda path, _leaf: found[path], self._example)
+
+
+def _read(path: str, field: Field, body: bytes, at: int) -> Array:
+    dtype = np.dtype(field.dtype).newbyteorder("<")
+    count = field.size_bytes // dtype.itemsize
+    array = np.frombuffer(body, dtype, count=count, offset=at).reshape(field.shape)
+    if dtype.kind == "f" and not np.isfinite(array).all():
+        raise MalformedMessage(f"{path} holds a number that is not finite")
+    return array.astype(field.dtype, copy=False)
+
+
+def _header(fields: list[tuple[str, Field]]) -> bytes:
+    entries, at = {}, 0
+    for path, field in fields:
+        entries[path] = {
+            "dtype": _CODES[field.dtype],
+            "shape": list(field.shape),
+            "data_offsets": [at, at + field.size_bytes],
+        }
+        at += field.size_bytes
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text

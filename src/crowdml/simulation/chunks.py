@@ -1,0 +1,88 @@
+"""Chunks: the timelines of all lanes, cut at the points of the curve into arrays of one fixed shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.core import record
+from crowdml.simulation.lane import Events
+from crowdml.simulation.timeline import Timeline
+
+GATHER_BYTES = 64 << 20
+"""Rows gathered for one chunk, over all lanes, stay below this."""
+
+
+@record
+class Chunks:
+    """How a run is cut.
+
+    Attributes:
+        timelines: One per lane.
+        ends: Check-ins done at the end of each chunk, shape (chunks, lanes).
+        points: Numbers of the chunks after which the curve is measured.
+        length: Check-ins in the longest chunk.
+    """
+
+    timelines: tuple[Timeline, ...]
+    ends: npt.NDArray[np.int64]
+    points: frozenset[int]
+    length: int
+
+    def __len__(self) -> int:
+        """Count the chunks."""
+        return len(self.ends)
+
+    @property
+    def even(self) -> bool:
+        """Whether all lanes have the same number of check-ins."""
+        return len({len(timeline) for timeline in self.timelines}) == 1
+
+    def events(self, number: int) -> tuple[Events, npt.NDArray[np.int32]]:
+        """Return one chunk, padded to the common length, and how many check-ins of it are real in each lane."""
+        begins = self.ends[number - 1] if number else np.zeros_like(self.ends[0])
+        spans = [slice(int(begin), int(end)) for begin, end in zip(begins, self.ends[number], strict=True)]
+        versions = [np.cumsum(timeline.commits) - timeline.commits for timeline in self.timelines]
+
+        def cut(columns: Sequence[Any]) -> npt.NDArray[np.int32]:
+            return np.stack([_pad(column[span], self.length) for column, span in zip(columns, spans, strict=True)])
+
+        events = Events(
+            number=cut([np.arange(1, len(timeline) + 1) for timeline in self.timelines]),
+            device=cut([timeline.device for timeline in self.timelines]),
+            rows=cut([timeline.rows for timeline in self.timelines]),
+            staleness=cut([timeline.staleness for timeline in self.timelines]),
+            version=cut(versions),
+        )
+        return events, (self.ends[number] - begins).astype(np.int32)
+
+    def samples(self, number: int) -> float:
+        """Return the rows used up to the end of a chunk, averaged over lanes."""
+        used = [
+            int(timeline.samples[end - 1]) if end else 0
+            for timeline, end in zip(self.timelines, self.ends[number], strict=True)
+        ]
+        return float(np.mean(used))
+
+
+def cut_chunks(timelines: Sequence[Timeline], points: int, features: int) -> Chunks:
+    """Cut timelines at `points` equal distances, and further where memory asks for it."""
+    totals = np.array([len(timeline) for timeline in timelines])
+    points = max(1, min(points, int(totals.max())))
+    row_bytes = timelines[0].rows.shape[1] * features * 4 * len(timelines)
+    longest = int(np.ceil(totals.max() / points))
+    parts = int(np.ceil(longest * row_bytes / GATHER_BYTES))
+    pieces = points * max(1, parts)
+    ends = np.round(np.outer(np.arange(1, pieces + 1) / pieces, totals)).astype(np.int64)
+    lengths = np.diff(ends, axis=0, prepend=0)
+    measured = frozenset(range(max(1, parts) - 1, pieces, max(1, parts)))
+    return Chunks(timelines=tuple(timelines), ends=ends, points=measured, length=int(lengths.max()))
+
+
+def _pad(column: Any, length: int) -> npt.NDArray[np.int32]:
+    padded = np.zeros((length, *column.shape[1:]), np.int32)
+    padded[: len(column)] = column
+    return padded

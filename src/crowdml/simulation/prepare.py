@@ -1,0 +1,45 @@
+"""Preparing a simulation: the dataset a task names, checked against the task and transformed."""
+
+from __future__ import annotations
+
+from crowdml.algorithms import Task
+from crowdml.core import BadInput
+from crowdml.data import Dataset, Fitted
+from crowdml.data import load as load_dataset
+from crowdml.data.transforms import fit_all
+
+_prepared: dict[str, tuple[list[Fitted], Dataset]] = {}
+
+
+def prepare(task: Task) -> tuple[list[Fitted], Dataset]:
+    """Load, check and transform the dataset of a task. The last one is kept: a sweep prepares its data once."""
+    key = task.data.model_dump_json()
+    if key not in _prepared:
+        dataset = _checked(task)
+        _prepared.clear()
+        _prepared[key] = fit_all(task.data.transform, dataset)
+    return _prepared[key]
+
+
+def _checked(task: Task) -> Dataset:
+    if task.data.dataset is None:
+        raise BadInput(
+            "a simulation needs a dataset", where="data.dataset", hint='such as dataset = "digits"; see: crowdml data list'
+        )
+    try:
+        dataset = load_dataset(task.data.dataset)
+    except BadInput as error:
+        raise BadInput(error.what, where=error.where or "data.dataset", hint=error.hint) from None
+    if dataset.features != task.data.features:
+        raise BadInput(
+            f'features = {task.data.features}, but a row of "{dataset.name}" has {dataset.features} numbers',
+            where="data.features",
+            hint=f"features = {dataset.features}",
+        )
+    if dataset.classes != len(task.data.labels):
+        raise BadInput(
+            f'{len(task.data.labels)} labels for a dataset "{dataset.name}" with {dataset.classes} classes',
+            where="data.labels",
+            hint="one label for each of: " + ", ".join(dataset.label_names),
+        )
+    return dataset

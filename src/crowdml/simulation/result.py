@@ -1,0 +1,93 @@
+"""Result: what a simulation found, ready for a script, a table or a figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.algorithms import Task
+from crowdml.core import record
+from crowdml.core.ops import Tree
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+
+
+@record
+class Result:
+    """The outcome of a simulation.
+
+    Attributes:
+        task: The task.
+        seed: First seed.
+        trials: Number of trials.
+        samples: Rows used at each point of the curve, shape (points,).
+        measured: Measurements by name, each of shape (points, trials); `test_error` is always there.
+        parameters: The learnt parameters, with trials as the first axis.
+        privacy: What was claimed, and what it really adds up to.
+        updates: Check-ins absorbed, over all trials.
+        compile_seconds: What compiling cost.
+        run_seconds: What running cost.
+        notes: Caveats to print beside the figures.
+    """
+
+    task: Task
+    seed: int
+    trials: int
+    samples: Floats
+    measured: dict[str, Floats]
+    parameters: Tree
+    privacy: dict[str, Any]
+    updates: int
+    compile_seconds: float
+    run_seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def test_error(self) -> float:
+        """Mean test error at the end."""
+        return float(self.measured["test_error"][-1].mean())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain values, in the layout that `simulate --json` writes."""
+        return {
+            "task": self.task.name,
+            "seed": self.seed,
+            "trials": self.trials,
+            "final": {name: _summary(values[-1]) for name, values in self.measured.items()},
+            "curve": [
+                {"samples": int(samples)} | {name: _summary(values[at]) for name, values in self.measured.items()}
+                for at, samples in enumerate(self.samples)
+            ],
+            "privacy": self.privacy,
+            "seconds": {"compile": round(self.compile_seconds, 3), "run": round(self.run_seconds, 3)},
+            "updates": self.updates,
+            "notes": list(self.notes),
+        }
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row per point of the curve and trial."""
+        import pandas as pd
+
+        points, trials = self.measured["test_error"].shape
+        columns: dict[str, Any] = {
+            "samples": np.repeat(self.samples, trials),
+            "trial": np.tile(np.arange(trials), points),
+        }
+        return pd.DataFrame(columns | {name: values.reshape(-1) for name, values in self.measured.items()})
+
+    def plot(self, path: Path | str) -> None:
+        """Draw the test error against samples used, and save the figure."""
+        from crowdml.simulation.plot import curve_figure
+
+        curve_figure([self], Path(path))
+
+
+def _summary(values: Floats) -> dict[str, float]:
+    spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return {"mean": round(float(values.mean()), 6), "std": round(spread, 6)}

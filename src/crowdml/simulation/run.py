@@ -1,0 +1,159 @@
+"""Running a simulation: timeline, compile, run, measure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from crowdml.algorithms import Task
+from crowdml.core import NUMPY, BadInput, record
+from crowdml.data import Dataset
+from crowdml.simulation import accounting, checkpoint, memory
+from crowdml.simulation.chunks import Chunks, cut_chunks
+from crowdml.simulation.coins import trial_seed
+from crowdml.simulation.lane import Carry
+from crowdml.simulation.prepare import prepare
+from crowdml.simulation.program import Program, compile_program
+from crowdml.simulation.result import Result
+from crowdml.simulation.timeline import Timeline, make_timeline
+
+SAVE_EVERY_S = 10.0
+
+Watcher = Callable[[float, float], None]
+"""Told the share done and the mean test error after each point of the curve."""
+
+
+def simulate(
+    task: Task,
+    *,
+    trials: int = 1,
+    seed: int = 0,
+    resume: bool = False,
+    watch: Watcher | None = None,
+) -> Result:
+    """Simulate a crowd that learns a task.
+
+    >>> from crowdml import Task, simulate                                       # doctest: +SKIP
+    >>> simulate(Task.load("digits.toml"), trials=10).test_error                 # doctest: +SKIP
+    0.058
+
+    Args:
+        task: The task.
+        trials: Repetitions, each with its own partition, order, delays and noise.
+        seed: Same seed, same machine: same bits.
+        resume: Go on from the checkpoint that an interrupted run of the same task, trials and seed has left.
+        watch: Told how far the run is.
+    """
+    return simulate_cells([task], trials=trials, seed=seed, resume=resume, watch=watch)[0]
+
+
+def simulate_cells(
+    tasks: Sequence[Task],
+    *,
+    trials: int = 1,
+    seed: int = 0,
+    resume: bool = False,
+    watch: Watcher | None = None,
+) -> list[Result]:
+    """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side."""
+    if trials < 1:
+        raise BadInput(f"trials = {trials}: at least one is needed", where="--trials")
+    if len({task.structure() for task in tasks}) != 1:
+        raise ValueError("the cells of one sweep may differ in hyper-parameters only")
+    fitted, dataset = prepare(tasks[0])
+    timelines = [_timeline(tasks[0], dataset, seed, trial) for trial in range(trials)]
+    chunks = cut_chunks(timelines * len(tasks), tasks[0].crowd.curve, dataset.features)
+    seeds = np.stack([trial_seed(seed, trial) for _ in tasks for trial in range(trials)])
+    program, lanes = _compile(tasks, trials, dataset, chunks, seeds)
+    path = checkpoint.run_path(tasks, trials, seed)
+    began = time.perf_counter()
+    carries, measured = _go(program, lanes, chunks, path, resume, watch)
+    run_seconds = time.perf_counter() - began
+    path.unlink(missing_ok=True)
+    notes = accounting.notes(tasks[0], fitted) + ((dataset.note,) if dataset.note else ())
+    samples = np.array([chunks.samples(number) for number in sorted(chunks.points)])
+    learnt = jax.tree.map(np.asarray, tasks[0].build(NUMPY).parameters(carries.server))
+
+    def of_cell(cell: int) -> Result:
+        own = slice(cell * trials, (cell + 1) * trials)
+        return Result(
+            task=tasks[cell],
+            seed=seed,
+            trials=trials,
+            samples=samples[: len(measured["test_error"])],
+            measured={name: values[:, own] for name, values in measured.items()},
+            parameters=jax.tree.map(lambda leaf: leaf[own], learnt),
+            privacy=accounting.report(tasks[cell], timelines),
+            updates=int(chunks.ends[-1][own].sum()),
+            compile_seconds=program.compile_seconds,
+            run_seconds=run_seconds,
+            notes=notes,
+        )
+
+    return [of_cell(cell) for cell in range(len(tasks))]
+
+
+def _timeline(task: Task, dataset: Dataset, seed: int, trial: int) -> Timeline:
+    timeline = make_timeline(task, dataset, task.build(NUMPY), np.random.default_rng([seed, trial]))
+    if not len(timeline):
+        raise BadInput("no check-in ever arrives", where="crowd", hint="less drop-out, or more passes")
+    return timeline
+
+
+@record
+class _Lanes:
+    """What every chunk is handed beside its events: hyper-parameters and seeds of all lanes."""
+
+    hyper: dict[str, Any]
+    seeds: Any
+
+
+def _compile(
+    tasks: Sequence[Task], trials: int, dataset: Dataset, chunks: Chunks, seeds: Any
+) -> tuple[Program, _Lanes]:
+    numbers = [task.hyper(task.plan(task.model_for(NUMPY))) for task in tasks]
+    hyper = {name: np.repeat([own[name] for own in numbers], trials).astype(np.float32) for name in numbers[0]}
+    oldest = max(int(timeline.staleness.max()) for timeline in chunks.timelines)
+    ring = oldest + 1 if oldest else 0
+    memory.require(memory.estimate(tasks[0].build(NUMPY), dataset, chunks, ring, tasks[0].crowd.devices))
+    program = compile_program(tasks[0], dataset, hyper, seeds, chunks.events(0)[0], ring, chunks.even)
+    return program, _Lanes(hyper=hyper, seeds=seeds)
+
+
+def _go(
+    program: Program, lanes: _Lanes, chunks: Chunks, path: Path, resume: bool, watch: Watcher | None
+) -> tuple[Carry, dict[str, Any]]:
+    """Run all chunks, measuring at the points of the curve and saving now and then."""
+    carries = program.start(lanes.hyper, lanes.seeds)
+    measured: dict[str, list[Any]] = {}
+    begin, saved = 0, time.monotonic()
+    if resume and path.exists():
+        progress = checkpoint.load(path)
+        carries = jax.tree.unflatten(jax.tree.structure(carries), progress.leaves)
+        begin, measured = progress.chunk, {name: list(values) for name, values in progress.measured.items()}
+    for number in range(begin, len(chunks)):
+        events, counts = chunks.events(number)
+        carries = program.chunk(lanes.hyper, lanes.seeds, carries, events, counts)
+        if number in chunks.points:
+            for name, values in program.measure(carries).items():
+                measured.setdefault(name, []).append(np.asarray(values, np.float64))
+            if watch:
+                watch((number + 1) / len(chunks), float(measured["test_error"][-1].mean()))
+        if time.monotonic() - saved > SAVE_EVERY_S:
+            checkpoint.save(path, _progress(number + 1, carries, measured))
+            saved = time.monotonic()
+        if program.all_stopped(carries):
+            break
+    return program.finish(carries), {name: np.stack(values) for name, values in measured.items()}
+
+
+def _progress(chunk: int, carries: Carry, measured: dict[str, list[Any]]) -> checkpoint.Progress:
+    leaves = tuple(np.asarray(leaf) for leaf in jax.tree.leaves(carries))
+    return checkpoint.Progress(
+        chunk=chunk, leaves=leaves, measured={name: np.stack(values) for name, values in measured.items()}
+    )
