@@ -1,1 +1,25 @@
+"""crowdml: a crowd of devices learns a common model without giving up its data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from crowdml.algorithms import Task as Task
+    from crowdml.simulation import Result as Result
+    from crowdml.simulation import simulate as simulate
+
+__all__ = ["Result", "Task", "__version__", "simulate"]
+
+# Imported when first asked for, so that `import crowdml` and `crowdml --help` stay quick.
+_HOMES = {"Task": "crowdml.algorithms", "Result": "crowdml.simulation", "simulate": "crowdml.simulation"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'crowdml' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

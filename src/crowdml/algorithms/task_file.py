@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,17 +19,13 @@ from crowdml.core.registry import nearest
 from crowdml.core.settings import OneOf
 
 Location = tuple[str | int, ...]
+Where = Callable[[Location], str]
+_KEY = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)*|")
 
 
 def load(path: Path, changes: Sequence[str] = ()) -> Task:
     """Read a task file, with changes such as `"algorithm.batch=10"` applied on top."""
-    try:
-        source = Path(path).read_bytes().decode()
-    except FileNotFoundError:
-        raise BadInput(f"there is no file {path}", hint="give the path of a task file, such as digits.toml") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read: {error}") from None
-    return parse(source, str(path), changes)
+    return parse(_read(path), str(path), changes)
 
 
 def parse(source: str, name: str = "task", changes: Sequence[str] = ()) -> Task:
@@ -36,7 +34,27 @@ def parse(source: str, name: str = "task", changes: Sequence[str] = ()) -> Task:
         content = tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"not valid TOML: {error}", where=name) from None
-    changed = {_apply(content, change) for change in changes}
+    for change in changes:
+        _apply(content, change)
+    with _located(source, name, changes) as where:
+        try:
+            task = Task.model_validate(content)
+        except ValidationError as error:
+            raise _explain(error, content, where) from None
+        task.check()
+    return task
+
+
+@contextmanager
+def located(path: Path, changes: Sequence[str] = ()) -> Iterator[None]:
+    """Add file and line to errors that know only their key, for what comes to light after reading."""
+    with _located(_read(path), str(path), changes):
+        yield
+
+
+@contextmanager
+def _located(source: str, name: str, changes: Sequence[str]) -> Iterator[Where]:
+    changed = {change.partition("=")[0].strip() for change in changes}
 
     def where(path: Location) -> str:
         key = _spell(path)
@@ -46,17 +64,24 @@ def parse(source: str, name: str = "task", changes: Sequence[str] = ()) -> Task:
         return f"{name}, line {line}, {key}" if line else f"{name}, {key}" if key else name
 
     try:
-        task = Task.model_validate(content)
-        task.check()
-    except ValidationError as error:
-        raise _explain(error, content, where) from None
+        yield where
     except BadInput as error:
+        if not _KEY.fullmatch(error.where):
+            raise
         path = tuple(error.where.split(".")) if error.where else ()
         raise BadInput(error.what, where=where(path), hint=error.hint) from None
-    return task
 
 
-def _apply(content: dict[str, Any], change: str) -> str:
+def _read(path: Path) -> str:
+    try:
+        return Path(path).read_bytes().decode()
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {path}", hint="give the path of a task file, such as digits.toml") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
+
+
+def _apply(content: dict[str, Any], change: str) -> None:
     key, equals, text = change.partition("=")
     names = key.strip().split(".")
     if not equals or not all(names):
@@ -71,13 +96,12 @@ def _apply(content: dict[str, Any], change: str) -> str:
         if not isinstance(table, dict):
             raise BadInput(f"{name} is not a section", where=f"--set {key}")
     table[names[-1]] = value
-    return ".".join(names)
 
 
-def _explain(error: ValidationError, content: dict[str, Any], where: Any) -> BadInput:
+def _explain(error: ValidationError, content: dict[str, Any], where: Where) -> BadInput:
     """Turn the first of pydantic's complaints into one of ours."""
     first = min(error.errors(), key=lambda item: item["type"] == "missing")
-    path, settings = _resolve(first["loc"], content)
+    path, settings, field = _resolve(first["loc"], content)
     kind, context = first["type"], first.get("ctx", {})
     given = first["input"]
     if kind == "extra_forbidden":
@@ -89,7 +113,8 @@ def _explain(error: ValidationError, content: dict[str, Any], where: Any) -> Bad
             f'unknown kind "{context["tag"]}"', where=where((*path, "kind")), hint=nearest(str(context["tag"]), choices)
         )
     if kind == "union_tag_not_found":
-        return BadInput("a kind is missing", where=where(path), hint='such as kind = "…"')
+        kinds = choice.registry if field and (choice := _choice(field)) else []
+        return BadInput('the key "kind" is missing', where=where(path), hint="choose one of: " + ", ".join(kinds))
     if kind == "missing":
         return BadInput(f'the key "{path[-1]}" is missing', where=where(path[:-1]))
     if kind == "literal_error":
@@ -100,8 +125,8 @@ def _explain(error: ValidationError, content: dict[str, Any], where: Any) -> Bad
     return BadInput(f"{first['msg'].lower().replace('input ', '')}, not {given!r}", where=where(path))
 
 
-def _resolve(location: Location, content: Any) -> tuple[Location, type[BaseModel] | None]:
-    """Drop the tags that pydantic puts into a location, and find the settings class that was reading there."""
+def _resolve(location: Location, content: Any) -> tuple[Location, type[BaseModel] | None, FieldInfo | None]:
+    """Drop the tags that pydantic puts into a location, and find settings class and field that were reading there."""
     path: list[str | int] = []
     settings: type[BaseModel] | None = Task
     field: FieldInfo | None = None
@@ -111,12 +136,12 @@ def _resolve(location: Location, content: Any) -> tuple[Location, type[BaseModel
             settings, field = choice.registry[str(step)], None
             continue
         if field is not None and isinstance(step, str):
-            settings = field.annotation if _is_settings(field.annotation) else None
+            settings = _settings_of(field)
         path.append(step)
         if isinstance(step, str) and settings is not None:
             field = next((own for own in settings.model_fields.values() if own.alias == step), None)
-        at = at[step] if isinstance(at, list) or (isinstance(at, dict) and step in at) else None
-    return tuple(path), settings
+        at = _step_into(at, step)
+    return tuple(path), settings, field
 
 
 def _choice(field: FieldInfo) -> OneOf | None:
@@ -125,8 +150,15 @@ def _choice(field: FieldInfo) -> OneOf | None:
     return next((part for part in (*field.metadata, *inner) if isinstance(part, OneOf)), None)
 
 
-def _is_settings(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+def _settings_of(field: FieldInfo) -> type[BaseModel] | None:
+    annotation: Any = field.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def _step_into(at: Any, step: str | int) -> Any:
+    if isinstance(at, list) and isinstance(step, int):
+        return at[step]
+    return at.get(step) if isinstance(at, dict) else None
 
 
 def _spell(path: Location) -> str:

@@ -9,9 +9,9 @@ _KEY = re.compile(r"""^\s*("[^"]*"|'[^']*'|[A-Za-z0-9_-]+(?:\s*\.\s*[A-Za-z0-9_-
 
 
 def find_line(source: str, path: tuple[str | int, ...]) -> int | None:
-    """Return the line, from 1, where a key stands, or where the nearest section around it begins.
+    r"""Return the line, from 1, where a key stands, or where the nearest section around it begins.
 
-    >>> find_line("[data]\\nfeatures = 3\\n", ("data", "features"))
+    >>> find_line("[data]\nfeatures = 3\n", ("data", "features"))
     2
     """
     names = tuple(step for step in path if isinstance(step, str))

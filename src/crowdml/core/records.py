@@ -16,7 +16,7 @@ TREE_RECORDS: list[type] = []
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: Class) -> Class:
     """Make a class a frozen, keyword-only dataclass."""
-    return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+    return dataclasses.dataclass(frozen=True, kw_only=True)(cls)  # type: ignore[return-value]
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

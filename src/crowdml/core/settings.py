@@ -50,7 +50,5 @@ class OneOf:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Build a union tagged by `kind`."""
-        choices: dict[Any, CoreSchema] = {
-            name: handler.generate_schema(entry) for name, entry in self.registry.items()
-        }
+        choices: dict[Any, CoreSchema] = {name: handler.generate_schema(entry) for name, entry in self.registry.items()}
         return core_schema.tagged_union_schema(choices, discriminator="kind")

@@ -100,7 +100,8 @@ def _session(recording: Recording, magnitude: Doubles, first: int, last: int, ra
         rows=magnitudes(even),
         session=np.full(count, recording.session[first], np.int32),
         start_s=edges[:-1],
-        samples=np.diff(np.searchsorted(times, edges)).astype(np.int32),
+        # A hair earlier, so that a sample exactly on an edge counts for the window that begins there.
+        samples=np.diff(np.searchsorted(times, edges - 1e-9)).astype(np.int32),
     )
 
 

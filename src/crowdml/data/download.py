@@ -7,6 +7,7 @@ checksum, and only then get their name: a half-fetched file is never taken for a
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import tarfile
 import tempfile
@@ -34,11 +35,16 @@ def get(name: str, progress: Progress | None = None) -> Path:
         progress: Is told how far each file has come.
     """
     source = DATASETS[name]
-    folder = cache_folder(source)
     if not source.forms:
         raise BadInput(f'the dataset "{name}" comes with scikit-learn, there is nothing to fetch')
+    folder = cache_folder(source)
     _make(folder)
-    tell = progress or (lambda file, done, total: None)
+    fetch(source, folder, progress or (lambda file, done, total: None))
+    return folder
+
+
+def fetch(source: Source, folder: Path, tell: Progress) -> None:
+    """Fetch what is missing or damaged in a folder."""
     form = present(source, folder) or source.forms[0]
     wanted = [file for file in form.files if not _whole(folder, file)]
     if wanted and form.archive is not None:
@@ -46,7 +52,6 @@ def get(name: str, progress: Progress | None = None) -> Path:
     else:
         for file in wanted:
             _one_file(source, folder, file, tell)
-    return folder
 
 
 def _make(folder: Path) -> None:
@@ -70,9 +75,9 @@ def _one_file(source: Source, folder: Path, file: File, tell: Progress) -> None:
         for url in version.urls:
             try:
                 with _temporary(folder) as (stream, path):
-                    _fetch(url, stream, version.size or 0, lambda done, total: tell(version.path, done, total))  # noqa: B023
-                    _settle(path, folder, version)
-                return
+                    _fetch(url, stream, version.size or 0, functools.partial(tell, version.path))
+                    _settle(stream, path, folder, version)
+                return _drop_others(folder, file, version)
             except BadInput as fault:
                 reasons.append(f"{url}: {fault.what}")
     if file.optional:
@@ -80,13 +85,21 @@ def _one_file(source: Source, folder: Path, file: File, tell: Progress) -> None:
     raise by_hand(source, folder, reasons)
 
 
+def _drop_others(folder: Path, file: File, version: Version) -> None:
+    """Remove a damaged version of a file that was fetched anew in another one, lest it be read first."""
+    for other in file.versions:
+        if other is not version:
+            (folder / other.path).unlink(missing_ok=True)
+
+
 def _from_archive(source: Source, folder: Path, form: Form, archive: Archive, tell: Progress) -> None:
     name = archive.url.rsplit("/", 1)[-1]
     with _temporary(folder) as (stream, path):
         try:
-            _fetch(archive.url, stream, archive.size, lambda done, total: tell(name, done, total))
+            _fetch(archive.url, stream, archive.size, functools.partial(tell, name))
         except BadInput as fault:
             raise by_hand(source, folder, [f"{archive.url}: {fault.what}"]) from None
+        stream.flush()
         _unpack(path, folder, form, archive)
 
 
@@ -102,7 +115,7 @@ def _unpack(path: Path, folder: Path, form: Form, archive: Archive) -> None:
                     continue
                 with _temporary(folder) as (stream, unpacked):
                     stream.write(content.read((version.size or 0) + 1))
-                    _settle(unpacked, folder, version)
+                    _settle(stream, unpacked, folder, version)
     except (tarfile.TarError, OSError, EOFError) as fault:
         raise BadInput(f"the archive cannot be unpacked: {fault}", where=archive.url) from None
     if wanted:
@@ -120,10 +133,10 @@ def _temporary(folder: Path) -> Iterator[tuple[IO[bytes], Path]]:
         path.unlink(missing_ok=True)
 
 
-def _settle(path: Path, folder: Path, version: Version) -> None:
+def _settle(stream: IO[bytes], path: Path, folder: Path, version: Version) -> None:
     """Give a fetched file its name if it is what it should be."""
-    with open(path, "rb+") as stream:
-        os.fsync(stream.fileno())
+    stream.flush()
+    os.fsync(stream.fileno())
     if not matches(path, version):
         raise BadInput(f"{version.path} arrived with a wrong checksum")
     path.chmod(0o644)
@@ -146,7 +159,6 @@ def _fetch(url: str, stream: IO[bytes], size: int, tell: Callable[[int, int], No
                 tell(done, size)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as fault:
         raise BadInput(str(fault) or type(fault).__name__) from None
-    stream.flush()
     if done != size:
         raise BadInput(f"only {done} of {size} bytes arrived")
 

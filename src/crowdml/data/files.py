@@ -103,8 +103,9 @@ def present(source: Source, folder: Path) -> Form | None:
 
 
 def found(folder: Path, file: File) -> Version | None:
-    """Return the version of a file that lies in the folder, if any does."""
-    return next((version for version in file.versions if (folder / version.path).exists()), None)
+    """Return the version of a file that lies in the folder, if any does; the plain one first, as loaders do."""
+    versions = sorted(file.versions, key=lambda version: version.path.endswith(".gz"))
+    return next((version for version in versions if (folder / version.path).exists()), None)
 
 
 def matches(path: Path, version: Version) -> bool:

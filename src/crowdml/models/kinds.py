@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Protocol
+import abc
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -14,19 +15,15 @@ from crowdml.models.losses import LOSSES, TWO_CLASS_LOSSES, Loss
 from crowdml.models.model import Model, build
 
 
-class ModelSettings(Protocol):
-    """The `[model]` section of a task file."""
+class ModelSettings(Settings):
+    """The interface of all kinds of model, and the keys they share. A leaf class is final."""
 
     kind: str
-    regularisation: float
+    regularisation: float = Field(0.0, ge=0, description="strength λ of ½ λ ‖w‖²; biases are left out")
 
+    @abc.abstractmethod
     def build(self, features: int, classes: int, ops: Ops) -> Model:
         """Make the model for rows of `features` numbers and `classes` labels."""
-        ...
-
-
-class _Common(Settings):
-    regularisation: float = Field(0.0, ge=0, description="strength λ of ½ λ ‖w‖²; biases are left out")
 
 
 def _loss(name: str, classes: int, ops: Ops) -> Loss:
@@ -43,7 +40,7 @@ def _linear(loss_name: str, bias: bool, features: int, classes: int, ops: Ops) -
     return build((Dense(size=loss.width, bias=bias, start="zero"),), loss, features, ops)
 
 
-class Softmax(_Common):
+class Softmax(ModelSettings):
     """Multi-class logistic regression."""
 
     kind: Literal["softmax"] = "softmax"
@@ -54,7 +51,7 @@ class Softmax(_Common):
         return _linear("softmax", self.bias, features, classes, ops)
 
 
-class Logistic(_Common):
+class Logistic(ModelSettings):
     """Logistic regression for two labels."""
 
     kind: Literal["logistic"] = "logistic"
@@ -65,7 +62,7 @@ class Logistic(_Common):
         return _linear("logistic", self.bias, features, classes, ops)
 
 
-class Svm(_Common):
+class Svm(ModelSettings):
     """Soft-margin support vector machine for two labels."""
 
     kind: Literal["svm"] = "svm"
@@ -76,7 +73,7 @@ class Svm(_Common):
         return _linear("hinge", self.bias, features, classes, ops)
 
 
-class Mlp(_Common):
+class Mlp(ModelSettings):
     """Multi-layer perceptron."""
 
     kind: Literal["mlp"] = "mlp"
@@ -92,13 +89,19 @@ class Mlp(_Common):
         return build((*hidden, Dense(size=classes)), _loss(self.top, classes, ops), features, ops)
 
 
-class Layers(_Common):
+class Layers(ModelSettings):
     """A model declared layer by layer."""
 
     kind: Literal["layers"] = "layers"
-    layers: list[Annotated[Any, OneOf(LAYERS)]] = Field(description="the layers in order, such as { kind = 'dense', size = 10 }")
-    loss: Literal["softmax", "logistic", "hinge", "squared"] = Field("softmax", description="the loss over the last layer")
-    shape: list[Annotated[int, Field(gt=0)]] | None = Field(None, description="shape of one example; flat when not given")
+    layers: list[Annotated[Any, OneOf(LAYERS)]] = Field(
+        description="the layers in order, such as { kind = 'dense', size = 10 }"
+    )
+    loss: Literal["softmax", "logistic", "hinge", "squared"] = Field(
+        "softmax", description="the loss over the last layer"
+    )
+    shape: list[Annotated[int, Field(gt=0)]] | None = Field(
+        None, description="shape of one example; flat when not given"
+    )
 
     def build(self, features: int, classes: int, ops: Ops) -> Model:
         """Make the declared layers."""

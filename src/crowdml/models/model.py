@@ -122,5 +122,7 @@ def build(
         layers.append(settings.build(at, ops))
         at = layers[-1].shape
     if at != (loss.width,):
-        raise BadInput(f"the last layer gives {at}, the loss needs ({loss.width},)", hint="change the last layer's size")
+        raise BadInput(
+            f"the last layer gives {at}, the loss needs ({loss.width},)", hint="change the last layer's size"
+        )
     return Model(layers=tuple(layers), loss=loss, ops=ops, features=features, shape=first)

@@ -83,7 +83,9 @@ def _paper_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None],
     return Plan(
         mode="paper",
         gradient=calibrated(law, bound, terms.epsilon - terms.statistics_epsilon, terms.delta),
-        statistics=_paper_statistics(terms.statistics_epsilon, classes) if counts and terms.statistics_epsilon else None,
+        statistics=_paper_statistics(terms.statistics_epsilon, classes)
+        if counts and terms.statistics_epsilon
+        else None,
         claim=Promise(epsilon=terms.epsilon, delta=0.0 if law.pure else terms.delta),
         delta=terms.delta,
     )

@@ -58,7 +58,7 @@ def load(path: Path) -> Progress:
     """Read a checkpoint."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
             chunk = int(file.metadata()["chunk"])
     except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
         raise BadInput(f"the checkpoint {path} cannot be read: {error}", hint="run again without --resume") from None

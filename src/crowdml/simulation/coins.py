@@ -88,4 +88,4 @@ class HashCoins:
 
 def trial_seed(seed: int, trial: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Return the two words that make one trial's coins."""
-    return np.random.SeedSequence([seed, trial]).generate_state(2, np.uint32)
+    return np.random.SeedSequence([seed, trial]).generate_state(2, np.uint32).astype(np.uint32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeVar
 
-import crowdml.simulation.jax_setup  # noqa: F401  must come before JAX
 import jax
 import jax.numpy as jnp
 

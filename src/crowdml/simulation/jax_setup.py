@@ -1,4 +1,4 @@
-"""Starting JAX the way the simulation wants it. Import this before anything that imports JAX."""
+"""Starting JAX the way the simulation wants it. The package imports this first."""
 
 from __future__ import annotations
 

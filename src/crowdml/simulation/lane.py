@@ -102,7 +102,8 @@ class Lane:
             batch = Batch(rows=rows[index], labels=labels[index], mask=mask)
             return self._step(algorithm, HashCoins(seed, event.number, JAX), carry, event, batch)
 
-        return jax.lax.fori_loop(0, count, step, carry)
+        after: Carry = jax.lax.fori_loop(0, count, step, carry)
+        return after
 
     def _step(self, algorithm: Algorithm, coins: HashCoins, carry: Carry, event: Events, batch: Batch) -> Carry:
         past, broadcast = self._check_out(algorithm, carry, event)
@@ -133,7 +134,7 @@ class Lane:
         totals, stop = algorithm.totals(after.server), self.task.stop
         met = (totals["counted"] >= stop.error_rows) & (totals["errors"] <= stop.error_below * totals["counted"])
         running = before.stopped < 0
-        kept = jax.tree.map(lambda old, new: jnp.where(running, new, old), before, after)
+        kept: Carry = jax.tree.map(lambda old, new: jnp.where(running, new, old), before, after)
         return dataclasses.replace(kept, stopped=jnp.where(running & met, version, before.stopped))
 
 

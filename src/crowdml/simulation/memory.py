@@ -25,7 +25,7 @@ def estimate(algorithm: Algorithm, dataset: Dataset, chunks: Chunks, ring: int, 
     numbers += lanes * (ring * broadcast + devices * trees.size(entries))
     distinct = {id(timeline): timeline for timeline in chunks.timelines}.values()
     timelines = sum(timeline.rows.nbytes + 40 * len(timeline) for timeline in distinct)
-    return 2 * rows + 2 * 4 * numbers + timelines
+    return int(2 * rows + 2 * 4 * numbers + timelines)
 
 
 def require(needed: int) -> None:

@@ -24,7 +24,9 @@ def prepare(task: Task) -> tuple[list[Fitted], Dataset]:
 def _checked(task: Task) -> Dataset:
     if task.data.dataset is None:
         raise BadInput(
-            "a simulation needs a dataset", where="data.dataset", hint='such as dataset = "digits"; see: crowdml data list'
+            "a simulation needs a dataset",
+            where="data.dataset",
+            hint='such as dataset = "digits"; see: crowdml data list',
         )
     try:
         dataset = load_dataset(task.data.dataset)

@@ -49,7 +49,9 @@ class Program:
         return not isinstance(carries.stopped, tuple) and bool((np.asarray(carries.stopped) >= 0).all())
 
 
-def compile_program(task: Task, dataset: Dataset, hyper: Tree, seeds: Any, events: Events, ring: int, even: bool) -> Program:
+def compile_program(
+    task: Task, dataset: Dataset, hyper: Tree, seeds: Any, events: Events, ring: int, even: bool
+) -> Program:
     """Compile for the given shapes.
 
     Args:
@@ -69,9 +71,12 @@ def compile_program(task: Task, dataset: Dataset, hyper: Tree, seeds: Any, event
     together = even and parameters * 4 * lanes // mesh.size <= CACHE_BYTES
 
     def chunk(hyper: Tree, seeds: Array, carries: Carry, events: Events, counts: Array) -> Carry:
+        after: Carry
         if together:
-            return jax.vmap(lane.chunk, in_axes=(0, 0, 0, 0, None))(hyper, seeds, carries, events, counts[0])
-        return jax.lax.map(lambda own: lane.chunk(*own), (hyper, seeds, carries, events, counts))
+            after = jax.vmap(lane.chunk, in_axes=(0, 0, 0, 0, None))(hyper, seeds, carries, events, counts[0])
+        else:
+            after = jax.lax.map(lambda own: lane.chunk(*own), (hyper, seeds, carries, events, counts))
+        return after
 
     spread = _spreader(mesh)
     counts = jnp.zeros(lanes, jnp.int32)
@@ -111,7 +116,7 @@ def _mesh(lanes: int) -> Mesh:
 
 def _spreader(mesh: Mesh) -> Callable[..., Any]:
     def spread(function: Callable[..., Any], donate: tuple[int, ...] = ()) -> Any:
-        by_lane = PartitionSpec("lanes")
+        by_lane = PartitionSpec("lanes")  # type: ignore[no-untyped-call]
         mapped = jax.shard_map(function, mesh=mesh, in_specs=by_lane, out_specs=by_lane, check_vma=False)
         sharding = NamedSharding(mesh, by_lane)
         return jax.jit(mapped, in_shardings=sharding, out_shardings=sharding, donate_argnums=donate)

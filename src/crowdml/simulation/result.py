@@ -85,7 +85,7 @@ class Result:
         """Draw the test error against samples used, and save the figure."""
         from crowdml.simulation.plot import curve_figure
 
-        curve_figure([self], Path(path))
+        curve_figure({self.task.name: self}, Path(path))
 
 
 def _summary(values: Floats) -> dict[str, float]:

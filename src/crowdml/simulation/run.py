@@ -61,12 +61,10 @@ def simulate_cells(
     watch: Watcher | None = None,
 ) -> list[Result]:
     """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side."""
-    if trials < 1:
-        raise BadInput(f"trials = {trials}: at least one is needed", where="--trials")
     if len({task.structure() for task in tasks}) != 1:
         raise ValueError("the cells of one sweep may differ in hyper-parameters only")
     fitted, dataset = prepare(tasks[0])
-    timelines = [_timeline(tasks[0], dataset, seed, trial) for trial in range(trials)]
+    timelines = make_timelines(tasks[0], dataset, trials, seed)
     chunks = cut_chunks(timelines * len(tasks), tasks[0].crowd.curve, dataset.features)
     seeds = np.stack([trial_seed(seed, trial) for _ in tasks for trial in range(trials)])
     program, lanes = _compile(tasks, trials, dataset, chunks, seeds)
@@ -77,6 +75,7 @@ def simulate_cells(
     path.unlink(missing_ok=True)
     notes = accounting.notes(tasks[0], fitted) + ((dataset.note,) if dataset.note else ())
     samples = np.array([chunks.samples(number) for number in sorted(chunks.points)])
+    done = chunks.ends[-1] if isinstance(carries.stopped, tuple) else np.minimum(_stops(carries), chunks.ends[-1])
     learnt = jax.tree.map(np.asarray, tasks[0].build(NUMPY).parameters(carries.server))
 
     def of_cell(cell: int) -> Result:
@@ -89,7 +88,7 @@ def simulate_cells(
             measured={name: values[:, own] for name, values in measured.items()},
             parameters=jax.tree.map(lambda leaf: leaf[own], learnt),
             privacy=accounting.report(tasks[cell], timelines),
-            updates=int(chunks.ends[-1][own].sum()),
+            updates=int(done[own].sum()),
             compile_seconds=program.compile_seconds,
             run_seconds=run_seconds,
             notes=notes,
@@ -98,11 +97,12 @@ def simulate_cells(
     return [of_cell(cell) for cell in range(len(tasks))]
 
 
-def _timeline(task: Task, dataset: Dataset, seed: int, trial: int) -> Timeline:
-    timeline = make_timeline(task, dataset, task.build(NUMPY), np.random.default_rng([seed, trial]))
-    if not len(timeline):
-        raise BadInput("no check-in ever arrives", where="crowd", hint="less drop-out, or more passes")
-    return timeline
+def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list[Timeline]:
+    """Work out the course of every trial."""
+    if trials < 1:
+        raise BadInput(f"{trials} trials: at least one is needed", where="--trials")
+    algorithm = task.build(NUMPY)
+    return [make_timeline(task, dataset, algorithm, np.random.default_rng([seed, trial])) for trial in range(trials)]
 
 
 @record
@@ -150,6 +150,12 @@ def _go(
         if program.all_stopped(carries):
             break
     return program.finish(carries), {name: np.stack(values) for name, values in measured.items()}
+
+
+def _stops(carries: Carry) -> Any:
+    """Return the version at which each lane met `error-below`; very large where it never did."""
+    stopped = np.asarray(carries.stopped).astype(np.int64)
+    return np.where(stopped >= 0, stopped, np.iinfo(np.int64).max)
 
 
 def _progress(chunk: int, carries: Carry, measured: dict[str, list[Any]]) -> checkpoint.Progress:

@@ -82,6 +82,8 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
         contacts = contacts.take(np.flatnonzero(generator.random(len(contacts.device)) >= task.crowd.drop_out))
     contacts = contacts.take(np.argsort(contacts.arrival, kind="stable"))
     accepted, staleness, commits = _serve(contacts, algorithm, task.stop.max_versions)
+    if not len(accepted):
+        raise BadInput("no check-in ever arrives", where="crowd.drop-out", hint="less drop-out, or more passes")
     return Timeline(
         device=contacts.device[accepted].astype(np.int32),
         rows=contacts.rows[accepted],

@@ -3,12 +3,11 @@
 from crowdml.algorithms.rates.adaptive import AdaGrad, RmsProp
 from crowdml.algorithms.rates.contract import Counter as Counter
 from crowdml.algorithms.rates.contract import Rate as Rate
-from crowdml.algorithms.rates.contract import RateKind as RateKind
 from crowdml.algorithms.rates.contract import RateSettings as RateSettings
 from crowdml.algorithms.rates.power import Constant, Inverse, InverseSqrt
 from crowdml.core import Registry
 
-RATES: Registry[type[RateKind]] = Registry(
+RATES: Registry[type[RateSettings]] = Registry(
     "rate",
     {
         "constant": Constant,

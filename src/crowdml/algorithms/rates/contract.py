@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import Field
 
@@ -28,19 +29,12 @@ class Rate:
 
 
 class RateSettings(Settings):
-    """Keys that all rates share."""
+    """The interface of all rates, and the keys they share. A leaf class is final."""
 
     kind: str
     c: float = Field(gt=0, description="the constant c of the rate")
     counter: Counter = Field("versions", description="what t counts")
 
-
-class RateKind(Protocol):
-    """A settings class from which a rate is built."""
-
-    c: float
-    counter: Counter
-
+    @abc.abstractmethod
     def build(self, c: Array, ops: Ops) -> Rate:
         """Make the rate; `c` is handed in because a sweep may trace it."""
-        ...

@@ -46,7 +46,9 @@ class CrowdSgdSettings(Settings):
         if self.buffer is not None and self.batch > self.buffer:
             raise ValueError(f"batch = {self.batch} does not fit into buffer = {self.buffer}")
         if self.rate.counter not in ("versions", "check-ins"):
-            raise ValueError(f'the server\'s rate cannot use the device\'s counter "{self.rate.counter}"; use "versions"')
+            raise ValueError(
+                f'the server\'s rate cannot use the device\'s counter "{self.rate.counter}"; use "versions"'
+            )
         return self
 
 

@@ -15,6 +15,7 @@ from crowdml.data.transforms.intercept import Intercept as Intercept
 from crowdml.data.transforms.norm import Norm as Norm
 from crowdml.data.transforms.one_hot import OneHot as OneHot
 from crowdml.data.transforms.pca import Pca as Pca
+from crowdml.data.transforms.random_features import RandomFeatures as RandomFeatures
 from crowdml.data.transforms.scale import Scale as Scale
 from crowdml.data.transforms.standardise import Standardise as Standardise
 
@@ -28,5 +29,6 @@ TRANSFORMS: Registry[type[Transform]] = Registry(
         "intercept": Intercept,
         "fft": Fft,
         "one-hot": OneHot,
+        "random-features": RandomFeatures,
     },
 )

@@ -76,9 +76,11 @@ def _through(waiting: Sequence[Fitted], rows: Rows) -> Callable[[], Iterator[Row
 
 
 def _apply(chain: Sequence[Fitted], rows: Rows) -> Floats:
-    for fitted in chain:
-        rows = fitted.apply(rows)
-    return rows.astype(np.float32, copy=False)
+    # What overflows becomes infinite and is refused by name when the chain is through.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for fitted in chain:
+            rows = fitted.apply(rows)
+        return rows.astype(np.float32, copy=False)
 
 
 def _settle(chain: Sequence[Fitted], rows: Rows) -> Floats:

@@ -1,0 +1,49 @@
+# The project's verbs. `make` alone prints them.
+PYTHON ?= python3
+BIN := .venv/bin
+UV_VERSION := 0.13.7
+STAMP := .venv/.complete
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check docs lock system-packages clean
+
+help:  ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## Make .venv and install everything into it
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "crowdml needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 setup"; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+demo: setup  ## Watch a crowd learn handwritten digits (half a minute)
+	$(BIN)/crowdml demo
+
+test: setup  ## Run the tests (at most 10 minutes)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+check: setup  ## Check format, lint, types, layers and generated documentation
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python docs/generate.py --check
+
+docs: setup  ## Write the generated reference pages anew
+	$(BIN)/python docs/generate.py
+
+lock: setup  ## Resolve requirements.lock anew from pyproject.toml
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --no-annotate \
+	  --custom-compile-command "make lock" --group dev --extra all pyproject.toml -o requirements.lock
+
+system-packages:  ## Install what some tests need beyond Python (Debian; as root)
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium strace
+
+clean:  ## Remove the environment and caches
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,137 @@
+"""What commands print and write: progress, tables, JSON, figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crowdml.core import BadInput
+from crowdml.core.validation import writable, write_whole
+
+if TYPE_CHECKING:
+    from crowdml.simulation import Result
+
+FIGURE_KINDS = (".png", ".svg", ".pdf")
+
+
+def check_paths(json_path: Path | None, plot_path: Path | None) -> None:
+    """Refuse outputs that could not be written, before any work is done."""
+    if json_path and json_path != Path("-"):
+        writable(json_path)
+    if plot_path:
+        if plot_path.suffix not in FIGURE_KINDS:
+            raise BadInput(f"{plot_path} has no known ending for a figure", hint="use " + ", ".join(FIGURE_KINDS))
+        writable(plot_path)
+
+
+def say(text: str) -> None:
+    """Print a line for people; scripts read standard output or a file."""
+    print(text, file=sys.stderr)
+
+
+def write_json(content: dict[str, Any], path: Path | None) -> None:
+    """Write a result for scripts."""
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    if path == Path("-"):
+        sys.stdout.write(text)
+    elif path:
+        write_whole(path, text.encode())
+        say(f"result: {path}")
+
+
+class Progress:
+    """A progress bar on standard error, with the test error as it falls."""
+
+    def __init__(self, name: str, quiet: bool = False) -> None:
+        """Begin a bar for the named task."""
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        self._bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[error]}"),
+            TimeRemainingColumn(compact=True),
+            console=Console(stderr=True),
+            disable=quiet,
+            transient=True,
+        )
+        self._row = self._bar.add_task(f"{name}: preparing", total=1.0, error="")
+        self._name = name
+
+    def __enter__(self) -> Progress:
+        """Show the bar."""
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take the bar away."""
+        self._bar.stop()
+
+    def update(self, share: float, error: float) -> None:
+        """Move on."""
+        self._bar.update(self._row, completed=share, description=self._name, error=f"test error {error:.3f}")
+
+
+def print_result(result: Result) -> None:
+    """Print what was learnt, what it cost in privacy, and how long it took."""
+    from rich.console import Console
+    from rich.table import Table
+
+    final = result.to_json()["final"]
+    table = Table(title=f"{result.task.name}: {result.task.objective}".rstrip(": "), title_justify="left", box=None)
+    table.add_column("measure")
+    table.add_column("mean", justify="right")
+    table.add_column(f"s.d. of {result.trials} trial{'s' * (result.trials > 1)}", justify="right")
+    accuracy = 1 - result.measured["test_error"][-1]
+    table.add_row("test accuracy", f"{accuracy.mean():.4f}", f"{final['test_error']['std']:.4f}", style="bold")
+    for name, values in final.items():
+        table.add_row(name.replace("_", " "), f"{values['mean']:.4f}", f"{values['std']:.4f}")
+    console = Console()
+    console.print(table)
+    for line in privacy_lines(result.privacy):
+        console.print(line, highlight=False)
+    console.print(
+        f"{result.updates} check-ins in {result.run_seconds:.2f} s, after {result.compile_seconds:.1f} s of compiling",
+        highlight=False,
+        style="dim",
+    )
+    for note in result.notes:
+        console.print(f"note: {note}", highlight=False, style="dim")
+
+
+def print_comparison(results: dict[str, Result]) -> None:
+    """Print several results side by side."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None)
+    for name, align in (("crowd", "left"), ("test accuracy", "right"), ("s.d.", "right"), ("ε for one sample", "left")):
+        table.add_column(name, justify=align)  # type: ignore[arg-type]
+    for label, result in results.items():
+        accuracy = 1 - result.measured["test_error"][-1]
+        promise = result.privacy["sample"]
+        told = _promise(promise) if promise else result.privacy["guarantee"]
+        table.add_row(label, f"{accuracy.mean():.3f}", f"{accuracy.std(ddof=1):.3f}", told)
+    Console().print(table)
+
+
+def privacy_lines(privacy: dict[str, Any]) -> list[str]:
+    """Say in words what the terms add up to."""
+    if privacy["sample"] is None:
+        return [f"privacy: mode {privacy['mode']}, {privacy['guarantee']}"]
+    lines = [f"privacy: mode {privacy['mode']}"]
+    if privacy["paper_claim"]:
+        lines.append(f"  the paper would claim        {_promise(privacy['paper_claim'])}")
+    lines.append(f"  what it really adds up to    {_promise(privacy['sample'])} for one sample")
+    lines.append(f"                               {_promise(privacy['device'])} for one device")
+    return lines
+
+
+def _promise(promise: dict[str, float]) -> str:
+    delta = f", δ = {promise['delta']:g}" if promise["delta"] else ""
+    return f"ε = {promise['epsilon']:.4g}{delta}"

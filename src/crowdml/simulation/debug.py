@@ -1,0 +1,55 @@
+"""Simulating step by step: the slow twin of `simulate`, for looking into a task."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from crowdml.algorithms import Task
+from crowdml.core import NUMPY
+from crowdml.core.ops import Tree
+from crowdml.simulation import accounting
+from crowdml.simulation.coins import trial_seed
+from crowdml.simulation.prepare import prepare
+from crowdml.simulation.result import Result
+from crowdml.simulation.run import Watcher, make_timelines
+from crowdml.simulation.stepwise import run_stepwise
+
+
+def simulate_stepwise(
+    task: Task, *, trials: int = 1, seed: int = 0, resume: bool = False, watch: Watcher | None = None
+) -> Result:
+    """Simulate without compiling. Takes what `simulate` takes; `resume` has nothing to resume here."""
+    fitted, dataset = prepare(task)
+    model, algorithm = task.model_for(NUMPY), task.build(NUMPY)
+    timelines = make_timelines(task, dataset, trials, seed)
+    began = time.perf_counter()
+    ends, errors = [], []
+    for trial, timeline in enumerate(timelines):
+        end = run_stepwise(algorithm, timeline, dataset, trial_seed(seed, trial))
+        predicted = model.predict(algorithm.parameters(end.server), dataset.test_rows)
+        errors.append(float(np.mean(predicted != dataset.test_labels)))
+        ends.append(algorithm.parameters(end.server))
+        if watch:
+            watch((trial + 1) / trials, float(np.mean(errors)))
+    return Result(
+        task=task,
+        seed=seed,
+        trials=trials,
+        samples=np.array([np.mean([timeline.samples[-1] for timeline in timelines])]),
+        measured={"test_error": np.array([errors])},
+        parameters=_stack(ends),
+        privacy=accounting.report(task, timelines),
+        updates=sum(len(timeline) for timeline in timelines),
+        compile_seconds=0.0,
+        run_seconds=time.perf_counter() - began,
+        notes=accounting.notes(task, fitted),
+    )
+
+
+def _stack(states: list[Tree]) -> Any:
+    from crowdml.core import trees
+
+    return trees.map(lambda *leaves: np.stack(leaves), *states)

@@ -1,0 +1,36 @@
+"""Ops: both namespaces mean the same by the same name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from crowdml.core import NUMPY, Ops
+from crowdml.core.ops import Tree
+from crowdml.simulation.jax_ops import JAX
+
+BOTH = pytest.mark.parametrize("ops", [NUMPY, JAX], ids=lambda ops: ops.name)
+
+
+@BOTH
+def test_dot_t_and_t_dot(ops: Ops) -> None:
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    b = np.arange(12, dtype=np.float32).reshape(4, 3)
+    c = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(ops.dot_t(a, b), [[5, 14, 23, 32], [14, 50, 86, 122]])
+    np.testing.assert_array_equal(ops.t_dot(a, c), [[12, 15, 18, 21], [16, 21, 26, 31], [20, 27, 34, 41]])
+
+
+@BOTH
+def test_fold_goes_through_the_first_axis_in_order(ops: Ops) -> None:
+    xs = {"times": ops.xp.asarray([2.0, 3.0, 5.0]), "plus": (ops.xp.asarray([1.0, 0.0, 7.0]),)}
+
+    def step(carry: Tree, x: Tree) -> Tree:
+        return {"value": carry["value"] * x["times"] + x["plus"][0]}
+
+    assert float(ops.fold(step, {"value": ops.xp.asarray(1.0)}, xs)["value"]) == ((1 * 2 + 1) * 3 + 0) * 5 + 7
+
+
+@BOTH
+def test_fold_over_nothing_returns_the_carry(ops: Ops) -> None:
+    assert float(ops.fold(lambda carry, x: carry + x, ops.xp.asarray(4.0), ops.xp.zeros((0,)))) == 4.0

@@ -1,0 +1,212 @@
+"""Transforms: bounds hold for any rows, fits agree with plain formulas, wrong use is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from pydantic import TypeAdapter, ValidationError
+
+from crowdml.core import BadInput
+from crowdml.core.settings import OneOf
+from crowdml.data import Dataset, apply_all, fit_all, input_bound
+from crowdml.data.transforms import (
+    TRANSFORMS,
+    Fft,
+    Intercept,
+    Norm,
+    OneHot,
+    Pca,
+    Scale,
+    Standardise,
+    Transform,
+    compose,
+)
+
+ROWS = hnp.arrays(
+    np.float32, st.tuples(st.integers(1, 6), st.integers(1, 9)), elements=st.floats(-(2.0**60), 2.0**60, width=32)
+)
+STEPS = st.one_of(
+    st.builds(Scale, by=st.floats(-10, 10)),
+    st.builds(Norm, order=st.sampled_from([1, 2]), at_most=st.floats(0.01, 10)),
+    st.builds(Norm, order=st.sampled_from([1, 2]), exactly=st.floats(0.01, 10)),
+    st.builds(Intercept, value=st.floats(-3, 3)),
+    st.just(Fft()),
+)
+
+
+def toy(rows: np.ndarray) -> Dataset:
+    labels = np.zeros(len(rows), np.int32)
+    return Dataset(
+        name="toy", train_rows=rows, train_labels=labels, test_rows=rows, test_labels=labels, label_names=("only",)
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(rows=ROWS, chain=st.lists(STEPS, max_size=5), knows=st.booleans(), order=st.sampled_from([1, 2]))
+def test_no_row_ever_exceeds_the_proven_bound(
+    rows: np.ndarray, chain: list[Transform], knows: bool, order: int
+) -> None:
+    bound = input_bound(chain, order, rows.shape[1] if knows else None)
+    result = apply_all(chain, toy(rows)).train_rows.astype(np.float64)
+    if bound is not None:
+        assert np.linalg.norm(result, ord=order, axis=1).max() <= bound
+
+
+def test_bounds_follow_the_chain() -> None:
+    l1, l2 = Norm(order=1, at_most=1.0), Norm(order=2, at_most=2.0)
+    assert input_bound([], 2) is None
+    assert input_bound([l1], 1) == input_bound([l1], 2) == 1.0
+    assert input_bound([l2], 1) is None and input_bound([l2], 1, features=9) == 6.0
+    assert input_bound([l1, l2], 1) == 1.0, "at-most never lengthens a row"
+    assert input_bound([l1, Norm(order=2, exactly=2.0)], 1) is None, "exactly may lengthen it"
+    assert input_bound([l1, Intercept(value=-1.0)], 1) == 2.0
+    assert input_bound([l1, Intercept(value=1.0)], 2) == pytest.approx(2**0.5)
+    assert input_bound([l1, Scale(by=-3.0)], 1) == pytest.approx(3.0)
+    assert input_bound([l1, OneHot(column=0, size=4)], 1) == 2.0
+    for unknown in (Pca(components=1), Standardise()):
+        assert input_bound([l1, unknown], 2) is None
+    assert input_bound([Pca(components=4), Norm(order=2, exactly=1.0)], 1) == 2.0, "pca tells the width"
+    with pytest.raises(ValueError, match="order"):
+        input_bound([], 3)
+
+
+def test_norm_leaves_short_and_zero_rows_alone() -> None:
+    rows = np.array([[0.0, 0.0], [0.3, 0.4], [30.0, 40.0]], np.float32)
+    shortened = Norm(order=2, at_most=1.0).fit(rows).apply(rows)
+    np.testing.assert_allclose(shortened, [[0.0, 0.0], [0.3, 0.4], [0.6, 0.8]], rtol=1e-6)
+    np.testing.assert_array_equal(shortened[:2], rows[:2])
+    exact = Norm(order=1, exactly=1.0).fit(rows).apply(rows)
+    np.testing.assert_allclose(np.abs(exact).sum(axis=1), [0, 1, 1], rtol=1e-6)
+    bytes_ = np.array([[200, 200]], np.uint8)
+    np.testing.assert_allclose(Norm(order=1, at_most=1.0).fit(bytes_).apply(bytes_), [[0.5, 0.5]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_values_that_are_no_numbers_are_refused(bad: float) -> None:
+    rows = np.array([[1.0, bad]])
+    with pytest.raises(BadInput, match="finite"):
+        Norm(order=1, at_most=1.0).fit(rows).apply(rows)
+    with pytest.raises(BadInput, match="finite"):
+        apply_all([Scale(by=1.0)], toy(rows))
+    with pytest.raises(BadInput, match="finite"):
+        apply_all([Scale(by=1e38), Scale(by=1e38)], toy(np.ones((1, 1), np.float32)))
+
+
+def test_pca_agrees_with_singular_values() -> None:
+    generator = np.random.default_rng(0)
+    rows = (generator.standard_normal((300, 12)) * np.arange(1, 13) + 1000).astype(np.float32)
+    fitted = Pca(components=4).fit(rows)
+    centred = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
+    _, _, axes = np.linalg.svd(centred, full_matrices=False)
+    agreement = np.abs(axes[:4] @ fitted.arrays["directions"])
+    np.testing.assert_allclose(agreement, np.eye(4), atol=1e-3)
+    variances = fitted.apply(rows).var(axis=0)
+    assert (np.diff(variances) < 0).all() and fitted.private_fit
+    np.testing.assert_allclose(fitted.apply(rows).mean(axis=0), 0, atol=1e-3)
+
+
+def test_pca_in_blocks_equals_pca_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(1).standard_normal((101, 7)).astype(np.float32)
+    whole = Pca(components=3).fit(rows).apply(rows)
+    monkeypatch.setattr("crowdml.data.transforms.base.BLOCK_NUMBERS", 70)
+    pieces = apply_all([Pca(components=3)], toy(rows)).train_rows
+    np.testing.assert_allclose(pieces, whole, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(10, 3), (3, 10)])
+def test_too_many_components_are_refused(shape: tuple[int, int]) -> None:
+    with pytest.raises(BadInput, match="at most 3"):
+        Pca(components=4).fit(np.zeros(shape))
+
+
+def test_standardise_gives_mean_zero_and_deviation_one() -> None:
+    rows = np.random.default_rng(0).normal(1e4, 3.0, (500, 3)).astype(np.float32)
+    rows[:, 2] = 12345.678
+    done = Standardise().fit(rows).apply(rows)
+    np.testing.assert_allclose(done.mean(axis=0), 0, atol=2e-3)
+    np.testing.assert_allclose(done.std(axis=0), [1, 1, 0], atol=1e-3)
+
+
+def test_fft_of_a_tone_is_one_line() -> None:
+    tone = np.cos(2 * np.pi * 5 * np.arange(64) / 64)[None]
+    bins = Fft().fit(tone).apply(tone)[0]
+    assert set(np.flatnonzero(bins > 1e-3).tolist()) == {5, 59} and bins[5] == pytest.approx(32, rel=1e-5)
+
+
+def test_one_hot_spreads_in_place_and_refuses_strange_values() -> None:
+    rows = np.array([[9.0, 1.0, 7.0], [8.0, 0.0, 6.0]])
+    spread = OneHot(column=1, size=2).fit(rows).apply(rows)
+    np.testing.assert_array_equal(spread, [[9, 0, 1, 7], [8, 1, 0, 6]])
+    for value in (2.0, -1.0, 0.5):
+        with pytest.raises(BadInput, match="whole numbers from 0 to 1"):
+            OneHot(column=0, size=2).fit(rows).apply(np.array([[value]]))
+    with pytest.raises(BadInput, match="no column 3"):
+        OneHot(column=3, size=2).fit(rows).apply(rows)
+
+
+def test_fitted_arrays_rebuild_the_same_function_elsewhere() -> None:
+    rows = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float32)
+    chain = [Scale(by=2.0), Standardise(), Pca(components=2), Intercept()]
+    fitted, ready = fit_all(chain, toy(rows))
+    again = compose([transform.restore(part.arrays) for transform, part in zip(chain, fitted, strict=True)])
+    np.testing.assert_array_equal(again(rows), ready.train_rows)
+    assert [part.private_fit for part in fitted] == [False, True, True, False]
+    assert [sorted(part.arrays) for part in fitted] == [[], ["deviation", "mean"], ["directions", "mean"], []]
+
+
+def test_damaged_sheets_and_rows_of_the_wrong_width_are_refused() -> None:
+    with pytest.raises(BadInput, match='"mean"'):
+        Pca(components=1).restore({})
+    with pytest.raises(BadInput, match="directions must have shape"):
+        Pca(components=2).restore({"mean": np.zeros(3), "directions": np.zeros((3, 1))})
+    with pytest.raises(BadInput, match="finite"):
+        Standardise().restore({"mean": np.array([np.nan]), "deviation": np.ones(1)})
+    with pytest.raises(BadInput, match="3 features"):
+        Pca(components=1).fit(np.eye(3)).apply(np.zeros((1, 4)))
+
+
+def test_fits_look_at_training_rows_only() -> None:
+    train, labels = np.array([[0.0], [2.0]], np.float32), np.zeros(2, np.int32)
+    data = Dataset(
+        name="toy",
+        train_rows=train,
+        train_labels=labels,
+        test_rows=train + 100,
+        test_labels=labels,
+        label_names=("only",),
+    )
+    np.testing.assert_allclose(apply_all([Standardise()], data).test_rows, [[99], [101]])
+
+
+def test_no_transform_gives_float32_rows() -> None:
+    ready = apply_all([], toy(np.array([[255]], np.uint8)))
+    assert ready.train_rows.dtype == np.float32 and ready.train_rows[0, 0] == 255
+
+
+def test_a_task_file_chooses_by_kind() -> None:
+    reader: TypeAdapter[list[Transform]] = TypeAdapter(list[Annotated[Transform, OneOf(TRANSFORMS)]])
+    written = [{"kind": "scale", "by": 0.0625}, {"kind": "norm", "order": 2, "at-most": 1.0}]
+    assert reader.validate_python(written) == [Scale(by=0.0625), Norm(order=2, at_most=1.0)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "norm", "order": 2},
+        {"kind": "norm", "order": 2, "at-most": 1.0, "exactly": 1.0},
+        {"kind": "norm", "order": 3, "at-most": 1.0},
+        {"kind": "norm", "order": 1, "at-most": 0.0},
+        {"kind": "scale", "by": float("nan")},
+        {"kind": "scale"},
+        {"kind": "pca", "components": 0},
+        {"kind": "pca", "components": 2, "colour": 1},
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(Annotated[Transform, OneOf(TRANSFORMS)]).validate_python(wrong)

@@ -1,0 +1,44 @@
+"""The compiled loop: it got its flags, and it copies no table."""
+
+import re
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import pytest
+
+from crowdml.algorithms import Task
+from crowdml.core import NUMPY
+from crowdml.simulation import jax_setup
+from crowdml.simulation.chunks import cut_chunks
+from crowdml.simulation.coins import trial_seed
+from crowdml.simulation.prepare import prepare
+from crowdml.simulation.program import Program, compile_program
+from crowdml.simulation.run import make_timelines
+
+Make = Callable[..., Task]
+
+
+def compiled(task: Task, trials: int, ring: int) -> Program:
+    _, dataset = prepare(task)
+    chunks = cut_chunks(make_timelines(task, dataset, trials, 0), 5, dataset.features)
+    seeds = np.stack([trial_seed(0, trial) for trial in range(trials)])
+    numbers = task.hyper(task.plan(task.model_for(NUMPY)))
+    hyper = {name: np.full(trials, value, np.float32) for name, value in numbers.items()}
+    return compile_program(task, dataset, hyper, seeds, chunks.events(0)[0], ring, chunks.even)
+
+
+def test_one_device_per_core() -> None:
+    assert jax.device_count() == jax_setup.CORES
+
+
+@pytest.mark.parametrize(("devices", "ring"), [(37, 53), (1311, 53), (37, 2027)], ids=["small", "devices", "ring"])
+def test_no_step_copies_a_table(digits: Make, devices: int, ring: int) -> None:
+    """Past versions (ring, 10, 64) and rows per device (devices, …) are updated in place, never copied."""
+    task = digits(f"crowd.devices={devices}", "algorithm.batch=1", "crowd.passes=1")
+    text = compiled(task, trials=1, ring=ring).chunk.as_text()  # type: ignore[attr-defined]
+    bodies = re.findall(r"^%?[\w.\-]*(?:body|region|while)[\w.\-]* .*?^}", text, flags=re.MULTILINE | re.DOTALL)
+    assert bodies, "no loop body was found in the compiled code"
+    tables = re.compile(rf"= \w+\[(?:1,)?(?:{devices}|{ring})(?:,[\d,]*)?\]\S* copy\(")
+    found = [line for body in bodies for line in body.splitlines() if tables.search(line)]
+    assert not found, found

@@ -1,0 +1,161 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdml.algorithms import Task
+from crowdml.core import NUMPY, BadInput, trees
+from crowdml.simulation import memory, run, simulate, simulate_cells
+from crowdml.simulation.checkpoint import run_path
+from crowdml.simulation.coins import trial_seed
+from crowdml.simulation.prepare import prepare
+from crowdml.simulation.stepwise import run_stepwise
+from crowdml.simulation.timeline import make_timeline
+
+Make = Callable[..., Task]
+
+
+def leaves(result: run.Result) -> list[Any]:
+    return trees.leaves(result.parameters)
+
+
+def same_bits(left: run.Result, right: run.Result) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(leaves(left), leaves(right), strict=True)) and all(
+        np.array_equal(left.measured[name], right.measured[name]) for name in left.measured
+    )
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_digits_are_learnt(digits: Make) -> None:
+    task = digits("algorithm.batch=20", "algorithm.rate.c=30.0", "crowd.passes=10")
+    result = simulate(task, trials=4)
+    assert result.test_error <= 0.07
+    assert result.updates == 4 * 600
+    curve = result.measured["test_error"].mean(axis=1)
+    assert curve[0] > curve[-1]
+
+
+def test_same_seed_same_bits_other_seed_other_bits(digits: Make) -> None:
+    task = digits("privacy.mode=paper", "privacy.epsilon=50.0")
+    first, second, other = (simulate(task, trials=2, seed=seed) for seed in (1, 1, 2))
+    assert same_bits(first, second) and not same_bits(first, other)
+
+
+def test_trials_do_not_depend_on_their_number(digits: Make) -> None:
+    few, many = simulate(digits(), trials=2), simulate(digits(), trials=4)
+    np.testing.assert_allclose(leaves(few)[0], leaves(many)[0][:2], rtol=1e-4, atol=1e-5)
+
+
+def test_an_interrupted_run_goes_on_bit_for_bit(digits: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = digits("crowd.delays={ check-in = 300.0 }", "privacy.mode=paper", "privacy.epsilon=50.0")
+    whole = simulate(task, trials=2)
+    monkeypatch.setattr(run, "SAVE_EVERY_S", 0.0)
+
+    def interrupt(share: float, error: float) -> None:
+        if share > 0.5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(task, trials=2, watch=interrupt)
+    assert run_path([task], 2, 0).exists()
+    seen: list[float] = []
+    resumed = simulate(task, trials=2, resume=True, watch=lambda share, error: seen.append(share))
+    assert min(seen) > 0.4, "it began from the start"
+    assert same_bits(whole, resumed)
+    assert not run_path([task], 2, 0).exists()
+
+
+def test_a_damaged_checkpoint_is_named(digits: Make) -> None:
+    path = run_path([digits()], 1, 0)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(BadInput, match="without --resume"):
+        simulate(digits(), resume=True)
+
+
+def test_cells_equal_separate_runs(digits: Make) -> None:
+    tasks = [digits(f"algorithm.rate.c={c}", f"model.regularisation={r}") for c, r in ((3.0, 0.0), (30.0, 1e-3))]
+    together = simulate_cells(tasks, trials=2)
+    for task, cell in zip(tasks, together, strict=True):
+        alone = simulate(task, trials=2)
+        np.testing.assert_allclose(leaves(cell)[0], leaves(alone)[0], rtol=1e-4, atol=1e-5)
+        assert cell.task is task
+
+
+def test_cells_of_different_structure_are_refused(digits: Make) -> None:
+    with pytest.raises(ValueError, match="hyper-parameters only"):
+        simulate_cells([digits(), digits("algorithm.batch=5")])
+
+
+def test_error_below_stops_at_the_first_version_that_meets_it(digits: Make) -> None:
+    task = digits("stop.error-below=0.25", "stop.error-rows=300", "crowd.passes=3")
+    result = simulate(task, trials=2)
+    _, dataset = prepare(task)
+    algorithm = task.build(NUMPY)
+    updates = 0
+    for trial in range(2):
+        timeline = make_timeline(task, dataset, algorithm, np.random.default_rng([0, trial]))
+        met: list[Any] = []
+
+        def look(version: int, server: Any, measurements: Any, met: list[Any] = met) -> None:
+            if not met and server.totals["counted"] >= 300 and measurements["estimated_error"] <= 0.25:
+                met.append((version, server.parameters))
+
+        run_stepwise(algorithm, timeline, dataset, trial_seed(0, trial), look)
+        assert met and met[0][0] < len(timeline)
+        updates += met[0][0]
+        np.testing.assert_allclose(leaves(result)[0][trial], met[0][1][0]["w"], rtol=1e-4, atol=1e-5)
+    assert result.updates == updates
+
+
+def test_json_has_the_promised_layout(digits: Make) -> None:
+    result = simulate(digits("privacy.mode=paper", "privacy.epsilon=10.0", "privacy.statistics-epsilon=1.0"), trials=3)
+    content = json.loads(json.dumps(result.to_json()))
+    assert set(content) == {"task", "seed", "trials", "final", "curve", "privacy", "seconds", "updates", "notes"}
+    assert set(content["final"]["test_error"]) == {"mean", "std"}
+    assert [point["samples"] for point in content["curve"]] == sorted(point["samples"] for point in content["curve"])
+    assert content["curve"][-1]["samples"] == 2800
+    # Two passes: each release costs ε_g = 9, ε_e/2 = 0.25 and ε_y = 0.05; a device is in 14 releases of 10 rows.
+    assert content["privacy"]["paper_claim"] == {"epsilon": 10.0, "delta": 0.0}
+    assert content["privacy"]["sample"] == {"epsilon": 18.6, "delta": 0.0}
+    assert content["privacy"]["device"] == {"epsilon": 1302.0, "delta": 0.0}
+    frame = result.to_pandas()
+    assert len(frame) == 15 and frame["test_error"].between(0, 1).all()
+
+
+def test_too_large_for_the_machine(digits: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1 << 20)
+    with pytest.raises(BadInput, match="GiB"):
+        simulate(digits())
+
+
+def test_the_estimate_counts_past_versions(digits: Make) -> None:
+    task = digits("crowd.delays={ law = 'fixed', check-in = 1000.0 }", "algorithm.batch=1")
+    _, dataset = prepare(task)
+    algorithm = task.build(NUMPY)
+    timelines = run.make_timelines(task, dataset, 2, 0)
+    chunks = run.cut_chunks(timelines, 5, 64)
+    with_ring = memory.estimate(algorithm, dataset, chunks, 1001, 20)
+    assert with_ring - memory.estimate(algorithm, dataset, chunks, 0, 20) >= 2 * 1001 * 640 * 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["data.dataset=digit"], 'did you mean "digits"'),
+        (["data.features=65"], "has 64 numbers"),
+        (['data.labels=["0", "1"]'], "2 labels for a dataset"),
+        (["crowd.devices=2000"], "2000 devices cannot share 1400"),
+    ],
+)
+def test_a_task_that_does_not_fit_its_data(digits: Make, changes: list[str], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        simulate(digits(*changes))
