@@ -55,6 +55,9 @@ class Algorithm:
         commit: `commit(server)` makes the step, empties the window, and returns measurements as values.
         parameters: `parameters(server)`: the model as it stands.
         totals: `totals(server)`: rows, errors and labels counted so far; None where counts are not sent.
+        perturb: `perturb(rows, labels, coins)`: noise on the rows themselves, drawn once per row for the whole task;
+            None where rows stay as they are.
+        of_device: `of_device(device)`: a device's own model, where each learns alone; None where one is common.
     """
 
     takes: Literal["sums", "individuals"]
@@ -73,6 +76,8 @@ class Algorithm:
     commit: Callable[[Tree], tuple[Tree, Tree]]
     parameters: Callable[[Tree], Tree]
     totals: Callable[[Tree], Tree] | None = None
+    perturb: Callable[[Array, Array, Coins], tuple[Array, Array]] | None = None
+    of_device: Callable[[Tree], Tree] | None = None
 
 
 @record

@@ -70,6 +70,8 @@ class Task(Settings):
             lambda order: model.gradient_bound(order, input_bound(self.data.transform, order, self.data.features)),
             classes=len(self.data.labels),
             counts=getattr(self.algorithm, "statistics", False),
+            perturbs=self.recipe.perturbs,
+            input_bound=input_bound(self.data.transform, 1, self.data.features),
         )
 
     def hyper(self, plan: Plan) -> dict[str, float]:
@@ -106,6 +108,13 @@ class Task(Settings):
         from crowdml.core import NUMPY
 
         self.build(NUMPY)
+        delays = self.crowd.delays
+        if self.recipe.perturbs == "inputs" and (delays.request or delays.check_out or delays.check_in):
+            raise BadInput(
+                "a central server learns at its own pace: nothing it does is delayed",
+                where="crowd.delays",
+                hint=f"leave the delays out for {self.algorithm.kind}",
+            )
         if self.stop.error_below is not None and self.plan(self.model_for(NUMPY)).statistics is None:
             raise BadInput(
                 "no counts are sent, so the error cannot be estimated",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from crowdml.core import Array, BadInput, Batch, Coins, Ops, record, trees
 from crowdml.core.ops import Tree
@@ -59,6 +60,10 @@ class Model:
         """Draw the first parameters."""
         return tuple(layer.init(coins, f"init/{index}") for index, layer in enumerate(self.layers))
 
+    def zeros(self) -> Parameters:
+        """Return parameters of the right shapes, all zero."""
+        return trees.map(self.ops.xp.zeros_like, self.init(_Zeros(self.ops)))
+
     def outputs(self, parameters: Parameters, rows: Array) -> Array:
         """Run forward."""
         return self._forward(parameters, rows)[0]
@@ -110,6 +115,16 @@ class Model:
             x, memory = layer.forward(own, x)
             memories.append(memory)
         return x, memories
+
+
+class _Zeros:
+    """Coins for a look at shapes: whatever is drawn is zero."""
+
+    def __init__(self, ops: Ops) -> None:
+        def draw(stage: str, *arguments: Any) -> Array:
+            return ops.xp.zeros(arguments[-1], dtype=ops.xp.float32)
+
+        self.uniform = self.laplace = self.gaussian = self.discrete_laplace = draw
 
 
 def build(

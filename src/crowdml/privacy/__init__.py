@@ -3,6 +3,8 @@
 from crowdml.privacy.mechanisms import MECHANISMS as MECHANISMS
 from crowdml.privacy.mechanisms import add_noise as add_noise
 from crowdml.privacy.mechanisms import clip_weights as clip_weights
+from crowdml.privacy.plan import Inputs as Inputs
+from crowdml.privacy.plan import Perturbs as Perturbs
 from crowdml.privacy.plan import Plan as Plan
 from crowdml.privacy.plan import make_plan as make_plan
 from crowdml.privacy.promise import Promise as Promise

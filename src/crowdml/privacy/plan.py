@@ -5,12 +5,17 @@ The plan is one frozen record, so that what is added and what is reported cannot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Literal
 
 from crowdml.core import BadInput, record
 from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, calibrated
 from crowdml.privacy.promise import Promise, Spent
 from crowdml.privacy.settings import PrivacySettings
+
+Perturbs = Literal["gradient", "inputs", "nothing"]
+"""Where an algorithm puts noise."""
 
 
 @record
@@ -23,6 +28,21 @@ class Statistics:
 
 
 @record
+class Inputs:
+    """Noise on rows and labels themselves, once for the whole task, and what it costs.
+
+    Attributes:
+        row_scale: Scale of the Laplace noise on each feature.
+        keep: Probability that a label stays as it is; otherwise it becomes any other, each as likely.
+        spent: Cost for a sample, however often the server uses it afterwards.
+    """
+
+    row_scale: float
+    keep: float
+    spent: Spent
+
+
+@record
 class Plan:
     """How a device sanitises, and what is promised.
 
@@ -30,6 +50,7 @@ class Plan:
         mode: As in the task file.
         gradient: Bound and noise on the gradient; None in mode `none`.
         statistics: Noise on counts; None where counts are not sent.
+        inputs: Noise on rows and labels; None where they are not sent.
         claim: What the paper would claim for the whole task; None where nothing is claimed.
         delta: The δ at which ε is reported.
     """
@@ -37,16 +58,31 @@ class Plan:
     mode: str
     gradient: Mechanism | None
     statistics: Statistics | None
+    inputs: Inputs | None
     claim: Promise | None
     delta: float
 
+    @property
+    def promises(self) -> bool:
+        """Whether any noise is added."""
+        return self.gradient is not None or self.inputs is not None
+
     def spent(self, uses: int) -> Spent:
         """What `uses` releases cost a sample that is in all of them."""
+        if self.inputs:
+            return self.inputs.spent
         each = self.gradient.spent if self.gradient else Spent()
         return (each.plus(self.statistics.spent) if self.statistics else each).times(uses)
 
 
-def make_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None], classes: int, counts: bool) -> Plan:
+def make_plan(
+    terms: PrivacySettings,
+    bound_of: Callable[[int], float | None],
+    classes: int,
+    counts: bool,
+    perturbs: Perturbs = "gradient",
+    input_bound: float | None = None,
+) -> Plan:
     """Work out the plan of a task.
 
     Args:
@@ -54,6 +90,8 @@ def make_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None], c
         bound_of: `bound_of(order)`: the model's own bound on one example's gradient, or None.
         classes: Number of labels.
         counts: Whether the algorithm sends error and label counts.
+        perturbs: Where the algorithm puts noise.
+        input_bound: Largest L1 norm of a row, or None where nothing is known.
     """
     if terms.mode == "sound":
         raise BadInput(
@@ -61,16 +99,17 @@ def make_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None], c
             where="privacy.mode",
             hint='use mode = "paper" for a simulation with noise, or mode = "none"',
         )
-    if terms.mode == "none":
-        return Plan(
-            mode="none", gradient=None, statistics=Statistics() if counts else None, claim=None, delta=terms.delta
-        )
+    if terms.mode == "none" or perturbs == "nothing":
+        free = Statistics() if counts else None
+        return Plan(mode=terms.mode, gradient=None, statistics=free, inputs=None, claim=None, delta=terms.delta)
+    _check_paper_terms(terms)
+    if perturbs == "inputs":
+        return _input_plan(terms, input_bound, classes)
     return _paper_plan(terms, bound_of, classes, counts)
 
 
 def _paper_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None], classes: int, counts: bool) -> Plan:
-    _check_paper_terms(terms)
-    assert terms.epsilon is not None  # noqa: S101  checked just above
+    assert terms.epsilon is not None  # noqa: S101  _check_paper_terms has seen to it
     law = MECHANISMS[terms.mechanism]
     radius = terms.clip or bound_of(law.order)
     if radius is None:
@@ -86,7 +125,37 @@ def _paper_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None],
         statistics=_paper_statistics(terms.statistics_epsilon, classes)
         if counts and terms.statistics_epsilon
         else None,
+        inputs=None,
         claim=Promise(epsilon=terms.epsilon, delta=0.0 if law.pure else terms.delta),
+        delta=terms.delta,
+    )
+
+
+def _input_plan(terms: PrivacySettings, input_bound: float | None, classes: int) -> Plan:
+    """Crowd-ML 2015, equations (15) and (16), with ε_x = ε_y = ε/2.
+
+    Equation (16) perturbs labels twice as much as needed: keeping a label is e^(ε_y/2) times as likely as any other
+    choice, so it really costs ε_y/2.
+    """
+    assert terms.epsilon is not None  # noqa: S101  _check_paper_terms has seen to it
+    if input_bound is None:
+        raise BadInput(
+            "nothing bounds the L1 norm of a row",
+            where="data.transform",
+            hint="end the transforms with { kind = \"norm\", order = 1, at-most = 1.0 }",
+        )
+    epsilon_x = epsilon_y = terms.epsilon / 2
+    favour = math.exp(epsilon_y / 2)
+    return Plan(
+        mode=terms.mode,
+        gradient=None,
+        statistics=None,
+        inputs=Inputs(
+            row_scale=2 * input_bound / epsilon_x,
+            keep=favour / (favour + classes - 1),
+            spent=Spent(pure=epsilon_x + epsilon_y / 2),
+        ),
+        claim=Promise(epsilon=terms.epsilon),
         delta=terms.delta,
     )
 

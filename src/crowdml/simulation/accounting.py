@@ -5,35 +5,49 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from crowdml.algorithms import Task
 from crowdml.core import NUMPY
-from crowdml.data import Fitted
+from crowdml.data import Dataset, Fitted
 from crowdml.privacy import Promise
 from crowdml.simulation.timeline import Timeline
 
 
 def report(task: Task, timelines: Sequence[Timeline]) -> dict[str, Any]:
-    """Return claim and corrected ε, for one sample and for one device, over the whole task.
+    """Return claim and corrected ε of a course of check-ins, for one sample and for one device, over the whole task."""
+    return _report(
+        task,
+        releases=max(timeline.releases for timeline in timelines),
+        width=max(timeline.rows.shape[1] for timeline in timelines),
+        most_rows=max(timeline.most_rows for timeline in timelines),
+    )
+
+
+def pooled_report(task: Task, dataset: Dataset, seed: int) -> dict[str, Any]:
+    """Return claim and corrected ε where devices hand over their rows once."""
+    crowd, generator = task.crowd, np.random.default_rng([seed, 0])
+    owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
+    return _report(task, releases=1, width=1, most_rows=int(np.bincount(owner).max()))
+
+
+def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, Any]:
+    """Add up.
 
     A sample enters one release per pass. A device is in all its releases, and replacing all its rows changes a batch
-    in all its places at once.
+    in all its `width` places at once. Noise on rows is drawn once, and a device has `most_rows` of them.
     """
     plan = task.plan(task.model_for(NUMPY))
-    if plan.gradient is None:
-        return {
-            "mode": plan.mode,
-            "sample": None,
-            "device": None,
-            "paper_claim": None,
-            "guarantee": "no formal guarantee",
-        }
-    releases = max(timeline.releases for timeline in timelines)
+    if not plan.promises:
+        alone = task.recipe.perturbs == "nothing"
+        guarantee = "nothing leaves a device" if alone else "no formal guarantee"
+        return {"mode": plan.mode, "sample": None, "device": None, "paper_claim": None, "guarantee": guarantee}
     per_sample = plan.spent(min(task.crowd.passes, releases))
-    batch = timelines[0].rows.shape[1]
+    per_device = plan.spent(1).grouped(most_rows) if plan.inputs else plan.spent(releases).grouped(width)
     return {
         "mode": plan.mode,
         "sample": _plain(per_sample.promise(plan.delta)),
-        "device": _plain(plan.spent(releases).grouped(batch).promise(plan.delta)),
+        "device": _plain(per_device.promise(plan.delta)),
         "paper_claim": _plain(plan.claim) if plan.claim else None,
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
     }

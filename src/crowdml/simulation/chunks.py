@@ -37,6 +37,16 @@ class Chunks:
         return len(self.ends)
 
     @property
+    def width(self) -> int:
+        """Rows in the largest batch."""
+        return max(timeline.rows.shape[1] for timeline in self.timelines)
+
+    @property
+    def full(self) -> bool:
+        """Whether all batches have the same number of rows."""
+        return all(timeline.full and timeline.rows.shape[1] == self.width for timeline in self.timelines)
+
+    @property
     def even(self) -> bool:
         """Whether all lanes have the same number of check-ins."""
         return len({len(timeline) for timeline in self.timelines}) == 1
@@ -53,7 +63,8 @@ class Chunks:
         events = Events(
             number=cut([np.arange(1, len(timeline) + 1) for timeline in self.timelines]),
             device=cut([timeline.device for timeline in self.timelines]),
-            rows=cut([timeline.rows for timeline in self.timelines]),
+            rows=cut([_wide(timeline.rows, self.width) for timeline in self.timelines]),
+            counts=() if self.full else cut([timeline.counts for timeline in self.timelines]),
             staleness=cut([timeline.staleness for timeline in self.timelines]),
             version=cut(versions),
         )
@@ -72,7 +83,7 @@ def cut_chunks(timelines: Sequence[Timeline], points: int, features: int) -> Chu
     """Cut timelines at `points` equal distances, and further where memory asks for it."""
     totals = np.array([len(timeline) for timeline in timelines])
     points = max(1, min(points, int(totals.max())))
-    row_bytes = timelines[0].rows.shape[1] * features * 4 * len(timelines)
+    row_bytes = max(timeline.rows.shape[1] for timeline in timelines) * features * 4 * len(timelines)
     longest = int(np.ceil(totals.max() / points))
     parts = int(np.ceil(longest * row_bytes / GATHER_BYTES))
     pieces = points * max(1, parts)
@@ -80,6 +91,10 @@ def cut_chunks(timelines: Sequence[Timeline], points: int, features: int) -> Chu
     lengths = np.diff(ends, axis=0, prepend=0)
     measured = frozenset(range(max(1, parts) - 1, pieces, max(1, parts)))
     return Chunks(timelines=tuple(timelines), ends=ends, points=measured, length=int(lengths.max()))
+
+
+def _wide(rows: Any, width: int) -> Any:
+    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
 
 
 def _pad(column: Any, length: int) -> npt.NDArray[np.int32]:

@@ -26,24 +26,27 @@ def _mix(x: Array, xp: Any) -> Array:
 
 
 class HashCoins:
-    """Draws for one check-in of one trial. Implements `Coins`.
+    """Draws for one check-in of one trial, or for many addresses at once. Implements `Coins`.
 
     Args:
         seed: Two 32-bit words, shape (2,).
-        check_in: Number of the check-in; may be traced.
+        address: Number of the check-in; may be traced. An array of addresses gives draws for each of them, with the
+            shape of the array in front.
         ops: Array operations.
     """
 
-    def __init__(self, seed: Array, check_in: Array, ops: Ops) -> None:
-        """Fold the seed and the check-in into two keys."""
+    def __init__(self, seed: Array, address: Array, ops: Ops) -> None:
+        """Fold the seed and the address into two keys."""
         xp = self._xp = ops.xp
-        number = xp.asarray(check_in, dtype=xp.uint32).reshape(1)
+        number = xp.asarray(address, dtype=xp.uint32)
+        self._front = number.shape
+        number = number[..., None]
         first = _mix(number + seed[0:1], xp)
         self._keys = _mix(first ^ seed[1:2], xp), _mix(first + xp.uint32(_GOLDEN), xp)
 
     def uniform(self, stage: str, shape: tuple[int, ...]) -> Array:
         """Uniform on (0, 1)."""
-        return self._unit(self._words(stage, math.prod(shape), 0)).reshape(shape)
+        return self._shaped(self._unit(self._words(stage, math.prod(shape), 0)), shape)
 
     def laplace(self, stage: str, shape: tuple[int, ...]) -> Array:
         """Laplace by inversion: the top bit is the sign, the others make an exponential."""
@@ -51,7 +54,7 @@ class HashCoins:
         words = self._words(stage, math.prod(shape), 0)
         half = (words & xp.uint32(0x7FFFFFFF)).astype(xp.int32).astype(xp.float32)
         size = -xp.log((half + xp.float32(0.5)) * xp.float32(2.0**-31))
-        return xp.where(words >> xp.uint32(31) == 0, size, -size).reshape(shape)
+        return self._shaped(xp.where(words >> xp.uint32(31) == 0, size, -size), shape)
 
     def gaussian(self, stage: str, shape: tuple[int, ...]) -> Array:
         """Gaussian by Box and Muller's formula, both halves used."""
@@ -60,14 +63,17 @@ class HashCoins:
         pairs = (size + 1) // 2
         radius = xp.sqrt(xp.float32(-2) * xp.log(self._unit(self._words(stage, pairs, 0))))
         angle = self._unit(self._words(stage, pairs, 1)) * xp.float32(2 * math.pi)
-        both = xp.concatenate([radius * xp.cos(angle), radius * xp.sin(angle)])
-        return both[:size].reshape(shape)
+        both = xp.concatenate([radius * xp.cos(angle), radius * xp.sin(angle)], axis=-1)
+        return self._shaped(both[..., :size], shape)
 
     def discrete_laplace(self, stage: str, scale: Array, shape: tuple[int, ...]) -> Array:
         """Discrete Laplace as the difference of two geometric draws."""
         size = math.prod(shape)
         draws = [self._geometric(self._words(stage, size, half), scale) for half in (0, 1)]
-        return (draws[0] - draws[1]).reshape(shape)
+        return self._shaped(draws[0] - draws[1], shape)
+
+    def _shaped(self, draws: Array, shape: tuple[int, ...]) -> Array:
+        return draws.reshape(self._front + shape)
 
     def _geometric(self, words: Array, scale: Array) -> Array:
         xp = self._xp

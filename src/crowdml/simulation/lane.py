@@ -52,7 +52,8 @@ class Events:
     Attributes:
         number: Number of the check-in, from 1: the address of its coins.
         device: Device number.
-        rows: Training rows in the batch, shape (check-ins, batch).
+        rows: Training rows in the batch, shape (check-ins, width).
+        counts: Rows of the batch that are real; `()` when all are.
         staleness: Versions passed since check-out.
         version: Version before this check-in.
     """
@@ -60,6 +61,7 @@ class Events:
     number: Array
     device: Array
     rows: Array
+    counts: Tree
     staleness: Array
     version: Array
 
@@ -95,11 +97,12 @@ class Lane:
         """Run the first `count` check-ins of a chunk."""
         algorithm = self.task.build(JAX, hyper)
         rows, labels = self.train[0][events.rows], self.train[1][events.rows]
-        mask = jnp.ones(events.rows.shape[1:], jnp.float32)
+        if algorithm.perturb:
+            rows, labels = algorithm.perturb(rows, labels, HashCoins(seed, events.rows, JAX))
 
         def step(index: Array, carry: Carry) -> Carry:
             event = jax.tree.map(lambda leaf: leaf[index], events)
-            batch = Batch(rows=rows[index], labels=labels[index], mask=mask)
+            batch = Batch(rows=rows[index], labels=labels[index], mask=_mask(event))
             return self._step(algorithm, HashCoins(seed, event.number, JAX), carry, event, batch)
 
         after: Carry = jax.lax.fori_loop(0, count, step, carry)
@@ -136,6 +139,12 @@ class Lane:
         running = before.stopped < 0
         kept: Carry = jax.tree.map(lambda old, new: jnp.where(running, new, old), before, after)
         return dataclasses.replace(kept, stopped=jnp.where(running & met, version, before.stopped))
+
+
+def _mask(event: Events) -> Array:
+    if isinstance(event.counts, tuple):
+        return jnp.ones(event.rows.shape, jnp.float32)
+    return (jnp.arange(len(event.rows)) < event.counts).astype(jnp.float32)
 
 
 def finish(carry: Carry) -> Carry:

@@ -16,7 +16,7 @@ SHARE = 0.8
 
 def estimate(algorithm: Algorithm, dataset: Dataset, chunks: Chunks, ring: int, devices: int) -> int:
     """Return the bytes a run needs at its peak, roughly: data, rows of a chunk, past versions, tables."""
-    lanes, batch = len(chunks.timelines), chunks.timelines[0].rows.shape[1]
+    lanes, batch = len(chunks.timelines), chunks.width
     server = algorithm.init(HashCoins(trial_seed(0, 0), 0, NUMPY))
     broadcast = trees.size(trees.map(NUMPY.xp.asarray, algorithm.check_out(server)))
     entries = trees.map(NUMPY.xp.asarray, (algorithm.row_init(), algorithm.device_init()))

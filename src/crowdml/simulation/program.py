@@ -25,6 +25,9 @@ from crowdml.simulation.lane import Carry, Events, Lane, finish
 CACHE_BYTES = 1 << 20
 """Past versions of all lanes of a core beyond this are better run lane by lane."""
 
+MEASURED_DEVICES = 100
+"""Where each device has a model of its own, the test error is the mean over this many of them, evenly spaced."""
+
 
 @record
 class Program:
@@ -94,8 +97,15 @@ def _measurer(task: Task, dataset: Dataset) -> Callable[[Carry], dict[str, Array
     model, algorithm = task.model_for(JAX), task.build(JAX)
     rows, labels = jnp.asarray(dataset.test_rows), jnp.asarray(dataset.test_labels)
 
+    def error(parameters: Tree) -> Array:
+        return jnp.mean(model.predict(parameters, rows) != labels)
+
     def measure(carry: Carry) -> dict[str, Array]:
-        found = {"test_error": jnp.mean(model.predict(algorithm.parameters(carry.server), rows) != labels)}
+        if algorithm.of_device:
+            chosen = np.linspace(0, task.crowd.devices - 1, min(task.crowd.devices, MEASURED_DEVICES)).astype(int)
+            own = jax.tree.map(lambda leaf: leaf[chosen], finish(carry).tables[1])
+            return {"test_error": jnp.mean(jax.lax.map(lambda device: error(algorithm.of_device(device)), own))}
+        found = {"test_error": error(algorithm.parameters(carry.server))}
         if algorithm.totals:
             totals = algorithm.totals(carry.server)
             found["estimated_error"] = totals["errors"] / jnp.maximum(totals["counted"], 1)

@@ -61,6 +61,10 @@ def simulate_cells(
     watch: Watcher | None = None,
 ) -> list[Result]:
     """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side."""
+    if tasks[0].recipe.pooled:
+        from crowdml.simulation.pooled import simulate_pooled
+
+        return [simulate_pooled(task, trials=trials, seed=seed, watch=watch) for task in tasks]
     if len({task.structure() for task in tasks}) != 1:
         raise ValueError("the cells of one sweep may differ in hyper-parameters only")
     fitted, dataset = prepare(tasks[0])
@@ -76,7 +80,9 @@ def simulate_cells(
     notes = accounting.notes(tasks[0], fitted) + ((dataset.note,) if dataset.note else ())
     samples = np.array([chunks.samples(number) for number in sorted(chunks.points)])
     done = chunks.ends[-1] if isinstance(carries.stopped, tuple) else np.minimum(_stops(carries), chunks.ends[-1])
-    learnt = jax.tree.map(np.asarray, tasks[0].build(NUMPY).parameters(carries.server))
+    algorithm = tasks[0].build(NUMPY)
+    learnt = algorithm.of_device(carries.tables[1]) if algorithm.of_device else algorithm.parameters(carries.server)
+    learnt = jax.tree.map(np.asarray, learnt)
 
     def of_cell(cell: int) -> Result:
         own = slice(cell * trials, (cell + 1) * trials)

@@ -22,10 +22,11 @@ from crowdml.simulation.timeline import Timeline
 
 @record
 class Ended:
-    """What a trial ends with: the server's state, and what it keeps for each device."""
+    """What a trial ends with: the server's state, what it keeps for each device, and the devices' own states."""
 
     server: Tree
     rows: dict[int, Tree]
+    devices: dict[int, Tree]
 
 
 def run_stepwise(
@@ -53,7 +54,7 @@ def run_stepwise(
     for number in range(len(timeline)):
         slot, stale = int(timeline.device[number]), int(timeline.staleness[number])
         coins = HashCoins(seed, number + 1, NUMPY)
-        batch = _batch(dataset, timeline.rows[number])
+        batch = _batch(algorithm, dataset, timeline, number, seed)
         with _Stage("check_out", number, slot):
             broadcast = algorithm.check_out(server)
             if wire is None:
@@ -77,15 +78,15 @@ def run_stepwise(
             version += 1
             if after_commit:
                 after_commit(version, server, measurements)
-    return Ended(server=server, rows=rows)
+    return Ended(server=server, rows=rows, devices=devices)
 
 
-def _batch(dataset: Dataset, chosen: Any) -> Batch:
-    return Batch(
-        rows=dataset.train_rows[chosen],
-        labels=dataset.train_labels[chosen],
-        mask=np.ones(len(chosen), np.float32),
-    )
+def _batch(algorithm: Algorithm, dataset: Dataset, timeline: Timeline, number: int, seed: Any) -> Batch:
+    chosen = timeline.rows[number]
+    rows, labels = dataset.train_rows[chosen], dataset.train_labels[chosen]
+    if algorithm.perturb:
+        rows, labels = algorithm.perturb(rows, labels, HashCoins(seed, chosen, NUMPY))
+    return Batch(rows=rows, labels=labels, mask=(np.arange(len(chosen)) < timeline.counts[number]).astype(np.float32))
 
 
 def _example(algorithm: Algorithm, broadcast: Tree, batch: Batch, coins: HashCoins) -> Tree:

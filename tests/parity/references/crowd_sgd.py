@@ -19,7 +19,7 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
     past = [w]
     for t in range(1, len(timeline) + 1):
         old = past[t - 1 - timeline.staleness[t - 1]]
-        chosen = timeline.rows[t - 1]
+        chosen = timeline.rows[t - 1, : timeline.counts[t - 1]]
         x, y = dataset.train_rows[chosen], dataset.train_labels[chosen]
         scores = np.exp(x @ old.T)
         p = scores / scores.sum(axis=1, keepdims=True)

@@ -1,12 +1,17 @@
 """Recipes by name. A new one is a file beside these and a line below."""
 
+from crowdml.algorithms.recipes.central import CENTRAL_BATCH, CENTRAL_SGD
 from crowdml.algorithms.recipes.contract import Recipe as Recipe
 from crowdml.algorithms.recipes.crowd_sgd import CROWD_SGD
+from crowdml.algorithms.recipes.decentral import DECENTRAL
 from crowdml.core import Registry
 
 RECIPES: Registry[Recipe] = Registry(
     "algorithm",
     {
         "crowd-sgd": CROWD_SGD,
+        "central-sgd": CENTRAL_SGD,
+        "central-batch": CENTRAL_BATCH,
+        "decentral": DECENTRAL,
     },
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from crowdml.algorithms.contract import Algorithm, Parts
 from crowdml.core import Settings, record
+from crowdml.privacy import Perturbs
 
 
 @record
@@ -17,8 +18,12 @@ class Recipe:
         hyper: Numbers that a compiled sweep may vary without compiling again: name, and where it stands in the
             settings, such as `{"rate": "rate.c"}`.
         build: Assembles the algorithm.
+        perturbs: Where noise goes: on the gradient a device sends, on the rows it sends, or nowhere.
+        pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
     """
 
     settings: type[Settings]
     hyper: Mapping[str, str]
     build: Callable[[Parts], Algorithm]
+    perturbs: Perturbs = "gradient"
+    pooled: bool = False

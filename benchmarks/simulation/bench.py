@@ -1,0 +1,146 @@
+"""CPU time per update: the engine against a straightforward NumPy loop, in one run.
+
+    python benchmarks/simulation/bench.py [--json FILE]
+
+CPU time counts all threads. Compiling and the timeline are not counted; both are printed. Random data with the
+shape of the digit task of Crowd-ML 2015 (50 features, 10 labels), 10 trials.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+import numpy_loop
+
+from crowdml.algorithms import Task, parse
+from crowdml.core import NUMPY
+from crowdml.data import Dataset
+from crowdml.simulation.chunks import cut_chunks
+from crowdml.simulation.coins import trial_seed
+from crowdml.simulation.program import compile_program
+from crowdml.simulation.run import make_timelines
+
+TASK = """
+crowdml = 1
+name = "benchmark"
+[data]
+dataset = "digits"
+features = 50
+labels = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
+transform = [{ kind = "norm", order = 1, at-most = 1.0 }]
+[model]
+kind = "softmax"
+[algorithm]
+kind = "crowd-sgd"
+batch = 1
+rate = { kind = "inverse-sqrt", c = 30.0 }
+statistics = false
+[privacy]
+mode = "none"
+epsilon = 10.0
+[crowd]
+devices = 1000
+passes = 1
+curve = 1
+"""
+PRIVATE = "privacy.mode=paper"
+SLOW = "crowd.delays={ request = 1000.0, check-out = 1000.0, check-in = 1000.0 }"
+COUNTS = "algorithm.statistics=true"
+
+SETTINGS: dict[str, tuple[list[str], float | None]] = {
+    "b=1 fresh": ([], 60.0),
+    "b=1 private": ([PRIVATE], 35.0),
+    "b=1 private, 1000Δ": ([PRIVATE, SLOW], 22.0),
+    "b=20 private": ([PRIVATE, "algorithm.batch=20"], 5.5),
+    "b=20 private, 1000Δ": ([PRIVATE, SLOW, "algorithm.batch=20"], None),
+    "b=1 fresh, M=100": (["crowd.devices=100"], None),
+    "b=1 fresh, M=60000": (["crowd.devices=60000"], None),
+    "b=1 counts, M=1000": ([COUNTS], None),
+    "b=1 counts, M=60000": ([COUNTS, "crowd.devices=60000"], None),
+}
+TRIALS = 10
+
+
+def cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def data() -> Dataset:
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(60_000, 50)).astype(np.float32)
+    rows /= np.abs(rows).sum(axis=1, keepdims=True)
+    labels = generator.integers(0, 10, 60_000).astype(np.int32)
+    names = tuple("0123456789")
+    return Dataset(
+        name="random",
+        train_rows=rows,
+        train_labels=labels,
+        test_rows=rows[:1000],
+        test_labels=labels[:1000],
+        label_names=names,
+    )
+
+
+def engine(task: Task, dataset: Dataset, timelines: list[Any], repeats: int = 3) -> tuple[float, float]:
+    """Return CPU seconds per update and seconds of compiling."""
+    chunks = cut_chunks(timelines, 1, dataset.features)
+    seeds = np.stack([trial_seed(0, trial) for trial in range(len(timelines))])
+    numbers = task.hyper(task.plan(task.model_for(NUMPY)))
+    hyper = {name: np.full(len(timelines), value, np.float32) for name, value in numbers.items()}
+    oldest = max(int(timeline.staleness.max()) for timeline in timelines)
+    program = compile_program(task, dataset, hyper, seeds, chunks.events(0)[0], oldest + 1 if oldest else 0, chunks.even)
+    best, updates = np.inf, sum(len(timeline) for timeline in timelines)
+    parts = [chunks.events(number) for number in range(len(chunks))]
+    for _ in range(repeats):
+        carries = program.start(hyper, seeds)
+        began = cpu_seconds()
+        for events, counts in parts:
+            carries = program.chunk(hyper, seeds, carries, events, counts)
+        np.asarray(carries.server.version)
+        best = min(best, (cpu_seconds() - began) / updates)
+    return best, program.compile_seconds
+
+
+def loop(task: Task, dataset: Dataset, timeline: Any) -> float:
+    """Return CPU seconds per update of the NumPy loop."""
+    count = min(len(timeline), 6000)
+    noise = 4 / 10.0 / task.algorithm.batch if task.privacy.mode == "paper" else 0.0
+    began = cpu_seconds()
+    numpy_loop.run(
+        dataset.train_rows, dataset.train_labels, timeline.rows[:count], timeline.staleness[:count], noise, 30.0, 1e3, 0
+    )
+    return (cpu_seconds() - began) / count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    dataset, table = data(), []
+    print(f"{'setting':24} {'NumPy µs':>9} {'ours µs':>9} {'ratio':>7} {'goal':>6} {'compile s':>10}")
+    for name, (changes, goal) in SETTINGS.items():
+        if options.only not in name:
+            continue
+        task = parse(TASK, changes=changes)
+        timelines = make_timelines(task, dataset, TRIALS, 0)
+        plain = min(loop(task, dataset, timelines[0]) for _ in range(2))
+        ours, compiling = engine(task, dataset, timelines)
+        table.append({"setting": name, "numpy_us": plain * 1e6, "ours_us": ours * 1e6, "compile_s": compiling})
+        shown = f"{goal:.1f}" if goal else ""
+        print(f"{name:24} {plain * 1e6:9.1f} {ours * 1e6:9.3f} {plain / ours:7.1f} {shown:>6} {compiling:10.2f}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(table, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

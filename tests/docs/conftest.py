@@ -1,0 +1,113 @@
+"""The documentation as data: pages, and the code blocks in them with the marker that stands before each."""
+
+import contextlib
+import dataclasses
+import io
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"(?:^<!-- (?P<marker>[^\n]*?) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text, and the HTML comment right before it."""
+
+    language: str
+    text: str
+    marker: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A Markdown page of the project."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return str(self.path.relative_to(ROOT))
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    def blocks(self, language: str = "") -> list[Block]:
+        found = [Block(each["language"], each["text"], each["marker"] or "") for each in BLOCK.finditer(self.text)]
+        return [block for block in found if language in ("", block.language)]
+
+    def prose(self) -> str:
+        """The text without code blocks and inline code."""
+        return re.sub(r"`[^`]*`", "", BLOCK.sub("", self.text))
+
+
+PAGES = [
+    Page(path)
+    for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))
+    if path.name != "LICENSE"
+]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes `page` for every page, and one that takes `tutorial` for the pages a newcomer types."""
+    if "page" in metafunc.fixturenames:
+        metafunc.parametrize("page", PAGES, ids=lambda page: page.name)
+    if "tutorial" in metafunc.fixturenames:
+        typed = [page for page in PAGES if "/tutorials/" in page.name or page.name == "README.md"]
+        metafunc.parametrize("tutorial", typed, ids=lambda page: page.name)
+
+
+@pytest.fixture
+def pages() -> list[Page]:
+    return PAGES
+
+
+@pytest.fixture
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which a tutorial can be typed: the examples are there, the user's cache is not."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
+
+
+_ANSWERS: dict[str, str] = {}
+
+
+@pytest.fixture
+def type_command() -> Callable[[str], str]:
+    """Run `crowdml …` in this process and return all it prints. Asked the same again, it remembers the answer."""
+
+    def run(line: str) -> str:
+        from crowdml.cli import main
+
+        if line in _ANSWERS:
+            return _ANSWERS[line]
+        program, *arguments = shlex.split(line)
+        assert program == "crowdml", f"a tutorial types crowdml commands only, not {line}"
+        printed, before = io.StringIO(), sys.argv
+        sys.argv = ["crowdml", *arguments]
+        try:
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+                main()
+        except SystemExit:
+            pass
+        finally:
+            sys.argv = before
+        _ANSWERS[line] = printed.getvalue()
+        return _ANSWERS[line]
+
+    return run

@@ -1,0 +1,121 @@
+"""Pages hang together: links resolve, task files parse, words are the glossary's, nothing private slips in."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.M)
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as Markdown viewers spell them."""
+    bare = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in HEADING.findall(bare)}
+
+
+def test_links_resolve(page: Any) -> None:
+    for target in LINK.findall(re.sub(r"^```.*?^```$", "", page.text, flags=re.M | re.S)):
+        if target.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = target.partition("#")
+        path = (page.path.parent / file).resolve() if file else page.path
+        assert path.exists(), f"{page.name} links to {target}"
+        if anchor and path.suffix == ".md":
+            assert anchor in anchors(path.read_text(encoding="utf-8")), f"{page.name} links to {target}"
+
+
+def test_every_page_is_reachable_from_the_index(pages: list[Any], root: Path) -> None:
+    by_path = {page.path: page for page in pages}
+    seen, waiting = set(), [root / "docs" / "index.md"]
+    while waiting:
+        path = waiting.pop()
+        if path in seen or path not in by_path:
+            continue
+        seen.add(path)
+        targets = [target.partition("#")[0] for target in LINK.findall(by_path[path].text)]
+        waiting += [(path.parent / target).resolve() for target in targets if target.endswith(".md")]
+    unreachable = {page.name for page in pages if page.path.is_relative_to(root / "docs") and page.path not in seen}
+    assert not unreachable
+
+
+def test_every_page_begins_with_one_title(page: Any) -> None:
+    bare = re.sub(r"^```.*?^```$", "", page.text, flags=re.M | re.S)
+    assert len(re.findall(r"^# ", bare, re.M)) == 1
+
+
+def test_task_files_parse(page: Any) -> None:
+    from crowdml.algorithms import parse
+
+    for block in page.blocks("toml"):
+        if block.marker == "fragment":
+            tomllib.loads(block.text)
+        else:
+            parse(block.text, page.name)
+
+
+def test_languages_are_known(page: Any) -> None:
+    known = {"toml", "console", "python", "text", "json", "bash", "bibtex"}
+    assert {block.language for block in page.blocks()} <= known
+
+
+FORBIDDEN = {
+    r"\bclients?\b": "device",
+    r"\bnodes?\b": "device",
+    r"\bworkers?\b": "device",
+    r"\badmins?\b": "operator",
+    r"\bepochs?\b": "pass",
+    r"\bpopulation\b": "crowd",
+    r"\bcohort\b": "crowd",
+    r"\bfleet\b": "crowd",
+    r"\bprivati[sz]e\w*": "sanitise",
+    r"\bsaniti[z]\w*": "sanitise",
+    r"\bhyperparameters?\b": "hyper-parameter",
+    r"\bcheckins?\b": "check-in",
+    r"\bcheckouts?\b": "check-out",
+    r"\brngs?\b": "coins",
+    r"\bbackends?\b": "driver",
+    r"\bregulari[z]\w*": "regularise",
+    r"\bnormali[z]\w*": "normalise",
+    r"\bbehaviors?\b": "behaviour",
+    r"\bcolors?\b": "colour",
+    r"\binitiali[z]\w*": "initialise",
+    r"\boptimi[z]\w*": "optimise",
+    r"\blicense\b": "licence",
+}
+GLOSSARY = "docs/concepts/glossary.md"
+
+
+@pytest.mark.parametrize("pattern", FORBIDDEN)
+def test_words_are_the_glossarys(pattern: str, pages: list[Any]) -> None:
+    for page in pages:
+        if page.name == GLOSSARY:
+            continue
+        prose = re.sub(r"\]\([^)]*\)", "]", page.prose())
+        found = re.search(pattern, prose, re.I)
+        assert not found, f'{page.name} says "{found[0]}"; our word is "{FORBIDDEN[pattern]}"'
+
+
+def test_every_glossary_word_is_in_use(pages: list[Any], root: Path) -> None:
+    text = (root / GLOSSARY).read_text(encoding="utf-8").split("## Words for later")[0]
+    words = [word for row in re.findall(r"^\| (.+?) \|", text, re.M) for word in re.findall(r"\*\*(.+?)\*\*", row)]
+    assert len(words) > 20
+    others = "\n".join(page.text for page in pages if page.name != GLOSSARY).lower()
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py")).lower()
+    for word in words:
+        assert word in others, f"{word} stands in the glossary, but no page uses it"
+        assert word in code or word.replace("-", "_") in code, f"{word} stands in the glossary, but no code uses it"
+
+
+def test_no_place_of_work_in_any_page(page: Any) -> None:
+    places = re.findall(r"(?<![\w.])/(?:work|home|root|Users)/[^\s`)]*", page.text)
+    assert not places
+    assert not re.search(r"pypi\.org|files\.pythonhosted|registry\.npmjs", page.text)
+    assert page.text.endswith("\n") and "\t" not in page.text
+
+
+def test_the_figure_is_there(root: Path) -> None:
+    assert (root / "docs" / "images" / "demo.png").read_bytes().startswith(b"\x89PNG")

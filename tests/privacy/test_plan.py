@@ -1,0 +1,161 @@
+"""Plans: bound, noise and cost from the terms, and the refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crowdml.core import BadInput
+from crowdml.privacy import MECHANISMS, Plan, PrivacySettings, Promise, Spent, make_plan
+from crowdml.privacy.promise import gaussian_mu
+
+
+def nothing_known(order: int) -> float | None:
+    return None
+
+
+def by_order(order: int) -> float | None:
+    return {1: 2.0, 2: 2.0**0.5}[order]
+
+
+def plan(bound_of: Callable[[int], float | None] = by_order, classes: int = 10, counts: bool = True, **terms: Any) -> Plan:
+    return make_plan(PrivacySettings(**terms), bound_of, classes, counts)
+
+
+def test_no_noise_and_no_claim_in_mode_none() -> None:
+    made = plan(mode="none", epsilon=3.0, clip=1.0)
+    assert made.gradient is None and made.claim is None
+    assert made.statistics is not None and (made.statistics.error_scale, made.statistics.label_scale) == (0.0, 0.0)
+    assert made.spent(100) == Spent()
+    assert plan(mode="none", counts=False).statistics is None
+
+
+def test_paper_mode_with_laplace_noise_and_the_models_bound() -> None:
+    made = plan(mode="paper", epsilon=10.0)
+    assert made.gradient is not None
+    assert (made.gradient.bound.order, made.gradient.bound.radius, made.gradient.bound.clipped) == (1, 2.0, False)
+    # Theorem 1 of Crowd-ML 2015: scale 4 / (b ε) on the mean, so 4/ε on the sum.
+    assert made.gradient.noise == pytest.approx(4.0 / 10.0)
+    assert made.spent(1).pure == pytest.approx(10.0) and made.spent(1).mu_squared == 0.0
+    assert made.spent(5).promise(0.0).epsilon == pytest.approx(50.0)
+    assert made.claim == Promise(epsilon=10.0, delta=0.0)
+    assert made.statistics is None  # statistics-epsilon = 0: counts are not sent
+
+
+def test_a_clip_takes_the_place_of_the_models_bound() -> None:
+    made = plan(nothing_known, mode="paper", epsilon=2.0, clip=0.25)
+    assert made.gradient is not None
+    assert (made.gradient.bound.radius, made.gradient.bound.clipped) == (0.25, True)
+    assert made.gradient.noise == pytest.approx(2 * 0.25 / 2.0)
+
+
+def test_paper_mode_with_gaussian_noise() -> None:
+    made = plan(mode="paper", mechanism="gaussian", epsilon=1.0, delta=1e-5)
+    assert made.gradient is not None
+    assert (made.gradient.bound.order, made.gradient.bound.radius) == (2, 2.0**0.5)
+    assert made.gradient.noise == pytest.approx(2 * 2.0**0.5 / gaussian_mu(1.0, 1e-5))
+    assert made.spent(1).promise(1e-5).epsilon == pytest.approx(1.0, rel=1e-6)
+    assert made.claim == Promise(epsilon=1.0, delta=1e-5)
+    assert made.delta == 1e-5
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_statistics_cost_less_than_the_paper_says(classes: int) -> None:
+    """The total is ε_g + ε_e/2 + ε_y, where the paper charges ε_g + ε_e + C·ε_y."""
+    made = plan(mode="paper", epsilon=10.0, statistics_epsilon=2.0, classes=classes)
+    error, label = 1.0, 1.0 / classes  # ε_e, and ε_y with C·ε_y = 1
+    assert made.statistics is not None and made.gradient is not None
+    # Equations (11) and (12): p ∝ exp(-ε/2 |z|), so scale 2/ε.
+    assert made.statistics.error_scale == pytest.approx(2 / error)
+    assert made.statistics.label_scale == pytest.approx(2 / label)
+    assert made.gradient.spent.pure == pytest.approx(8.0)
+    assert made.spent(1).pure == pytest.approx(8.0 + error / 2 + label)
+    assert made.spent(3).pure == pytest.approx(3 * (8.0 + error / 2 + label))
+    assert made.claim is not None and made.claim.epsilon == 10.0
+
+
+def test_no_counts_no_cost() -> None:
+    made = plan(mode="paper", epsilon=10.0, statistics_epsilon=2.0, counts=False)
+    assert made.statistics is None
+    assert made.spent(1).pure == pytest.approx(8.0)
+
+
+REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
+    ({"mode": "sound"}, "privacy.mode", "ledger", 'mode = "paper"'),
+    ({"mode": "paper"}, "privacy.epsilon", "needs epsilon", "epsilon = 10.0"),
+    ({"mode": "paper", "epsilon": 1.0, "mechanism": "discrete-laplace"}, "privacy.mechanism", "counts", "laplace"),
+    ({"mode": "paper", "epsilon": 1.0, "mechanism": "gaussian"}, "privacy.delta", "delta above zero", "1e-5"),
+    ({"mode": "paper", "epsilon": 1.0, "statistics_epsilon": 1.0}, "privacy.statistics-epsilon", "nothing", "smaller"),
+    ({"mode": "paper", "epsilon": 1.0, "statistics_epsilon": 1.5}, "privacy.statistics-epsilon", "nothing", "smaller"),
+    ({"mode": "paper", "epsilon": 1.0, "adjacency": "add-remove"}, "privacy.adjacency", "in clear", '"replace"'),
+]
+
+
+@pytest.mark.parametrize(("terms", "where", "what", "hint"), REFUSED, ids=lambda part: str(part)[:40])
+def test_refusals_say_where_what_and_what_would_be_right(
+    terms: dict[str, Any], where: str, what: str, hint: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        plan(**terms)
+    assert caught.value.where == where
+    assert what in caught.value.what
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(("mechanism", "order"), [("laplace", 1), ("gaussian", 2)])
+def test_an_unbounded_gradient_is_refused(mechanism: str, order: int) -> None:
+    with pytest.raises(BadInput) as caught:
+        plan(nothing_known, mode="paper", epsilon=1.0, delta=1e-5, mechanism=mechanism)
+    assert caught.value.where == "privacy.clip"
+    assert caught.value.what == "nothing bounds the gradient of one example"
+    assert f"order {order}" in caught.value.hint
+
+
+def test_a_bound_in_the_other_norm_is_not_taken() -> None:
+    only_l2: Callable[[int], float | None] = {1: None, 2: 1.0}.get
+    with pytest.raises(BadInput, match="nothing bounds"):
+        plan(only_l2, mode="paper", epsilon=1.0, mechanism="laplace")
+    assert plan(only_l2, mode="paper", epsilon=1.0, delta=1e-5, mechanism="gaussian").gradient is not None
+
+
+@pytest.mark.parametrize("mode", ["paper", "none"])
+def test_an_unknown_mechanism_is_refused_in_every_mode_with_its_key(mode: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        plan(mode=mode, epsilon=1.0, mechanism="gausian")
+    assert 'did you mean "gaussian"?' in caught.value.hint
+    assert caught.value.where == "privacy.mechanism"
+
+
+def test_gradients_that_are_always_zero_have_a_plan_or_are_refused_in_words() -> None:
+    """A row scaled by zero makes the bound zero: nothing is revealed, and nothing may divide by it."""
+    try:
+        made = plan(lambda order: 0.0, mode="paper", epsilon=1.0)
+    except BadInput:
+        return
+    assert made.spent(1).pure <= 1.0
+
+
+def test_every_mechanism_is_named_as_it_is_registered() -> None:
+    assert all(law.name == name for name, law in MECHANISMS.items())
+
+
+def test_the_mode_must_be_said_and_every_term_is_described() -> None:
+    assert PrivacySettings.model_fields["mode"].is_required()
+    assert all(field.description for field in PrivacySettings.model_fields.values())
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"epsilon": 0.0}, {"epsilon": -1.0}, {"clip": 0.0}, {"clip": -1.0}, {"delta": 1.0}, {"delta": -1e-9},
+        {"statistics_epsilon": -0.1}, {"max_uses": 0}, {"owner_range": [1.0]}, {"owner_range": [0.0, 1.0]},
+        {"owner_range": [1.0, 2.0, 3.0]}, {"unit": "person"}, {"adjacency": "remove"}, {"mode": "safe"},
+        {"epsilon": float("nan")}, {"clip": float("inf")}, {"owner_range": [8.0, 1.0]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_impossible_terms_are_refused(terms: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        PrivacySettings(**({"mode": "none"} | terms))
