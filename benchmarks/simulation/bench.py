@@ -25,6 +25,7 @@ from crowdml.core import NUMPY
 from crowdml.data import Dataset
 from crowdml.simulation.chunks import cut_chunks
 from crowdml.simulation.coins import trial_seed
+from crowdml.simulation.lane import Lanes
 from crowdml.simulation.program import compile_program
 from crowdml.simulation.run import make_timelines
 
@@ -92,19 +93,19 @@ def data() -> Dataset:
 
 def engine(task: Task, dataset: Dataset, timelines: list[Any], repeats: int = 3) -> tuple[float, float]:
     """Return CPU seconds per update and seconds of compiling."""
-    chunks = cut_chunks(timelines, 1, dataset.features)
+    chunks = cut_chunks(timelines, 1)
     seeds = np.stack([trial_seed(0, trial) for trial in range(len(timelines))])
     numbers = task.hyper(task.plan(task.model_for(NUMPY)))
     hyper = {name: np.full(len(timelines), value, np.float32) for name, value in numbers.items()}
-    oldest = max(int(timeline.staleness.max()) for timeline in timelines)
-    program = compile_program(task, dataset, hyper, seeds, chunks.events(0)[0], oldest + 1 if oldest else 0, chunks.even)
+    lanes = Lanes(hyper=hyper, seeds=seeds)
+    program = compile_program(task, dataset, lanes, chunks.events(0)[0], chunks.ring, chunks.even)
     best, updates = np.inf, sum(len(timeline) for timeline in timelines)
     parts = [chunks.events(number) for number in range(len(chunks))]
     for _ in range(repeats):
-        carries = program.start(hyper, seeds)
+        carries = program.start(lanes)
         began = cpu_seconds()
         for events, counts in parts:
-            carries = program.chunk(hyper, seeds, carries, events, counts)
+            carries = program.chunk(lanes, carries, events, counts)
         np.asarray(carries.server.version)
         best = min(best, (cpu_seconds() - began) / updates)
     return best, program.compile_seconds

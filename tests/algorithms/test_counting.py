@@ -26,8 +26,8 @@ class Given:
         return np.arange(1, int(np.prod(shape)) + 1, dtype=np.int32).reshape(shape)
 
 
-def counting(ops: Ops, **noise: float) -> Counting:
-    return Counting(classes=3, noise=Statistics(**noise), ops=ops)
+def counting(ops: Ops, error_scale: float = 0.0, label_scale: float = 0.0) -> Counting:
+    return Counting(classes=3, noise=Statistics(error_scale=error_scale, label_scale=label_scale), ops=ops)
 
 
 def batch(ops: Ops) -> Batch:

@@ -51,8 +51,15 @@ def test_hyper_names_every_number_a_sweep_may_vary() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["name=other", "objective=words", "model.regularisation=0.5", "algorithm.rate.c=1.0", "algorithm.radius=3.0", "privacy.epsilon=9.0"],
-)  # fmt: skip
+    [
+        "name=other",
+        "objective=words",
+        "model.regularisation=0.5",
+        "algorithm.rate.c=1.0",
+        "algorithm.radius=3.0",
+        "privacy.epsilon=9.0",
+    ],
+)
 def test_hyper_parameters_and_words_are_not_structure(change: str) -> None:
     assert task(change).structure() == task().structure()
     assert task(change) != task()
@@ -61,11 +68,20 @@ def test_hyper_parameters_and_words_are_not_structure(change: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        "algorithm.batch=7", "algorithm.rate.kind=constant", "model.kind=mlp", "model.bias=true", "privacy.mode=none",
-        "privacy.clip=1.0", "privacy.statistics-epsilon=0.5", "data.features=5", "data.labels=['a','b','c']",
-        "algorithm.held-out=0.5", "algorithm.stale=weight", "data.transform=[{kind='norm', order=1, at-most=2.0}]",
+        "algorithm.batch=7",
+        "algorithm.rate.kind=constant",
+        "model.kind=mlp",
+        "model.bias=true",
+        "privacy.mode=none",
+        "privacy.clip=1.0",
+        "privacy.statistics-epsilon=0.5",
+        "data.features=5",
+        "data.labels=['a','b','c']",
+        "algorithm.held-out=0.5",
+        "algorithm.stale=weight",
+        "data.transform=[{kind='norm', order=1, at-most=2.0}]",
     ],
-)  # fmt: skip
+)
 def test_whatever_changes_the_code_is_structure(change: str) -> None:
     changes = [change, *(["privacy.clip=1.0"] if "mlp" in change else [])]
     assert task(*changes).structure() != task().structure()

@@ -64,7 +64,7 @@ def test_comments_are_not_keys() -> None:
 
 
 def test_brackets_in_strings_and_comments_do_not_confuse() -> None:
-    source = "[one]\na = ']]]['  # [[[ {{\nb = \"{ \\\" [\" # }\nc = 3\n"
+    source = '[one]\na = \']]][\'  # [[[ {{\nb = "{ \\" [" # }\nc = 3\n'
     assert line(source, "one", "c") == 4
 
 

@@ -32,8 +32,14 @@ def test_bad_input_crosses_a_process_border_unharmed() -> None:
 
 def test_every_error_is_a_crowd_error_and_no_programmers_mistake() -> None:
     names = [
-        "BadInput", "TermsViolated", "BudgetExhausted", "StaleCheckIn", "MalformedMessage", "NotAuthorised", "TaskClosed",
-    ]  # fmt: skip
+        "BadInput",
+        "TermsViolated",
+        "BudgetExhausted",
+        "StaleCheckIn",
+        "MalformedMessage",
+        "NotAuthorised",
+        "TaskClosed",
+    ]
     for name in names:
         cls = getattr(errors, name)
         assert issubclass(cls, CrowdError)

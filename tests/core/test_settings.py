@@ -34,7 +34,7 @@ class Drawing(Settings):
     pen_width: int = 1
     ratio: float = Field(0.5, ge=0)
     shape: Annotated[Any, OneOf(SHAPES)] = Disc()
-    more: list[Annotated[Any, OneOf(SHAPES)]] = []
+    more: list[Annotated[Any, OneOf(SHAPES)]] = Field([])
 
 
 def kinds_of_error(content: dict[str, Any]) -> list[str]:

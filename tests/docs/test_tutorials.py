@@ -8,8 +8,8 @@ from typing import Any
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 TIMING = re.compile(r"in \S+ s, after \S+ s of compiling")
-TOLERANCE = 0.02
-"""Results on another machine differ in the last digits, rarely in one test row of 397."""
+TOLERANCE = 0.04
+"""A page shows what one machine printed. Elsewhere noisy runs may differ by this much and the page is still true."""
 
 
 def steps(page: Any) -> list[tuple[str, str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +18,12 @@ def nothing_known(order: int) -> float | None:
 
 
 def by_order(order: int) -> float | None:
-    return {1: 2.0, 2: 2.0**0.5}[order]
+    return {1: 2.0, 2: math.sqrt(2.0)}[order]
 
 
-def plan(bound_of: Callable[[int], float | None] = by_order, classes: int = 10, counts: bool = True, **terms: Any) -> Plan:
+def plan(
+    bound_of: Callable[[int], float | None] = by_order, classes: int = 10, counts: bool = True, **terms: Any
+) -> Plan:
     return make_plan(PrivacySettings(**terms), bound_of, classes, counts)
 
 
@@ -80,6 +83,33 @@ def test_no_counts_no_cost() -> None:
     made = plan(mode="paper", epsilon=10.0, statistics_epsilon=2.0, counts=False)
     assert made.statistics is None
     assert made.spent(1).pure == pytest.approx(8.0)
+
+
+def test_noise_on_rows_and_labels_costs_less_than_the_paper_says() -> None:
+    """Equations (15) and (16) of Crowd-ML 2015 with ε_x = ε_y = ε/2: the label really costs ε_y/2."""
+    epsilon, bound, classes = 8.0, 3.0, 4
+    terms = PrivacySettings(mode="paper", epsilon=epsilon)
+    made = make_plan(terms, nothing_known, classes, False, perturbs="inputs", input_bound=bound)
+    assert made.inputs is not None and made.gradient is None and made.promises
+    # Two rows differ by at most twice the bound in L1; Laplace noise of that over ε_x costs ε_x.
+    assert 2 * bound / made.inputs.row_scale == pytest.approx(epsilon / 2)
+    # The likeliest answer of one label against the same answer of another.
+    other = (1 - made.inputs.keep) / (classes - 1)
+    assert math.log(made.inputs.keep / other) == pytest.approx(epsilon / 4)
+    assert made.spent(1).pure == pytest.approx(epsilon / 2 + epsilon / 4)
+    assert made.spent(50) == made.spent(1)  # rows are sent once, however often they are used
+    assert made.claim == Promise(epsilon=epsilon)
+
+
+def test_rows_without_a_bound_cannot_be_sent() -> None:
+    with pytest.raises(BadInput, match="nothing bounds the L1 norm of a row"):
+        make_plan(PrivacySettings(mode="paper", epsilon=1.0), by_order, 2, False, perturbs="inputs")
+
+
+def test_an_algorithm_that_sends_nothing_promises_nothing() -> None:
+    made = make_plan(PrivacySettings(mode="paper", epsilon=1.0), by_order, 2, True, perturbs="nothing")
+    assert not made.promises and made.claim is None and made.gradient is None
+    assert plan(mode="paper", epsilon=1.0).promises and not plan(mode="none").promises
 
 
 REFUSED: list[tuple[dict[str, Any], str, str, str]] = [

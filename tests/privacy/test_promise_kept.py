@@ -163,9 +163,7 @@ def test_some_neighbours_are_as_far_apart_as_the_plan_says(order: int, clip: flo
     # Scores of -40: an example of label 1 is surely wrong; seen from the mirrored row, one of label 0 is.
     parameters = ({"w": np.array([[-40.0, 0, 0, 0, 0]], np.float32)},)
     mask = np.ones(4, np.float32)
-    one, _ = algorithm.device_step(
-        parameters, (), Batch(rows=rows, labels=np.ones(4, np.int32), mask=mask), Given(0)
-    )
+    one, _ = algorithm.device_step(parameters, (), Batch(rows=rows, labels=np.ones(4, np.int32), mask=mask), Given(0))
     mirrored = rows.copy()
     mirrored[2, 0] = -1.0
     labels = np.ones(4, np.int32)
@@ -175,9 +173,7 @@ def test_some_neighbours_are_as_far_apart_as_the_plan_says(order: int, clip: flo
     assert distance(one["gradient"], other["gradient"], order) == pytest.approx(0.0, abs=1e-6)
     parameters = ({"w": np.zeros((1, FEATURES), np.float32)},)
     flipped, _ = algorithm.device_step(parameters, (), Batch(rows=rows, labels=labels, mask=mask), Given(0))
-    plain, _ = algorithm.device_step(
-        parameters, (), Batch(rows=rows, labels=np.ones(4, np.int32), mask=mask), Given(0)
-    )
+    plain, _ = algorithm.device_step(parameters, (), Batch(rows=rows, labels=np.ones(4, np.int32), mask=mask), Given(0))
     # At zero the slope is ±1/2; a clip of a quarter is then reached from both sides.
     reached = 2 * min(0.5, plan.gradient.bound.radius) / 4
     assert distance(flipped["gradient"], plain["gradient"], order) == pytest.approx(reached, rel=1e-5)

@@ -12,6 +12,7 @@ from crowdml.core import NUMPY
 from crowdml.simulation import jax_setup
 from crowdml.simulation.chunks import cut_chunks
 from crowdml.simulation.coins import trial_seed
+from crowdml.simulation.lane import Lanes
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.program import Program, compile_program
 from crowdml.simulation.run import make_timelines
@@ -21,11 +22,11 @@ Make = Callable[..., Task]
 
 def compiled(task: Task, trials: int, ring: int) -> Program:
     _, dataset = prepare(task)
-    chunks = cut_chunks(make_timelines(task, dataset, trials, 0), 5, dataset.features)
+    chunks = cut_chunks(make_timelines(task, dataset, trials, 0), 5)
     seeds = np.stack([trial_seed(0, trial) for trial in range(trials)])
     numbers = task.hyper(task.plan(task.model_for(NUMPY)))
     hyper = {name: np.full(trials, value, np.float32) for name, value in numbers.items()}
-    return compile_program(task, dataset, hyper, seeds, chunks.events(0)[0], ring, chunks.even)
+    return compile_program(task, dataset, Lanes(hyper=hyper, seeds=seeds), chunks.events(0)[0], ring, chunks.even)
 
 
 def test_one_device_per_core() -> None:

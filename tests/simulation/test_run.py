@@ -142,9 +142,9 @@ def test_the_estimate_counts_past_versions(digits: Make) -> None:
     _, dataset = prepare(task)
     algorithm = task.build(NUMPY)
     timelines = run.make_timelines(task, dataset, 2, 0)
-    chunks = run.cut_chunks(timelines, 5, 64)
-    with_ring = memory.estimate(algorithm, dataset, chunks, 1001, 20)
-    assert with_ring - memory.estimate(algorithm, dataset, chunks, 0, 20) >= 2 * 1001 * 640 * 4
+    slow = memory.estimate(algorithm, dataset, run.cut_chunks(timelines, 5), 20)
+    fresh = run.make_timelines(digits("algorithm.batch=1"), dataset, 2, 0)
+    assert slow - memory.estimate(algorithm, dataset, run.cut_chunks(fresh, 5), 20) >= 2 * 1001 * 640 * 4
 
 
 @pytest.mark.parametrize(

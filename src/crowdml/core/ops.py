@@ -29,6 +29,8 @@ class Ops:
         xp: The array namespace, `numpy` or `jax.numpy`.
         dot_t: `dot_t(a, b)` is `a @ b.T`.
         t_dot: `t_dot(a, b)` is `a.T @ b`.
+        sum_of_squares: Of all numbers of an array.
+        bits: `bits(x, dtype)` reads the same 32 bits as another type.
         fold: `fold(step, carry, xs)` applies `carry = step(carry, x)` along the first axis of the tree `xs`.
     """
 
@@ -36,6 +38,8 @@ class Ops:
     xp: Any
     dot_t: Callable[[Array, Array], Array]
     t_dot: Callable[[Array, Array], Array]
+    sum_of_squares: Callable[[Array], Array]
+    bits: Callable[[Array, Any], Array]
     fold: Callable[[Callable[[Tree, Tree], Tree], Tree, Tree], Tree]
 
 
@@ -52,5 +56,7 @@ NUMPY = Ops(
     xp=np,
     dot_t=lambda a, b: a @ b.T,
     t_dot=lambda a, b: a.T @ b,
+    sum_of_squares=lambda a: np.sum(a * a),
+    bits=lambda x, dtype: np.asarray(x).view(dtype),
     fold=_fold,
 )

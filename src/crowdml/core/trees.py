@@ -76,7 +76,7 @@ def squared_norm(tree: Tree, ops: Ops) -> Array:
     """Sum of squares over all leaves."""
     total: Array = 0.0
     for leaf in leaves(tree):
-        total = total + ops.xp.sum(leaf * leaf)
+        total = total + ops.sum_of_squares(leaf)
     return total
 
 

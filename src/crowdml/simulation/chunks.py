@@ -12,10 +12,6 @@ from crowdml.core import record
 from crowdml.simulation.lane import Events
 from crowdml.simulation.timeline import Timeline
 
-GATHER_BYTES = 64 << 20
-"""Rows gathered for one chunk, over all lanes, stay below this."""
-
-
 @record
 class Chunks:
     """How a run is cut.
@@ -23,18 +19,22 @@ class Chunks:
     Attributes:
         timelines: One per lane.
         ends: Check-ins done at the end of each chunk, shape (chunks, lanes).
-        points: Numbers of the chunks after which the curve is measured.
         length: Check-ins in the longest chunk.
     """
 
     timelines: tuple[Timeline, ...]
     ends: npt.NDArray[np.int64]
-    points: frozenset[int]
     length: int
 
     def __len__(self) -> int:
         """Count the chunks."""
         return len(self.ends)
+
+    @property
+    def ring(self) -> int:
+        """Past versions that must be kept: one more than the oldest that is read; 0 when all check-ins are fresh."""
+        oldest = max(int(timeline.staleness.max(initial=0)) for timeline in self.timelines)
+        return oldest + 1 if oldest else 0
 
     @property
     def width(self) -> int:
@@ -79,18 +79,13 @@ class Chunks:
         return float(np.mean(used))
 
 
-def cut_chunks(timelines: Sequence[Timeline], points: int, features: int) -> Chunks:
-    """Cut timelines at `points` equal distances, and further where memory asks for it."""
+def cut_chunks(timelines: Sequence[Timeline], points: int) -> Chunks:
+    """Cut timelines into `points` chunks of equal length, up to one check-in."""
     totals = np.array([len(timeline) for timeline in timelines])
-    points = max(1, min(points, int(totals.max())))
-    row_bytes = max(timeline.rows.shape[1] for timeline in timelines) * features * 4 * len(timelines)
-    longest = int(np.ceil(totals.max() / points))
-    parts = int(np.ceil(longest * row_bytes / GATHER_BYTES))
-    pieces = points * max(1, parts)
-    ends = np.round(np.outer(np.arange(1, pieces + 1) / pieces, totals)).astype(np.int64)
-    lengths = np.diff(ends, axis=0, prepend=0)
-    measured = frozenset(range(max(1, parts) - 1, pieces, max(1, parts)))
-    return Chunks(timelines=tuple(timelines), ends=ends, points=measured, length=int(lengths.max()))
+    points = min(points, int(totals.max()))
+    ends = np.round(np.outer(np.arange(1, points + 1) / points, totals)).astype(np.int64)
+    length = int(np.diff(ends, axis=0, prepend=0).max())
+    return Chunks(timelines=tuple(timelines), ends=ends, length=length)
 
 
 def _wide(rows: Any, width: int) -> Any:

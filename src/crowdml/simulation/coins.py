@@ -1,8 +1,8 @@
 """Coins of the simulation: a counter hash, the same in NumPy and in compiled code.
 
-Every draw is a pure function of (seed, check-in, stage, coordinate). So a trial can be resumed, replayed or driven
-step by step and meets the same noise, and compiled code needs no generator state. Not for devices: a hash of a
-public seed hides nothing.
+Every draw is a pure function of (seed, address, stage, coordinate), where the address is a check-in or a row. So a
+trial can be resumed, replayed or driven step by step and meets the same noise, and compiled code needs no generator
+state. Not for devices: a hash of a public seed hides nothing.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from crowdml.core import Array, Ops
+from crowdml.simulation import polynomials
 
-_GOLDEN = 0x9E3779B9
+_GOLDEN = np.uint32(0x9E3779B9)
+_FIRST, _SECOND = np.uint32(0x21F0AAAD), np.uint32(0x735A2D97)
 
 
-def _mix(x: Array, xp: Any) -> Array:
-    """Scramble 32 bits (the finaliser known as lowbias32): a bijection in which every bit affects every bit."""
-    x = (x ^ (x >> xp.uint32(16))) * xp.uint32(0x7FEB352D)
-    x = (x ^ (x >> xp.uint32(15))) * xp.uint32(0x846CA68B)
-    return x ^ (x >> xp.uint32(16))
+def _mix(h: Array) -> Array:
+    """Scramble 32 bits (a finaliser of the lowbias32 family): a bijection in which every bit affects every bit."""
+    h = (h ^ (h >> np.uint32(16))) * _FIRST
+    h = (h ^ (h >> np.uint32(15))) * _SECOND
+    return h ^ (h >> np.uint32(15))
 
 
 class HashCoins:
@@ -36,60 +38,56 @@ class HashCoins:
     """
 
     def __init__(self, seed: Array, address: Array, ops: Ops) -> None:
-        """Fold the seed and the address into two keys."""
-        xp = self._xp = ops.xp
-        number = xp.asarray(address, dtype=xp.uint32)
+        """Fold the seed and the address into two independent keys: one alone would repeat within a long run."""
+        self._ops = ops
+        number = ops.xp.asarray(address, dtype=ops.xp.uint32)
         self._front = number.shape
         number = number[..., None]
-        first = _mix(number + seed[0:1], xp)
-        self._keys = _mix(first ^ seed[1:2], xp), _mix(first + xp.uint32(_GOLDEN), xp)
+        self._keys = _mix(seed[0:1] + _GOLDEN) ^ number, _mix(seed[1:2] ^ (number * np.uint32(0x85EBCA6B)))
 
     def uniform(self, stage: str, shape: tuple[int, ...]) -> Array:
-        """Uniform on (0, 1)."""
-        return self._shaped(self._unit(self._words(stage, math.prod(shape), 0)), shape)
+        """Uniform on (0, 1); 24 bits, as many as float32 holds exactly below 1, and a half to keep 0 and 1 away."""
+        words = self._words(stage, math.prod(shape), 0) >> np.uint32(8)
+        return self._shaped((words.astype(np.int32).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-24), shape)
 
     def laplace(self, stage: str, shape: tuple[int, ...]) -> Array:
-        """Laplace by inversion: the top bit is the sign, the others make an exponential."""
-        xp = self._xp
+        """Laplace: the top bit is the sign, the others make an exponential."""
         words = self._words(stage, math.prod(shape), 0)
-        half = (words & xp.uint32(0x7FFFFFFF)).astype(xp.int32).astype(xp.float32)
-        size = -xp.log((half + xp.float32(0.5)) * xp.float32(2.0**-31))
-        return self._shaped(xp.where(words >> xp.uint32(31) == 0, size, -size), shape)
+        size = self._ops.bits(self._exponential(words), np.uint32)
+        return self._shaped(self._ops.bits(size ^ (words & np.uint32(0x80000000)), np.float32), shape)
 
     def gaussian(self, stage: str, shape: tuple[int, ...]) -> Array:
-        """Gaussian by Box and Muller's formula, both halves used."""
-        xp = self._xp
+        """Gaussian as √(2E) sin(πu) with E exponential: one half of Box and Muller's formula."""
         size = math.prod(shape)
-        pairs = (size + 1) // 2
-        radius = xp.sqrt(xp.float32(-2) * xp.log(self._unit(self._words(stage, pairs, 0))))
-        angle = self._unit(self._words(stage, pairs, 1)) * xp.float32(2 * math.pi)
-        both = xp.concatenate([radius * xp.cos(angle), radius * xp.sin(angle)], axis=-1)
-        return self._shaped(both[..., :size], shape)
+        turn = self._ops.bits(self._words(stage, size, 1), np.int32).astype(np.float32) * np.float32(2.0**-31)
+        radius = self._ops.xp.sqrt(np.float32(2) * self._exponential(self._words(stage, size, 0)))
+        return self._shaped(radius * polynomials.sine_of_quarter_turns(turn), shape)
 
     def discrete_laplace(self, stage: str, scale: Array, shape: tuple[int, ...]) -> Array:
         """Discrete Laplace as the difference of two geometric draws."""
-        size = math.prod(shape)
-        draws = [self._geometric(self._words(stage, size, half), scale) for half in (0, 1)]
-        return self._shaped(draws[0] - draws[1], shape)
+        xp, size = self._ops.xp, math.prod(shape)
+        first, second = (
+            xp.floor(self._exponential(self._words(stage, size, half)) * xp.float32(scale)).astype(np.int32)
+            for half in (0, 1)
+        )
+        return self._shaped(first - second, shape)
+
+    def _exponential(self, words: Array) -> Array:
+        """Exponential draws from the lower 31 bits; never negative."""
+        drawn = polynomials.minus_log_of_31_bits((words & np.uint32(0x7FFFFFFF)) | np.uint32(1), self._ops)
+        return self._ops.xp.maximum(drawn, np.float32(0))
+
+    def _words(self, stage: str, count: int, half: int) -> Array:
+        """One keyed round per coordinate, the second key word injected in its middle."""
+        name = np.uint32(zlib.crc32(f"{stage}/{half}".encode()))
+        first, second = (_mix(key + name) for key in self._keys)
+        h = (np.arange(count, dtype=np.uint32) * _GOLDEN) ^ first
+        h = (h ^ (h >> np.uint32(16))) * _FIRST
+        h = ((h ^ (h >> np.uint32(15))) + second) * _SECOND
+        return h ^ (h >> np.uint32(15))
 
     def _shaped(self, draws: Array, shape: tuple[int, ...]) -> Array:
         return draws.reshape(self._front + shape)
-
-    def _geometric(self, words: Array, scale: Array) -> Array:
-        xp = self._xp
-        return xp.floor(-xp.log(self._unit(words)) * xp.float32(scale)).astype(xp.int32)
-
-    def _unit(self, words: Array) -> Array:
-        # 24 bits are what float32 holds exactly below 1; the half keeps 0 and 1 away.
-        xp = self._xp
-        high = (words >> xp.uint32(8)).astype(xp.int32).astype(xp.float32)
-        return (high + xp.float32(0.5)) * xp.float32(2.0**-24)
-
-    def _words(self, stage: str, count: int, half: int) -> Array:
-        xp = self._xp
-        name = xp.uint32(zlib.crc32(f"{stage}/{half}".encode()))
-        counter = xp.arange(count, dtype=xp.uint32) * xp.uint32(_GOLDEN)
-        return _mix(_mix(counter + (self._keys[0] ^ name), xp) + self._keys[1], xp)
 
 
 def trial_seed(seed: int, trial: int) -> np.ndarray[Any, np.dtype[np.uint32]]:

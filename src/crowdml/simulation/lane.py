@@ -1,10 +1,13 @@
-"""Lane: one trial as a compiled loop over check-ins.
+"""Lanes: trials as a compiled loop over check-ins.
 
-A lane is one trial of one cell of a sweep. Rules that keep its loop fast:
+A lane is one trial of one cell of a sweep. Several lanes run in one loop, as the leading axis of everything. Rules
+that keep the loop fast, each measured (docs/decisions/0004-fast-loops.md):
 
-- rows of a chunk are gathered before the loop, not inside;
 - a table (past versions, what the server keeps per device, device states) is written at the beginning of the next
   step and only then read: reading and writing a carried table in the same step would copy it whole;
+- tables are addressed by (lane, slot) and carried whole through all loops;
+- what a device computes is fenced off from what the server does with it: XLA would compute the noise again for
+  every use;
 - what is constant is not carried, and what has no leaves costs nothing.
 """
 
@@ -16,24 +19,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from crowdml.algorithms import Algorithm, Task
+from crowdml.algorithms import Task
 from crowdml.algorithms.contract import Hyper
 from crowdml.core import Array, Batch, record
 from crowdml.core.ops import Tree
 from crowdml.simulation.coins import HashCoins
 from crowdml.simulation.jax_ops import JAX, as_tree
+from crowdml.simulation.tables import fetch, repeat, store
 
 
 @as_tree
 @record
 class Carry:
-    """What a lane carries from check-in to check-in.
+    """What lanes carry from check-in to check-in. The first axis of everything is the lane.
 
     Attributes:
         server: The server's state.
         past: Broadcasts of past versions, a ring; `()` when every check-in is fresh.
         tables: What the server keeps per device, and device states; each may have no leaves.
-        pending: Device number and its new entries of `tables`, written at the next step.
+        pending: Device number and its new entries of `tables`, written at the next step; `()` without tables.
         stopped: Version at which `error-below` was met, -1 before; `()` when there is no such rule.
     """
 
@@ -47,12 +51,12 @@ class Carry:
 @as_tree
 @record
 class Events:
-    """Check-ins of one chunk, as arrays with one entry per check-in.
+    """Check-ins of one chunk: arrays of shape (lanes, check-ins, …).
 
     Attributes:
         number: Number of the check-in, from 1: the address of its coins.
         device: Device number.
-        rows: Training rows in the batch, shape (check-ins, width).
+        rows: Training rows in the batch, shape (lanes, check-ins, width).
         counts: Rows of the batch that are real; `()` when all are.
         staleness: Versions passed since check-out.
         version: Version before this check-in.
@@ -66,55 +70,112 @@ class Events:
     version: Array
 
 
+@as_tree
 @record
-class Lane:
-    """Builds the pieces of one lane.
+class Lanes:
+    """What stays the same over a run.
 
     Attributes:
-        task: The task; its kinds are fixed when compiling, its hyper-parameters are traced.
+        hyper: Hyper-parameters, each of shape (lanes,).
+        seeds: Seeds, shape (lanes, 2).
+    """
+
+    hyper: Hyper
+    seeds: Array
+
+
+@record
+class Loop:
+    """The loop of a task.
+
+    Attributes:
+        task: Its kinds are fixed when compiling, its hyper-parameters are traced.
         ring: How many past versions are kept; 0 when every check-in is fresh.
-        train: Training rows and labels, shared by all lanes.
+        rows: Training rows, shared by all lanes.
+        labels: Their labels.
+        together: Lanes in one loop: all of them, or one after the other.
     """
 
     task: Task
     ring: int
-    train: tuple[Array, Array]
+    rows: Array
+    labels: Array
+    together: bool
 
-    def start(self, hyper: Hyper, seed: Array) -> Carry:
-        """Begin a trial."""
-        algorithm = self.task.build(JAX, hyper)
-        server = algorithm.init(HashCoins(seed, 0, JAX))
-        entries = (algorithm.row_init(), algorithm.device_init())
+    def start(self, lanes: Lanes) -> Carry:
+        """Begin all trials."""
+
+        def one(hyper: Hyper, seed: Array) -> tuple[Tree, Tree, Tree]:
+            algorithm = self.task.build(JAX, hyper)
+            server = algorithm.init(HashCoins(seed, 0, JAX))
+            return server, algorithm.check_out(server), (algorithm.row_init(), algorithm.device_init())
+
+        server, broadcast, entries = jax.vmap(one)(lanes.hyper, lanes.seeds)
+        count = len(lanes.seeds)
+        entries = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape[1:])), entries)
+        has_tables = bool(jax.tree.leaves(entries))
         return Carry(
             server=server,
-            past=_repeat(algorithm.check_out(server), self.ring) if self.ring else (),
-            tables=_repeat(entries, self.task.crowd.devices),
-            pending=(jnp.int32(0), entries) if jax.tree.leaves(entries) else (),
-            stopped=jnp.int32(-1) if self.task.stop.error_below else (),
+            past=repeat(broadcast, self.ring) if self.ring else (),
+            tables=repeat(entries, self.task.crowd.devices),
+            pending=(jnp.zeros(count, jnp.int32), entries) if has_tables else (),
+            stopped=jnp.full(count, -1, jnp.int32) if self.task.stop.error_below else (),
         )
 
-    def chunk(self, hyper: Hyper, seed: Array, carry: Carry, events: Events, count: Array) -> Carry:
-        """Run the first `count` check-ins of a chunk."""
-        algorithm = self.task.build(JAX, hyper)
-        rows, labels = self.train[0][events.rows], self.train[1][events.rows]
-        if algorithm.perturb:
-            rows, labels = algorithm.perturb(rows, labels, HashCoins(seed, events.rows, JAX))
+    def chunk(self, lanes: Lanes, carry: Carry, events: Events, counts: Array) -> Carry:
+        """Run the first `counts` check-ins of a chunk."""
+        if self.together:
+            return self._block(lanes, carry, events, 0, counts[0])
+
+        def one(lane: Array, carry: Carry) -> Carry:
+            def cut(tree: Tree) -> Tree:
+                return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, lane, 1), tree)
+
+            def put(whole: Tree, part: Tree) -> Tree:
+                return jax.tree.map(
+                    lambda leaf, own: jax.lax.dynamic_update_slice_in_dim(leaf, own, lane, 0), whole, part
+                )
+
+            own = dataclasses.replace(
+                carry, server=cut(carry.server), pending=cut(carry.pending), stopped=cut(carry.stopped)
+            )
+            own = self._block(cut(lanes), own, cut(events), lane, counts[lane])
+            return Carry(
+                server=put(carry.server, own.server),
+                past=own.past,
+                tables=own.tables,
+                pending=put(carry.pending, own.pending),
+                stopped=put(carry.stopped, own.stopped),
+            )
+
+        after: Carry = jax.lax.fori_loop(0, len(counts), one, carry)
+        return after
+
+    def _block(self, lanes: Lanes, carry: Carry, events: Events, first: Any, count: Array) -> Carry:
+        """Run lanes from `first` on, side by side; tables hold all lanes, everything else only these."""
 
         def step(index: Array, carry: Carry) -> Carry:
-            event = jax.tree.map(lambda leaf: leaf[index], events)
-            batch = Batch(rows=rows[index], labels=labels[index], mask=_mask(event))
-            return self._step(algorithm, HashCoins(seed, event.number, JAX), carry, event, batch)
+            event = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, 1, keepdims=False), events)
+            return self._step(lanes, carry, event, first, index < 0)
 
         after: Carry = jax.lax.fori_loop(0, count, step, carry)
         return after
 
-    def _step(self, algorithm: Algorithm, coins: HashCoins, carry: Carry, event: Events, batch: Batch) -> Carry:
-        past, broadcast = self._check_out(algorithm, carry, event)
-        tables, (row, device) = _write_then_read(carry, event.device)
-        release, device = algorithm.device_step(broadcast, device, batch, coins)
-        check_in = algorithm.sanitise(release, coins)
-        server, row = algorithm.absorb(carry.server, row, check_in, event.staleness)
-        server, _ = algorithm.commit(server)
+    def _step(self, lanes: Lanes, carry: Carry, event: Events, first: Any, never: Array) -> Carry:
+        broadcast = jax.vmap(lambda hyper, server: self.task.build(JAX, hyper).check_out(server))(
+            lanes.hyper, carry.server
+        )
+        past = carry.past
+        if self.ring:
+            past = store(past, first, event.version % self.ring, broadcast)
+            broadcast = fetch(past, first, (event.version - event.staleness) % self.ring)
+        tables, entries = carry.tables, carry.tables
+        if carry.pending:
+            tables = store(tables, first, *carry.pending)
+            entries = fetch(tables, first, event.device)
+        made = jax.vmap(self._device_side)(lanes, broadcast, entries[1], event)
+        check_in, device = _fence(made, never)
+        server, row = jax.vmap(self._server_side)(lanes.hyper, carry.server, entries[0], check_in, event.staleness)
         after = Carry(
             server=server,
             past=past,
@@ -122,23 +183,56 @@ class Lane:
             pending=(event.device, (row, device)) if carry.pending else (),
             stopped=carry.stopped,
         )
-        return self._stop(algorithm, carry, after, event.version + 1) if self.task.stop.error_below else after
+        return self._stop(carry, after, event.version + 1) if self.task.stop.error_below else after
 
-    def _check_out(self, algorithm: Algorithm, carry: Carry, event: Events) -> tuple[Tree, Tree]:
-        now = algorithm.check_out(carry.server)
-        if not self.ring:
-            return (), now
-        past = _put(carry.past, event.version % self.ring, now)
-        return past, _get(past, (event.version - event.staleness) % self.ring)
+    def _device_side(self, lane: Lanes, broadcast: Tree, device: Tree, event: Events) -> tuple[Tree, Tree]:
+        algorithm = self.task.build(JAX, lane.hyper)
+        # The barrier keeps XLA from reading the rows again for every use.
+        rows, labels = jax.lax.optimization_barrier((_at(self.rows, event.rows), _at(self.labels, event.rows)))
+        if algorithm.perturb:
+            rows, labels = algorithm.perturb(rows, labels, HashCoins(lane.seeds, event.rows, JAX))
+        batch = Batch(rows=rows, labels=labels, mask=_mask(event))
+        coins = HashCoins(lane.seeds, event.number, JAX)
+        release, device = algorithm.device_step(broadcast, device, batch, coins)
+        return algorithm.sanitise(release, coins), device
 
-    def _stop(self, algorithm: Algorithm, before: Carry, after: Carry, version: Array) -> Carry:
+    def _server_side(
+        self, hyper: Hyper, server: Tree, row: Tree, check_in: Tree, staleness: Array
+    ) -> tuple[Tree, Tree]:
+        algorithm = self.task.build(JAX, hyper)
+        server, row = algorithm.absorb(server, row, check_in, staleness)
+        return algorithm.commit(server)[0], row
+
+    def _stop(self, before: Carry, after: Carry, version: Array) -> Carry:
         """Keep the state of the first version that meets `error-below`."""
+        algorithm, stop = self.task.build(JAX), self.task.stop
         assert algorithm.totals is not None  # noqa: S101  Task.check has seen to it
-        totals, stop = algorithm.totals(after.server), self.task.stop
+        totals = algorithm.totals(after.server)
         met = (totals["counted"] >= stop.error_rows) & (totals["errors"] <= stop.error_below * totals["counted"])
         running = before.stopped < 0
-        kept: Carry = jax.tree.map(lambda old, new: jnp.where(running, new, old), before, after)
-        return dataclasses.replace(kept, stopped=jnp.where(running & met, version, before.stopped))
+
+        def kept(old: Array, new: Array) -> Array:
+            return jnp.where(running.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+        # A stopped lane goes on writing to its tables what it wrote before.
+        return dataclasses.replace(
+            after,
+            server=jax.tree.map(kept, before.server, after.server),
+            pending=jax.tree.map(kept, before.pending, after.pending),
+            stopped=jnp.where(running & met, version, before.stopped),
+        )
+
+
+def finish(carry: Carry) -> Carry:
+    """Write what is pending into the tables, so that they can be read."""
+    if not carry.pending:
+        return carry
+    return dataclasses.replace(carry, tables=store(carry.tables, 0, *carry.pending))
+
+
+def _at(table: Array, index: Array) -> Array:
+    """Read rows whose numbers the timeline has checked."""
+    return table.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def _mask(event: Events) -> Array:
@@ -147,25 +241,9 @@ def _mask(event: Events) -> Array:
     return (jnp.arange(len(event.rows)) < event.counts).astype(jnp.float32)
 
 
-def finish(carry: Carry) -> Carry:
-    """Write what is pending into the tables, so that they can be read."""
-    return dataclasses.replace(carry, tables=_write_then_read(carry, jnp.int32(0))[0])
+def _fence(tree: Tree, never: Array) -> Tree:
+    """Have everything computed once, here.
 
-
-def _write_then_read(carry: Carry, slot: Array) -> tuple[Tree, Tree]:
-    if not carry.pending:
-        return carry.tables, carry.tables
-    written = _put(carry.tables, carry.pending[0], carry.pending[1])
-    return written, _get(written, slot)
-
-
-def _repeat(tree: Tree, times: int) -> Tree:
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (times, *jnp.shape(leaf))), tree)
-
-
-def _put(table: Tree, slot: Array, entry: Tree) -> Tree:
-    return jax.tree.map(lambda leaf, own: jax.lax.dynamic_update_index_in_dim(leaf, own, slot, 0), table, entry)
-
-
-def _get(table: Tree, slot: Array) -> Any:
-    return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, slot, 0, keepdims=False), table)
+    A barrier would be gone before XLA decides what to compute twice; a condition that it cannot decide stays.
+    """
+    return jax.lax.cond(never, lambda own: jax.tree.map(lambda leaf: leaf + leaf, own), lambda own: own, tree)

@@ -14,15 +14,14 @@ SHARE = 0.8
 """How much of the machine's memory a simulation may plan to use."""
 
 
-def estimate(algorithm: Algorithm, dataset: Dataset, chunks: Chunks, ring: int, devices: int) -> int:
-    """Return the bytes a run needs at its peak, roughly: data, rows of a chunk, past versions, tables."""
+def estimate(algorithm: Algorithm, dataset: Dataset, chunks: Chunks, devices: int) -> int:
+    """Return the bytes a run needs at its peak, roughly: data, the events of a chunk, past versions, tables."""
     lanes, batch = len(chunks.timelines), chunks.width
     server = algorithm.init(HashCoins(trial_seed(0, 0), 0, NUMPY))
     broadcast = trees.size(trees.map(NUMPY.xp.asarray, algorithm.check_out(server)))
     entries = trees.map(NUMPY.xp.asarray, (algorithm.row_init(), algorithm.device_init()))
     rows = dataset.train_rows.nbytes + dataset.test_rows.nbytes
-    numbers = chunks.length * lanes * batch * (dataset.features + 2)
-    numbers += lanes * (ring * broadcast + devices * trees.size(entries))
+    numbers = chunks.length * lanes * (batch + 5) + lanes * (chunks.ring * broadcast + devices * trees.size(entries))
     distinct = {id(timeline): timeline for timeline in chunks.timelines}.values()
     timelines = sum(timeline.rows.nbytes + 40 * len(timeline) for timeline in distinct)
     return int(2 * rows + 2 * 4 * numbers + timelines)

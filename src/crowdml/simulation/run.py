@@ -11,12 +11,12 @@ import jax
 import numpy as np
 
 from crowdml.algorithms import Task
-from crowdml.core import NUMPY, BadInput, record
+from crowdml.core import NUMPY, BadInput
 from crowdml.data import Dataset
 from crowdml.simulation import accounting, checkpoint, memory
 from crowdml.simulation.chunks import Chunks, cut_chunks
 from crowdml.simulation.coins import trial_seed
-from crowdml.simulation.lane import Carry
+from crowdml.simulation.lane import Carry, Lanes
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.program import Program, compile_program
 from crowdml.simulation.result import Result
@@ -69,7 +69,7 @@ def simulate_cells(
         raise ValueError("the cells of one sweep may differ in hyper-parameters only")
     fitted, dataset = prepare(tasks[0])
     timelines = make_timelines(tasks[0], dataset, trials, seed)
-    chunks = cut_chunks(timelines * len(tasks), tasks[0].crowd.curve, dataset.features)
+    chunks = cut_chunks(timelines * len(tasks), tasks[0].crowd.curve)
     seeds = np.stack([trial_seed(seed, trial) for _ in tasks for trial in range(trials)])
     program, lanes = _compile(tasks, trials, dataset, chunks, seeds)
     path = checkpoint.run_path(tasks, trials, seed)
@@ -78,7 +78,7 @@ def simulate_cells(
     run_seconds = time.perf_counter() - began
     path.unlink(missing_ok=True)
     notes = accounting.notes(tasks[0], fitted) + ((dataset.note,) if dataset.note else ())
-    samples = np.array([chunks.samples(number) for number in sorted(chunks.points)])
+    samples = np.array([chunks.samples(number) for number in range(len(chunks))])
     done = chunks.ends[-1] if isinstance(carries.stopped, tuple) else np.minimum(_stops(carries), chunks.ends[-1])
     algorithm = tasks[0].build(NUMPY)
     learnt = algorithm.of_device(carries.tables[1]) if algorithm.of_device else algorithm.parameters(carries.server)
@@ -111,31 +111,21 @@ def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list
     return [make_timeline(task, dataset, algorithm, np.random.default_rng([seed, trial])) for trial in range(trials)]
 
 
-@record
-class _Lanes:
-    """What every chunk is handed beside its events: hyper-parameters and seeds of all lanes."""
-
-    hyper: dict[str, Any]
-    seeds: Any
-
-
 def _compile(
     tasks: Sequence[Task], trials: int, dataset: Dataset, chunks: Chunks, seeds: Any
-) -> tuple[Program, _Lanes]:
+) -> tuple[Program, Lanes]:
     numbers = [task.hyper(task.plan(task.model_for(NUMPY))) for task in tasks]
     hyper = {name: np.repeat([own[name] for own in numbers], trials).astype(np.float32) for name in numbers[0]}
-    oldest = max(int(timeline.staleness.max()) for timeline in chunks.timelines)
-    ring = oldest + 1 if oldest else 0
-    memory.require(memory.estimate(tasks[0].build(NUMPY), dataset, chunks, ring, tasks[0].crowd.devices))
-    program = compile_program(tasks[0], dataset, hyper, seeds, chunks.events(0)[0], ring, chunks.even)
-    return program, _Lanes(hyper=hyper, seeds=seeds)
+    lanes = Lanes(hyper=hyper, seeds=seeds)
+    memory.require(memory.estimate(tasks[0].build(NUMPY), dataset, chunks, tasks[0].crowd.devices))
+    return compile_program(tasks[0], dataset, lanes, chunks.events(0)[0], chunks.ring, chunks.even), lanes
 
 
 def _go(
-    program: Program, lanes: _Lanes, chunks: Chunks, path: Path, resume: bool, watch: Watcher | None
+    program: Program, lanes: Lanes, chunks: Chunks, path: Path, resume: bool, watch: Watcher | None
 ) -> tuple[Carry, dict[str, Any]]:
     """Run all chunks, measuring at the points of the curve and saving now and then."""
-    carries = program.start(lanes.hyper, lanes.seeds)
+    carries = program.start(lanes)
     measured: dict[str, list[Any]] = {}
     begin, saved = 0, time.monotonic()
     if resume and path.exists():
@@ -144,12 +134,11 @@ def _go(
         begin, measured = progress.chunk, {name: list(values) for name, values in progress.measured.items()}
     for number in range(begin, len(chunks)):
         events, counts = chunks.events(number)
-        carries = program.chunk(lanes.hyper, lanes.seeds, carries, events, counts)
-        if number in chunks.points:
-            for name, values in program.measure(carries).items():
-                measured.setdefault(name, []).append(np.asarray(values, np.float64))
-            if watch:
-                watch((number + 1) / len(chunks), float(measured["test_error"][-1].mean()))
+        carries = program.chunk(lanes, carries, events, counts)
+        for name, values in program.measure(carries).items():
+            measured.setdefault(name, []).append(np.asarray(values, np.float64))
+        if watch:
+            watch((number + 1) / len(chunks), float(measured["test_error"][-1].mean()))
         if time.monotonic() - saved > SAVE_EVERY_S:
             checkpoint.save(path, _progress(number + 1, carries, measured))
             saved = time.monotonic()

@@ -14,7 +14,9 @@ from crowdml.core import NUMPY, BadInput, Ops
 from crowdml.simulation.jax_ops import JAX
 
 BOTH = pytest.mark.parametrize("ops", [NUMPY, JAX], ids=lambda ops: ops.name)
-UPDATES = [np.array(values, np.float64) for values in ([1.0, -2.0, 0.0], [0.5, 0.0, 0.0], [-3.0, 4.0, 0.0], [1e-3, 1.0, 0.0])]
+UPDATES = [
+    np.array(values, np.float64) for values in ([1.0, -2.0, 0.0], [0.5, 0.0, 0.0], [-3.0, 4.0, 0.0], [1e-3, 1.0, 0.0])
+]
 C = 0.3
 
 

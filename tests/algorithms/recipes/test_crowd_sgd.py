@@ -224,7 +224,10 @@ def test_what_the_driver_needs_to_know() -> None:
 
 
 def test_without_statistics_nothing_is_counted() -> None:
-    for made in (algorithm(NUMPY, "statistics = false"), algorithm(NUMPY, privacy='mode = "paper"\nepsilon = 1.0\nclip = 1.0')):
+    for made in (
+        algorithm(NUMPY, "statistics = false"),
+        algorithm(NUMPY, privacy='mode = "paper"\nepsilon = 1.0\nclip = 1.0'),
+    ):
         assert made.totals is None and made.row_init() == ()
         release, _ = made.device_step(({"w": WEIGHTS},), (), batch(NUMPY), Given())
         assert set(release) == {"gradient", "samples"}
