@@ -71,11 +71,13 @@ TRIALS = 10
 
 
 def cpu_seconds() -> float:
+    """Return the CPU time of this process so far, all threads."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def data() -> Dataset:
+    """Make random rows of the right shape."""
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(60_000, 50)).astype(np.float32)
     rows /= np.abs(rows).sum(axis=1, keepdims=True)
@@ -123,6 +125,7 @@ def loop(task: Task, dataset: Dataset, timeline: Any) -> float:
 
 
 def main() -> None:
+    """Measure all settings and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", default="")
@@ -138,7 +141,10 @@ def main() -> None:
         ours, compiling = engine(task, dataset, timelines)
         table.append({"setting": name, "numpy_us": plain * 1e6, "ours_us": ours * 1e6, "compile_s": compiling})
         shown = f"{goal:.1f}" if goal else ""
-        print(f"{name:24} {plain * 1e6:9.1f} {ours * 1e6:9.3f} {plain / ours:7.1f} {shown:>6} {compiling:10.2f}", flush=True)
+        print(
+            f"{name:24} {plain * 1e6:9.1f} {ours * 1e6:9.3f} {plain / ours:7.1f} {shown:>6} {compiling:10.2f}",
+            flush=True,
+        )
     if options.json:
         options.json.write_text(json.dumps(table, indent=2) + "\n")
 

@@ -17,7 +17,7 @@ def coins(check_in: int = 1, seed: int = 0) -> HashCoins:
 
 
 def within(value: float, expected: float, deviation: float, count: int = SIZE) -> bool:
-    return abs(value - expected) < 5 * deviation / np.sqrt(count)
+    return bool(abs(value - expected) < 5 * deviation / np.sqrt(count))
 
 
 def test_uniform_moments() -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from crowdml.algorithms import Task
 from crowdml.core import NUMPY, BadInput, trees
-from crowdml.simulation import memory, run, simulate, simulate_cells
+from crowdml.simulation import Result, memory, run, simulate, simulate_cells
 from crowdml.simulation.checkpoint import run_path
+from crowdml.simulation.chunks import cut_chunks
 from crowdml.simulation.coins import trial_seed
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.stepwise import run_stepwise
@@ -18,11 +19,11 @@ from crowdml.simulation.timeline import make_timeline
 Make = Callable[..., Task]
 
 
-def leaves(result: run.Result) -> list[Any]:
+def leaves(result: Result) -> list[Any]:
     return trees.leaves(result.parameters)
 
 
-def same_bits(left: run.Result, right: run.Result) -> bool:
+def same_bits(left: Result, right: Result) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(leaves(left), leaves(right), strict=True)) and all(
         np.array_equal(left.measured[name], right.measured[name]) for name in left.measured
     )
@@ -142,9 +143,9 @@ def test_the_estimate_counts_past_versions(digits: Make) -> None:
     _, dataset = prepare(task)
     algorithm = task.build(NUMPY)
     timelines = run.make_timelines(task, dataset, 2, 0)
-    slow = memory.estimate(algorithm, dataset, run.cut_chunks(timelines, 5), 20)
+    slow = memory.estimate(algorithm, dataset, cut_chunks(timelines, 5), 20)
     fresh = run.make_timelines(digits("algorithm.batch=1"), dataset, 2, 0)
-    assert slow - memory.estimate(algorithm, dataset, run.cut_chunks(fresh, 5), 20) >= 2 * 1001 * 640 * 4
+    assert slow - memory.estimate(algorithm, dataset, cut_chunks(fresh, 5), 20) >= 2 * 1001 * 640 * 4
 
 
 @pytest.mark.parametrize(

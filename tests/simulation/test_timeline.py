@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from crowdml.algorithms import Algorithm, Task, parse
 from crowdml.core import NUMPY, BadInput
-from crowdml.simulation.prepare import prepare
 from crowdml.simulation.contacts import Contacts
 from crowdml.simulation.outages import Outages, draw_outages
+from crowdml.simulation.prepare import prepare
 from crowdml.simulation.timeline import Timeline, _serve, _serve_one_by_one, make_timeline
 
 Make = Callable[..., Task]
@@ -102,7 +102,9 @@ def test_after_an_outage_a_batch_grows_up_to_the_buffer(digits: Make) -> None:
 
 def test_outages_that_never_happen_change_nothing(digits: Make) -> None:
     """The general way, through outages that begin after the end, gives the batches of the quick way."""
-    plain, general = (timeline_of(digits(*changes)) for changes in ([], ["crowd.outages={ every = 1e12, lasting = 1.0 }"]))
+    plain, general = (
+        timeline_of(digits(*changes)) for changes in ([], ["crowd.outages={ every = 1e12, lasting = 1.0 }"])
+    )
     assert len(plain) == len(general) and general.full
     assert sorted(plain.counts) == sorted(general.counts)
 
@@ -177,7 +179,9 @@ def test_the_quick_way_equals_one_by_one(legs: list[tuple[float, float]]) -> Non
         device=zeros, rows=zeros[:, None], counts=zeros, filled=read, read=read[order], arrival=arrival[order]
     )
     algorithm = _always_ready()
-    for quick, slow in zip(_serve(contacts, algorithm, None), _serve_one_by_one(contacts, algorithm, None), strict=True):
+    for quick, slow in zip(
+        _serve(contacts, algorithm, None), _serve_one_by_one(contacts, algorithm, None), strict=True
+    ):
         assert quick.tolist() == slow.tolist()
 
 

@@ -38,12 +38,12 @@ class Counting:
     def count(self, batch: Batch, wrong: Array, counted: Array) -> Tree:
         """Count one batch: errors over the rows marked in `counted`, labels over all rows."""
         xp = self.ops.xp
-        spread = one_hot(batch.labels, self.classes, self.ops) * batch.mask[:, None]
+        spread = one_hot(batch.labels, self.classes, self.ops) * batch.mask
         return {
             "rows": _whole(batch.mask, xp),
             "counted": _whole(counted, xp),
             "errors": _whole(counted * wrong, xp),
-            "labels": xp.sum(spread, axis=0).astype(xp.int32),
+            "labels": xp.sum(spread, axis=1).astype(xp.int32),
         }
 
     def sanitise(self, counts: Tree, coins: Coins) -> Tree:

@@ -122,6 +122,8 @@ def _explain(error: ValidationError, content: dict[str, Any], where: Where) -> B
         return BadInput(f"{given!r} is not possible here", where=where(path), hint=nearest(str(given), choices))
     if kind == "value_error":
         return BadInput(str(context["error"]), where=where(path))
+    if kind == "int_type" and isinstance(given, float) and given.is_integer():
+        return BadInput(f"should be a whole number, not {given}", where=where(path), hint=f"write {int(given)}")
     return BadInput(f"{first['msg'].lower().replace('input ', '')}, not {given!r}", where=where(path))
 
 

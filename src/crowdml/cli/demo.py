@@ -27,6 +27,7 @@ SETTINGS = {
 
 def demo(
     plot: Annotated[Path, typer.Option(help="Where to save the figure.")] = Path("demo.png"),
+    trials: Annotated[int, typer.Option(min=1, help="Repetitions of each crowd.")] = 10,
     json: Annotated[Path | None, typer.Option(help="Write the results here.")] = None,
 ) -> None:
     """Watch a crowd of twenty simulated devices learn handwritten digits.
@@ -44,7 +45,7 @@ def demo(
     for label, changes in SETTINGS.items():
         task = load(TASK, changes)
         with output.Progress(label) as progress:
-            results[label] = simulate(task, trials=10, watch=progress.update)
+            results[label] = simulate(task, trials=trials, watch=progress.update)
     output.print_comparison(results)
     curve_figure(results, plot)
     output.say(f"figure: {plot}")

@@ -89,14 +89,14 @@ def print_result(result: Result) -> None:
     table.add_column(f"s.d. of {result.trials} trial{'s' * (result.trials > 1)}", justify="right")
     accuracy = 1 - result.measured["test_error"][-1]
     table.add_row("test accuracy", f"{accuracy.mean():.4f}", f"{final['test_error']['std']:.4f}", style="bold")
-    for name, values in final.items():
+    for name, values in sorted(final.items(), key=lambda item: item[0] != "test_error"):
         table.add_row(name.replace("_", " "), f"{values['mean']:.4f}", f"{values['std']:.4f}")
     console = Console()
     console.print(table)
     for line in privacy_lines(result.privacy):
         console.print(line, highlight=False)
     console.print(
-        f"{result.updates} check-ins in {result.run_seconds:.2f} s, after {result.compile_seconds:.1f} s of compiling",
+        f"{result.updates} updates in {result.run_seconds:.2f} s, after {result.compile_seconds:.1f} s of compiling",
         highlight=False,
         style="dim",
     )
@@ -129,6 +129,7 @@ def privacy_lines(privacy: dict[str, Any]) -> list[str]:
         lines.append(f"  the paper would claim        {_promise(privacy['paper_claim'])}")
     lines.append(f"  what it really adds up to    {_promise(privacy['sample'])} for one sample")
     lines.append(f"                               {_promise(privacy['device'])} for one device")
+    lines.append(f"  noise: {privacy['noise']}")
     return lines
 
 

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def simulate(
-    task: Annotated[Path, typer.Argument(help="The task file, such as examples/digits.toml.", metavar="TASK.toml")],
+    task: Annotated[Path, typer.Argument(help="The task file, such as examples/digits.toml.")],
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the file, such as algorithm.batch=10."),
     ] = None,
-    trials: Annotated[int, typer.Option(help="Repetitions, each with its own order, delays and noise.")] = 10,
+    trials: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own order, delays and noise.")] = 10,
     seed: Annotated[int, typer.Option(help="Same seed, same machine: same result.")] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the result here ('-': standard output).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the curve here (.png, .svg or .pdf).")] = None,

@@ -27,6 +27,7 @@ class Ops:
     Attributes:
         name: For messages and tests.
         xp: The array namespace, `numpy` or `jax.numpy`.
+        dot: `dot(a, b)` is `a @ b`.
         dot_t: `dot_t(a, b)` is `a @ b.T`.
         t_dot: `t_dot(a, b)` is `a.T @ b`.
         sum_of_squares: Of all numbers of an array.
@@ -36,6 +37,7 @@ class Ops:
 
     name: str
     xp: Any
+    dot: Callable[[Array, Array], Array]
     dot_t: Callable[[Array, Array], Array]
     t_dot: Callable[[Array, Array], Array]
     sum_of_squares: Callable[[Array], Array]
@@ -54,6 +56,7 @@ def _fold(step: Callable[[Tree, Tree], Tree], carry: Tree, xs: Tree) -> Tree:
 NUMPY = Ops(
     name="numpy",
     xp=np,
+    dot=lambda a, b: a @ b,
     dot_t=lambda a, b: a @ b.T,
     t_dot=lambda a, b: a.T @ b,
     sum_of_squares=lambda a: np.sum(a * a),

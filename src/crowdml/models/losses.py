@@ -14,12 +14,12 @@ from crowdml.core import Array, Ops, Registry, record
 
 @record
 class Loss:
-    """A loss over `outputs` of shape (size, width) and class numbers of shape (size,).
+    """A loss over `outputs` of shape (width, size) and class numbers of shape (size,).
 
     Attributes:
         width: Number of outputs the model needs.
         values: `values(outputs, labels)`, shape (size,).
-        slope: `slope(outputs, labels)`, shape (size, width).
+        slope: `slope(outputs, labels)`, shape (width, size).
         predict: `predict(outputs)`, class numbers of shape (size,).
         slope_bound: Largest L1 and L2 norm of one example's slope, None where there is none.
     """
@@ -32,8 +32,8 @@ class Loss:
 
 
 def one_hot(labels: Array, classes: int, ops: Ops) -> Array:
-    """Class numbers as rows with a single one, by comparison (a gather is slower in compiled code)."""
-    return (labels[:, None] == ops.xp.arange(classes)).astype(ops.xp.float32)
+    """Class numbers as columns with a single one, by comparison (a gather is slower in compiled code)."""
+    return (ops.xp.arange(classes)[:, None] == labels).astype(ops.xp.float32)
 
 
 def softmax(classes: int, ops: Ops) -> Loss:
@@ -44,27 +44,27 @@ def softmax(classes: int, ops: Ops) -> Loss:
     xp = ops.xp
 
     def shifted(outputs: Array) -> Array:
-        return outputs - xp.max(outputs, axis=1, keepdims=True)
+        return outputs - xp.max(outputs, axis=0)
 
     def values(outputs: Array, labels: Array) -> Array:
         z = shifted(outputs)
-        return xp.log(xp.sum(xp.exp(z), axis=1)) - xp.sum(z * one_hot(labels, classes, ops), axis=1)
+        return xp.log(xp.sum(xp.exp(z), axis=0)) - xp.sum(z * one_hot(labels, classes, ops), axis=0)
 
     def slope(outputs: Array, labels: Array) -> Array:
         grown = xp.exp(shifted(outputs))
-        return grown / xp.sum(grown, axis=1, keepdims=True) - one_hot(labels, classes, ops)
+        return grown / xp.sum(grown, axis=0) - one_hot(labels, classes, ops)
 
     return Loss(
         width=classes,
         values=values,
         slope=slope,
-        predict=lambda outputs: xp.argmax(outputs, axis=1),
+        predict=lambda outputs: xp.argmax(outputs, axis=0),
         slope_bound={1: 2.0, 2: math.sqrt(2.0)},
     )
 
 
 def _signs(labels: Array, ops: Ops) -> Array:
-    return (2 * labels - 1).astype(ops.xp.float32)[:, None]
+    return (2 * labels - 1).astype(ops.xp.float32)[None]
 
 
 def logistic(classes: int, ops: Ops) -> Loss:
@@ -77,9 +77,9 @@ def logistic(classes: int, ops: Ops) -> Loss:
 
     return Loss(
         width=1,
-        values=lambda outputs, labels: xp.logaddexp(xp.float32(0), -_signs(labels, ops) * outputs)[:, 0],
+        values=lambda outputs, labels: xp.logaddexp(xp.float32(0), -_signs(labels, ops) * outputs)[0],
         slope=slope,
-        predict=lambda outputs: (outputs[:, 0] > 0).astype(xp.int32),
+        predict=lambda outputs: (outputs[0] > 0).astype(xp.int32),
         slope_bound={1: 1.0, 2: 1.0},
     )
 
@@ -94,9 +94,9 @@ def hinge(classes: int, ops: Ops) -> Loss:
 
     return Loss(
         width=1,
-        values=lambda outputs, labels: xp.maximum(0, 1 - _signs(labels, ops) * outputs)[:, 0],
+        values=lambda outputs, labels: xp.maximum(0, 1 - _signs(labels, ops) * outputs)[0],
         slope=slope,
-        predict=lambda outputs: (outputs[:, 0] > 0).astype(xp.int32),
+        predict=lambda outputs: (outputs[0] > 0).astype(xp.int32),
         slope_bound={1: 1.0, 2: 1.0},
     )
 
@@ -107,13 +107,13 @@ def squared(classes: int, ops: Ops) -> Loss:
 
     def values(outputs: Array, labels: Array) -> Array:
         residual = outputs - one_hot(labels, classes, ops)
-        return 0.5 * xp.sum(residual * residual, axis=1)
+        return 0.5 * xp.sum(residual * residual, axis=0)
 
     return Loss(
         width=classes,
         values=values,
         slope=lambda outputs, labels: outputs - one_hot(labels, classes, ops),
-        predict=lambda outputs: xp.argmax(outputs, axis=1),
+        predict=lambda outputs: xp.argmax(outputs, axis=0),
         slope_bound=None,
     )
 

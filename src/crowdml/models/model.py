@@ -20,7 +20,7 @@ class Gradients:
 
     Attributes:
         layers: The factors, first layer first.
-        outputs: The model's outputs for the batch, so that predictions cost nothing more.
+        outputs: The model's outputs for the batch, shape (width, size), so that predictions cost nothing more.
     """
 
     layers: tuple[Factors | None, ...]
@@ -65,7 +65,7 @@ class Model:
         return trees.map(self.ops.xp.zeros_like, self.init(_Zeros(self.ops)))
 
     def outputs(self, parameters: Parameters, rows: Array) -> Array:
-        """Run forward."""
+        """Run forward; outputs have shape (width, size)."""
         return self._forward(parameters, rows)[0]
 
     def predict(self, parameters: Parameters, rows: Array) -> Array:
@@ -109,7 +109,7 @@ class Model:
         return trees.map_paths(of_leaf, parameters)
 
     def _forward(self, parameters: Parameters, rows: Array) -> tuple[Array, list[Tree]]:
-        x = rows.reshape(rows.shape[0], *self.shape) if len(self.shape) != 1 else rows
+        x = rows.T if len(self.shape) == 1 else rows.T.reshape(*self.shape, rows.shape[0])
         memories: list[Tree] = []
         for layer, own in zip(self.layers, parameters, strict=True):
             x, memory = layer.forward(own, x)

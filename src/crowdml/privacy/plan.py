@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from crowdml.core import BadInput, record
-from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, calibrated
+from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, NoiseLaw, calibrated
 from crowdml.privacy.promise import Promise, Spent
 from crowdml.privacy.settings import PrivacySettings
 
@@ -110,7 +110,7 @@ def make_plan(
 
 def _paper_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None], classes: int, counts: bool) -> Plan:
     assert terms.epsilon is not None  # noqa: S101  _check_paper_terms has seen to it
-    law = MECHANISMS[terms.mechanism]
+    law = _law(terms)
     radius = terms.clip or bound_of(law.order)
     if radius is None:
         raise BadInput(
@@ -142,7 +142,7 @@ def _input_plan(terms: PrivacySettings, input_bound: float | None, classes: int)
         raise BadInput(
             "nothing bounds the L1 norm of a row",
             where="data.transform",
-            hint="end the transforms with { kind = \"norm\", order = 1, at-most = 1.0 }",
+            hint='end the transforms with { kind = "norm", order = 1, at-most = 1.0 }',
         )
     epsilon_x = epsilon_y = terms.epsilon / 2
     favour = math.exp(epsilon_y / 2)
@@ -172,8 +172,15 @@ def _paper_statistics(epsilon: float, classes: int) -> Statistics:
     )
 
 
+def _law(terms: PrivacySettings) -> NoiseLaw:
+    try:
+        return MECHANISMS[terms.mechanism]
+    except BadInput as error:
+        raise BadInput(error.what, where="privacy.mechanism", hint=error.hint) from None
+
+
 def _check_paper_terms(terms: PrivacySettings) -> None:
-    law = MECHANISMS[terms.mechanism]
+    law = _law(terms)
     if terms.epsilon is None:
         raise BadInput("paper mode needs epsilon", where="privacy.epsilon", hint="such as epsilon = 10.0")
     if law.integer:
@@ -190,6 +197,17 @@ def _check_paper_terms(terms: PrivacySettings) -> None:
             where="privacy.statistics-epsilon",
             hint="it is a part of epsilon: make it smaller",
         )
+    if terms.unit == "device":
+        raise BadInput(
+            "the paper's promise is about one sample",
+            where="privacy.unit",
+            hint='use unit = "sample"; results show what it adds up to for a device as well',
+        )
+    for name in ("max_uses", "owner_range"):
+        if getattr(terms, name) is not None:
+            raise BadInput(
+                "only sound mode can keep this", where=f"privacy.{name.replace('_', '-')}", hint="leave it out"
+            )
     if terms.adjacency == "add-remove":
         raise BadInput(
             "the number of samples travels in clear, so add-remove is not protected",

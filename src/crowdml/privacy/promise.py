@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import log_ndtr, ndtr
-
 from crowdml.core import record
 
 
@@ -58,6 +56,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     >>> round(gaussian_delta(1.0, 1.0), 4)
     0.1269
     """
+    from scipy.special import log_ndtr, ndtr  # late: it costs half a second at every start
+
     near, far = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
     return max(0.0, float(ndtr(near)) - math.exp(min(700.0, epsilon + float(log_ndtr(far)))))
 

@@ -10,7 +10,7 @@ import numpy as np
 from crowdml.algorithms import Task
 from crowdml.core import NUMPY
 from crowdml.data import Dataset, Fitted
-from crowdml.privacy import Promise
+from crowdml.privacy import Plan, Promise
 from crowdml.simulation.timeline import Timeline
 
 
@@ -49,17 +49,40 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
         "sample": _plain(per_sample.promise(plan.delta)),
         "device": _plain(per_device.promise(plan.delta)),
         "paper_claim": _plain(plan.claim) if plan.claim else None,
+        "noise": _noise(task, plan),
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
     }
 
 
-def notes(task: Task, fitted: Sequence[Fitted]) -> tuple[str, ...]:
-    """Name what the ε leaves out."""
+def _noise(task: Task, plan: Plan) -> str:
+    """Say how much noise a number gets, and where the bound comes from."""
+    if plan.inputs:
+        return (
+            f"laplace of scale {plan.inputs.row_scale:.3g} on each feature; a label is kept with {plan.inputs.keep:.0%}"
+        )
+    assert plan.gradient is not None  # noqa: S101  the caller asked plan.promises
+    bound = plan.gradient.bound
+    batch = task.build(NUMPY).batch
+    return (
+        f"{plan.gradient.law.name} of scale {plan.gradient.noise / batch:.3g} on each coordinate of the mean of {batch}; "
+        f"one gradient is at most {bound.radius:.3g} in L{bound.order}, "
+        f"{'by clipping' if bound.clipped else 'by the model and the norm of a row'}"
+    )
+
+
+def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Sequence[Timeline]) -> tuple[str, ...]:
+    """Name what a reader of the figures must know: caveats of the data, what ε leaves out, devices never heard of."""
+    found = [dataset.note] if dataset.note else []
     pairs = zip(task.data.transform, fitted, strict=True)
     private = [transform.kind for transform, found in pairs if found.private_fit]
     if private and task.privacy.mode != "none":
-        return (f"{' and '.join(private)} fitted on the training rows: not accounted",)
-    return ()
+        found.append(f"{' and '.join(private)} fitted on the training rows: not accounted")
+    silent = max((timeline.silent for timeline in timelines), default=0)
+    if silent:
+        found.append(
+            f"{silent} of {task.crowd.devices} devices never check in: they hold fewer rows than a batch needs"
+        )
+    return tuple(found)
 
 
 def _plain(promise: Promise) -> dict[str, float]:

@@ -12,6 +12,7 @@ from crowdml.core import record
 from crowdml.simulation.lane import Events
 from crowdml.simulation.timeline import Timeline
 
+
 @record
 class Chunks:
     """How a run is cut.
@@ -39,12 +40,17 @@ class Chunks:
     @property
     def width(self) -> int:
         """Rows in the largest batch."""
-        return max(timeline.rows.shape[1] for timeline in self.timelines)
+        return int(max(timeline.rows.shape[1] for timeline in self.timelines))
 
     @property
     def full(self) -> bool:
         """Whether all batches have the same number of rows."""
         return all(timeline.full and timeline.rows.shape[1] == self.width for timeline in self.timelines)
+
+    @property
+    def always_commits(self) -> bool:
+        """Whether a commit follows every check-in."""
+        return all(bool(timeline.commits.all()) for timeline in self.timelines)
 
     @property
     def even(self) -> bool:
@@ -67,6 +73,7 @@ class Chunks:
             counts=() if self.full else cut([timeline.counts for timeline in self.timelines]),
             staleness=cut([timeline.staleness for timeline in self.timelines]),
             version=cut(versions),
+            commits=() if self.always_commits else cut([timeline.commits for timeline in self.timelines]),
         )
         return events, (self.ends[number] - begins).astype(np.int32)
 

@@ -73,14 +73,11 @@ def make_contacts(
         passes.append(_one_pass(order, ticks, owner, crowd.devices, batch, buffer, outages))
     width = max(rows.shape[1] for _, rows, _, _ in passes)
     device, rows, counts, filled = (
-        np.concatenate(columns)
-        for columns in zip(*((d, _widen(r, width), c, f) for d, r, c, f in passes), strict=True)
+        np.concatenate(columns) for columns in zip(*((d, _widen(r, width), c, f) for d, r, c, f in passes), strict=True)
     )
     legs = [leg(crowd.delays, name, len(device), generator) for name in ("request", "check_out", "check_in")]
     read = filled + legs[0]
-    return Contacts(
-        device=device, rows=rows, counts=counts, filled=filled, read=read, arrival=read + legs[1] + legs[2]
-    )
+    return Contacts(device=device, rows=rows, counts=counts, filled=filled, read=read, arrival=read + legs[1] + legs[2])
 
 
 def leg(delays: DelaySettings, name: str, count: int, generator: np.random.Generator) -> Times:
@@ -92,7 +89,7 @@ def leg(delays: DelaySettings, name: str, count: int, generator: np.random.Gener
         return generator.uniform(0.0, value, count)
     if delays.law == "exponential":
         return generator.exponential(value, count)
-    return generator.choice(np.array(delays.values), count) * value
+    return np.asarray(generator.choice(np.array(delays.values), count) * value)
 
 
 def _presence(

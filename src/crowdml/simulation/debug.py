@@ -45,7 +45,7 @@ def simulate_stepwise(
         updates=sum(len(timeline) for timeline in timelines),
         compile_seconds=0.0,
         run_seconds=time.perf_counter() - began,
-        notes=accounting.notes(task, fitted),
+        notes=accounting.notes(task, dataset, fitted, timelines),
     )
 
 

@@ -60,6 +60,7 @@ class Events:
         counts: Rows of the batch that are real; `()` when all are.
         staleness: Versions passed since check-out.
         version: Version before this check-in.
+        commits: Whether a commit follows; `()` when one always does.
     """
 
     number: Array
@@ -68,6 +69,7 @@ class Events:
     counts: Tree
     staleness: Array
     version: Array
+    commits: Tree
 
 
 @as_tree
@@ -175,7 +177,8 @@ class Loop:
             entries = fetch(tables, first, event.device)
         made = jax.vmap(self._device_side)(lanes, broadcast, entries[1], event)
         check_in, device = _fence(made, never)
-        server, row = jax.vmap(self._server_side)(lanes.hyper, carry.server, entries[0], check_in, event.staleness)
+        server, row = jax.vmap(self._absorb)(lanes.hyper, carry.server, entries[0], check_in, event.staleness)
+        server = self._commit(lanes.hyper, server, event)
         after = Carry(
             server=server,
             past=past,
@@ -188,7 +191,8 @@ class Loop:
     def _device_side(self, lane: Lanes, broadcast: Tree, device: Tree, event: Events) -> tuple[Tree, Tree]:
         algorithm = self.task.build(JAX, lane.hyper)
         # The barrier keeps XLA from reading the rows again for every use.
-        rows, labels = jax.lax.optimization_barrier((_at(self.rows, event.rows), _at(self.labels, event.rows)))
+        read = (_at(self.rows, event.rows), _at(self.labels, event.rows))
+        rows, labels = jax.lax.optimization_barrier(read)  # type: ignore[no-untyped-call]
         if algorithm.perturb:
             rows, labels = algorithm.perturb(rows, labels, HashCoins(lane.seeds, event.rows, JAX))
         batch = Batch(rows=rows, labels=labels, mask=_mask(event))
@@ -196,12 +200,17 @@ class Loop:
         release, device = algorithm.device_step(broadcast, device, batch, coins)
         return algorithm.sanitise(release, coins), device
 
-    def _server_side(
-        self, hyper: Hyper, server: Tree, row: Tree, check_in: Tree, staleness: Array
-    ) -> tuple[Tree, Tree]:
-        algorithm = self.task.build(JAX, hyper)
-        server, row = algorithm.absorb(server, row, check_in, staleness)
-        return algorithm.commit(server)[0], row
+    def _absorb(self, hyper: Hyper, server: Tree, row: Tree, check_in: Tree, staleness: Array) -> tuple[Tree, Tree]:
+        return self.task.build(JAX, hyper).absorb(server, row, check_in, staleness)
+
+    def _commit(self, hyper: Hyper, server: Tree, event: Events) -> Tree:
+        def commit(server: Tree) -> Tree:
+            return jax.vmap(lambda own, state: self.task.build(JAX, own).commit(state)[0])(hyper, server)
+
+        if isinstance(event.commits, tuple):
+            return commit(server)
+        # Lanes run one by one here, so the condition is a single one and only one branch is ever run.
+        return jax.lax.cond(event.commits[0] > 0, commit, lambda state: state, server)
 
     def _stop(self, before: Carry, after: Carry, version: Array) -> Carry:
         """Keep the state of the first version that meets `error-below`."""

@@ -55,7 +55,7 @@ def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None
         updates=different,
         compile_seconds=compile_seconds,
         run_seconds=time.perf_counter() - began,
-        notes=accounting.notes(task, fitted) + ((dataset.note,) if dataset.note else ()),
+        notes=accounting.notes(task, dataset, fitted, ()),
     )
 
 
@@ -66,8 +66,13 @@ def _fit(task: Task, objective: Any, words: Array, rows: Array, labels: Array) -
         value, slope = objective(jnp.asarray(flat, jnp.float32), rows, labels)
         return float(value), np.asarray(slope, np.float64)
 
-    options = {"maxiter": task.algorithm.iterations, "maxcor": 20}
-    found = minimize(risk, np.asarray(first, np.float64), jac=True, method="L-BFGS-B", options=options)
+    found = minimize(
+        risk,
+        np.asarray(first, np.float64),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": task.algorithm.iterations, "maxcor": 20},
+    )
     return jax.tree.map(np.asarray, shape(jnp.asarray(found.x, jnp.float32)))
 
 
@@ -88,6 +93,10 @@ def _compiled(task: Task, dataset: Dataset) -> tuple[Any, float]:
         return jnp.mean(model.losses(parameters, rows, labels)) + 0.5 * strength * sum(jnp.sum(w * w) for w in weights)
 
     began = time.perf_counter()
-    examples = (first, jnp.zeros(dataset.train_rows.shape, jnp.float32), jnp.zeros(len(dataset.train_labels), jnp.int32))
+    examples = (
+        first,
+        jnp.zeros(dataset.train_rows.shape, jnp.float32),
+        jnp.zeros(len(dataset.train_labels), jnp.int32),
+    )
     compiled = jax.jit(jax.value_and_grad(risk)).lower(*examples).compile()
     return compiled, time.perf_counter() - began

@@ -64,7 +64,7 @@ def compile_program(task: Task, dataset: Dataset, lanes: Lanes, events: Events, 
         lanes: Hyper-parameters and seeds.
         events: One chunk.
         ring: Past versions to keep.
-        even: Whether all lanes have the same number of check-ins.
+        even: Whether all lanes have the same number of check-ins, each followed by a commit.
     """
     began = time.perf_counter()
     mesh = _mesh(len(lanes.seeds))
@@ -94,7 +94,7 @@ def compile_program(task: Task, dataset: Dataset, lanes: Lanes, events: Events, 
 
 def _past_bytes(task: Task, lanes: Lanes, ring: int) -> int:
     parameters = jax.eval_shape(task.model_for(JAX).zeros)
-    return sum(leaf.size for leaf in jax.tree.leaves(parameters)) * 4 * ring * len(lanes.seeds)
+    return int(sum(leaf.size for leaf in jax.tree.leaves(parameters)) * 4 * ring * len(lanes.seeds))
 
 
 def _measurer(task: Task, dataset: Dataset) -> Callable[[Carry], dict[str, Array]]:

@@ -77,7 +77,7 @@ def simulate_cells(
     carries, measured = _go(program, lanes, chunks, path, resume, watch)
     run_seconds = time.perf_counter() - began
     path.unlink(missing_ok=True)
-    notes = accounting.notes(tasks[0], fitted) + ((dataset.note,) if dataset.note else ())
+    notes = accounting.notes(tasks[0], dataset, fitted, timelines)
     samples = np.array([chunks.samples(number) for number in range(len(chunks))])
     done = chunks.ends[-1] if isinstance(carries.stopped, tuple) else np.minimum(_stops(carries), chunks.ends[-1])
     algorithm = tasks[0].build(NUMPY)
@@ -111,14 +111,14 @@ def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list
     return [make_timeline(task, dataset, algorithm, np.random.default_rng([seed, trial])) for trial in range(trials)]
 
 
-def _compile(
-    tasks: Sequence[Task], trials: int, dataset: Dataset, chunks: Chunks, seeds: Any
-) -> tuple[Program, Lanes]:
+def _compile(tasks: Sequence[Task], trials: int, dataset: Dataset, chunks: Chunks, seeds: Any) -> tuple[Program, Lanes]:
     numbers = [task.hyper(task.plan(task.model_for(NUMPY))) for task in tasks]
     hyper = {name: np.repeat([own[name] for own in numbers], trials).astype(np.float32) for name in numbers[0]}
     lanes = Lanes(hyper=hyper, seeds=seeds)
     memory.require(memory.estimate(tasks[0].build(NUMPY), dataset, chunks, tasks[0].crowd.devices))
-    return compile_program(tasks[0], dataset, lanes, chunks.events(0)[0], chunks.ring, chunks.even), lanes
+    return compile_program(
+        tasks[0], dataset, lanes, chunks.events(0)[0], chunks.ring, chunks.even and chunks.always_commits
+    ), lanes
 
 
 def _go(

@@ -34,6 +34,7 @@ class Timeline:
         releases: Most check-ins any one device made, lost and refused ones included: they are spent.
         most_rows: Most rows any one device holds.
         refused: Check-ins that arrived too old.
+        silent: Devices that never sent anything.
     """
 
     device: Ints
@@ -45,6 +46,7 @@ class Timeline:
     releases: int
     most_rows: int
     refused: int
+    silent: int
 
     def __len__(self) -> int:
         """Count the check-ins."""
@@ -62,7 +64,7 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
     owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
     contacts = make_contacts(crowd, owner, algorithm.batch, algorithm.buffer, generator)
     contacts = _limited(contacts, task.stop.max_releases)
-    releases = int(np.bincount(contacts.device, minlength=1).max())
+    per_device = np.bincount(contacts.device, minlength=crowd.devices)
     if crowd.drop_out:
         contacts = contacts.take(np.flatnonzero(generator.random(len(contacts.device)) >= crowd.drop_out))
     contacts = contacts.take(np.argsort(contacts.arrival, kind="stable"))
@@ -77,9 +79,10 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
         staleness=staleness.astype(np.int32),
         commits=commits,
         samples=np.cumsum(used.counts),
-        releases=releases,
+        releases=int(per_device.max()),
         most_rows=int(np.bincount(owner).max()),
         refused=len(contacts.device) - len(accepted),
+        silent=int((per_device == 0).sum()),
     )
 
 

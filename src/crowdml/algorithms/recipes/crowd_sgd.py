@@ -19,13 +19,13 @@ from pydantic import Field, model_validator
 from crowdml.algorithms import projection, staleness
 from crowdml.algorithms.contract import Algorithm, Parts
 from crowdml.algorithms.counting import Counting
+from crowdml.algorithms.gradients import mean_gradient, sanitise_mean
 from crowdml.algorithms.rates import RATES
 from crowdml.algorithms.rates.power import InverseSqrt
 from crowdml.algorithms.recipes.contract import Recipe
 from crowdml.core import Array, Batch, Coins, Ops, Settings, tree_record, trees
 from crowdml.core.ops import Tree
 from crowdml.core.settings import OneOf
-from crowdml.privacy import add_noise, clip_weights
 
 
 class CrowdSgdSettings(Settings):
@@ -99,32 +99,20 @@ def build(parts: Parts) -> Algorithm:
 
 
 def _device_half(parts: Parts, counting: Counting | None) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    settings, model, plan, ops, xp = _settings(parts), parts.model, parts.plan, parts.ops, parts.ops.xp
+    settings, xp = _settings(parts), parts.ops.xp
 
     def device_step(broadcast: Tree, device: Tree, batch: Batch, coins: Coins) -> tuple[Tree, Tree]:
-        training, counted = _split(batch, settings.held_out, coins, ops)
-        gradients = model.gradients(broadcast, batch)
-        samples = xp.sum(training)
-        weights = training / xp.maximum(samples, xp.float32(1))
-        if plan.gradient and plan.gradient.bound.clipped:
-            bound = plan.gradient.bound
-            weights = weights * clip_weights(gradients.norms(bound.order, ops), bound.radius, ops)
-        regulariser = model.regulariser(broadcast, parts.hyper["regularisation"])
-        mean = trees.map(lambda own, common: own + common, gradients.total(weights), regulariser)
-        release = {"gradient": mean, "samples": samples.astype(xp.int32)}
+        training, counted = _split(batch, settings.held_out, coins, parts.ops)
+        found = mean_gradient(parts, broadcast, batch, training)
+        release = {"gradient": found.gradient, "samples": found.samples.astype(xp.int32)}
         if counting:
-            wrong = model.loss.predict(gradients.outputs) != batch.labels
+            wrong = parts.model.loss.predict(found.outputs) != batch.labels
             release["counts"] = counting.count(batch, wrong, counted)
         return release, device
 
     def sanitise(release: Tree, coins: Coins) -> Tree:
-        check_in = dict(release)
-        if plan.gradient:
-            scale = parts.hyper["noise"] / xp.maximum(release["samples"], 1).astype(xp.float32)
-            check_in["gradient"] = add_noise(plan.gradient.law, release["gradient"], scale, coins, "gradient")
-        if counting:
-            check_in["counts"] = counting.sanitise(release["counts"], coins)
-        return check_in
+        check_in = release | {"gradient": sanitise_mean(parts, release["gradient"], release["samples"], coins)}
+        return check_in | {"counts": counting.sanitise(release["counts"], coins)} if counting else check_in
 
     return device_step, sanitise
 

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from crowdml.algorithms import projection
 from crowdml.algorithms.contract import Algorithm, Parts
+from crowdml.algorithms.gradients import mean_gradient
 from crowdml.algorithms.rates import RATES
 from crowdml.algorithms.rates.power import InverseSqrt
 from crowdml.algorithms.recipes.contract import Recipe
@@ -54,15 +55,14 @@ def build(parts: Parts) -> Algorithm:
     def device_step(broadcast: Tree, device: DecentralDevice, batch: Batch, coins: Coins) -> tuple[Tree, Tree]:
         # All devices begin with the parameters that the task began with.
         own = trees.map(lambda first, now: xp.where(device.steps == 0, first, now), broadcast, device.parameters)
-        samples = xp.sum(batch.mask)
-        total = model.gradients(own, batch).total(batch.mask / xp.maximum(samples, xp.float32(1)))
-        regulariser = model.regulariser(own, hyper["regularisation"])
-        gradient = trees.map(lambda mean, common: mean + common, total, regulariser)
+        found = mean_gradient(parts, own, batch, batch.mask)
         steps = device.steps + xp.int32(1)
-        change, memory = rate.step(device.rate, gradient, steps)
+        change, memory = rate.step(device.rate, found.gradient, steps)
         moved = trees.map(lambda old, step: old - step, own, change)
         parameters = projection.onto_ball(moved, hyper["radius"], ops)
-        return {"samples": samples.astype(xp.int32)}, DecentralDevice(parameters=parameters, rate=memory, steps=steps)
+        return {"samples": found.samples.astype(xp.int32)}, DecentralDevice(
+            parameters=parameters, rate=memory, steps=steps
+        )
 
     return Algorithm(
         takes="sums",

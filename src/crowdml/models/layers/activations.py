@@ -79,6 +79,6 @@ class Flatten(Settings):
         return Layer(
             shape=(math.prod(shape),),
             init=no_parameters,
-            forward=lambda parameters, x: (x.reshape(x.shape[0], -1), ()),
-            pull_back=lambda parameters, memory, slope: slope.reshape(slope.shape[0], *shape),
+            forward=lambda parameters, x: (x.reshape(-1, x.shape[-1]), ()),
+            pull_back=lambda parameters, memory, slope: slope.reshape(*shape, slope.shape[-1]),
         )

@@ -3,6 +3,9 @@
 The backward half is in two parts. `factors` returns what is needed for the parameters' gradients of each example,
 kept as the few vectors it is made of, so that norms and weighted sums never materialise one gradient per example.
 `pull_back` carries the slope on to the layer before.
+
+Inside a model examples are the *last* axis: activations have shape (units, size). Sums over units then run along
+rows of memory, and every product is a plain matrix product.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dense layer: y = x Wᵀ + b, with W of shape (outputs, inputs)."""
+"""Dense layer: y = W x + b, with W of shape (outputs, inputs) and examples as columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crowdml.models.layers.contract import Layer, Shape
 
 @record
 class DenseFactors:
-    """Example i's gradient is the outer product of slope[i] and x[i] (and slope[i] itself for the bias)."""
+    """Example i's gradient is the outer product of slope[:, i] and x[:, i] (and slope[:, i] itself for the bias)."""
 
     slope: Array
     x: Array
@@ -24,19 +24,19 @@ class DenseFactors:
     def squared_norms(self) -> Array:
         """‖slope‖² (‖x‖² + 1 with bias)."""
         xp = self.ops.xp
-        return xp.sum(self.slope * self.slope, axis=1) * (xp.sum(self.x * self.x, axis=1) + float(self.bias))
+        return xp.sum(self.slope * self.slope, axis=0) * (xp.sum(self.x * self.x, axis=0) + float(self.bias))
 
     def absolute_norms(self) -> Array:
         """‖slope‖₁ (‖x‖₁ + 1 with bias)."""
         xp = self.ops.xp
-        return xp.sum(xp.abs(self.slope), axis=1) * (xp.sum(xp.abs(self.x), axis=1) + float(self.bias))
+        return xp.sum(xp.abs(self.slope), axis=0) * (xp.sum(xp.abs(self.x), axis=0) + float(self.bias))
 
     def total(self, weights: Array) -> Tree:
         """Weighted sum by one matrix product."""
-        weighted = self.slope * weights[:, None]
-        summed = {"w": self.ops.t_dot(weighted, self.x)}
+        weighted = self.slope * weights
+        summed = {"w": self.ops.dot_t(weighted, self.x)}
         if self.bias:
-            summed["b"] = self.ops.xp.sum(weighted, axis=0)
+            summed["b"] = self.ops.xp.sum(weighted, axis=1)
         return summed
 
 
@@ -63,11 +63,11 @@ class Dense(Settings):
             return {"w": weights} | ({"b": xp.zeros((self.size,), dtype=xp.float32)} if self.bias else {})
 
         def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
-            y = ops.dot_t(x, parameters["w"])
-            return (y + parameters["b"] if self.bias else y), x
+            y = ops.dot(parameters["w"], x)
+            return (y + parameters["b"][:, None] if self.bias else y), x
 
         def pull_back(parameters: Tree, x: Array, slope: Array) -> Array:
-            return slope @ parameters["w"]
+            return ops.t_dot(parameters["w"], slope)
 
         def factors(parameters: Tree, x: Array, slope: Array) -> DenseFactors:
             return DenseFactors(slope=slope, x=x, bias=self.bias, ops=ops)
