@@ -18,7 +18,21 @@ def test_dot_t_and_t_dot(ops: Ops) -> None:
     b = np.arange(12, dtype=np.float32).reshape(4, 3)
     c = np.arange(8, dtype=np.float32).reshape(2, 4)
     np.testing.assert_array_equal(ops.dot_t(a, b), [[5, 14, 23, 32], [14, 50, 86, 122]])
+    np.testing.assert_array_equal(ops.dot(a, b.T), [[5, 14, 23, 32], [14, 50, 86, 122]])
     np.testing.assert_array_equal(ops.t_dot(a, c), [[12, 15, 18, 21], [16, 21, 26, 31], [20, 27, 34, 41]])
+
+
+@BOTH
+def test_sum_of_squares_is_over_all_axes(ops: Ops) -> None:
+    found = ops.sum_of_squares(ops.xp.asarray([[1.0, -2.0], [3.0, 0.5]], dtype="float32"))
+    assert float(found) == 14.25 and found.shape == () and found.dtype == np.float32
+
+
+@BOTH
+def test_bits_reads_the_same_bits_as_another_type(ops: Ops) -> None:
+    words = ops.bits(ops.xp.asarray([1.0, -0.0, -2.0], dtype="float32"), ops.xp.uint32)
+    np.testing.assert_array_equal(words, np.array([0x3F800000, 0x80000000, 0xC0000000], np.uint32))
+    np.testing.assert_array_equal(ops.bits(words, ops.xp.float32), [1.0, -0.0, -2.0])
 
 
 @BOTH

@@ -207,9 +207,19 @@ def test_predictions_and_outputs(ops: Ops) -> None:
     parameters, batch = drawn("mlp-tanh-softmax")
     model = build("mlp-tanh-softmax", ops)
     outputs = model.outputs(parameters, batch.rows)
-    assert outputs.shape == (ROWS, 3)
-    np.testing.assert_array_equal(model.predict(parameters, batch.rows), np.argmax(np.asarray(outputs), axis=1))
+    assert outputs.shape == (3, ROWS)
+    np.testing.assert_array_equal(model.predict(parameters, batch.rows), np.argmax(np.asarray(outputs), axis=0))
     np.testing.assert_array_equal(model.gradients(parameters, batch).outputs, outputs)
+
+
+@BOTH
+@pytest.mark.parametrize("case", ["softmax-bias", "mlp-tanh-softmax", "layers-shaped"])
+def test_zeros_have_the_shapes_of_the_parameters(case: str, ops: Ops) -> None:
+    found, expected = build(case, ops).zeros(), build(case, NUMPY).init(Uniform(np.random.default_rng(1)))
+    assert [(path, leaf.shape, np.dtype(leaf.dtype)) for path, leaf in trees.paths(found)] == [
+        (path, leaf.shape, leaf.dtype) for path, leaf in trees.paths(expected)
+    ]
+    assert not any(np.asarray(leaf).any() for leaf in trees.leaves(found))
 
 
 @EVERY

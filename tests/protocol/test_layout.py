@@ -76,6 +76,12 @@ def test_the_header_is_written_byte_by_byte_as_the_format_says() -> None:
     )
 
 
+def test_the_numbers_begin_at_a_multiple_of_eight_bytes() -> None:
+    for length in range(1, 9):
+        header = Layout({"k" * length: np.zeros(2, np.float32)}).header
+        assert len(header) % 8 == 0 and len(header) == 8 + int.from_bytes(header[:8], "little")
+
+
 def test_the_header_does_not_depend_on_values() -> None:
     assert Layout(message(1.0)).header == Layout(message(2.0)).header == Layout(EXAMPLE).header
 

@@ -22,6 +22,12 @@ class DataSettings(Settings):
         [], description="what each device does to a row, in order"
     )
 
+    validation: int = Field(
+        0,
+        ge=0,
+        description="measure on so many of the training rows instead of the test rows: for choosing hyper-parameters",
+    )
+
     @field_validator("labels")
     @classmethod
     def _distinct(cls, labels: list[str]) -> list[str]:

@@ -72,6 +72,11 @@ class Progress:
         """Take the bar away."""
         self._bar.stop()
 
+    def named(self, name: str, share: float, error: float) -> None:
+        """Move on, in the part of that name."""
+        self._name = name
+        self.update(share, error)
+
     def update(self, share: float, error: float) -> None:
         """Move on."""
         self._bar.update(self._row, completed=share, description=self._name, error=f"test error {error:.3f}")

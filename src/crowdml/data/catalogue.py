@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from crowdml.core.registry import Registry
 from crowdml.data import checksums
 from crowdml.data.loaders import activity, adult, adult_schema, cifar10, digits, idx
@@ -92,6 +94,13 @@ ACTIVITY = Source(
     forms=checksums.TMD,
     load=activity.load_tmd,
 )
+ACTIVITY_SLOTS = dataclasses.replace(
+    ACTIVITY,
+    name="activity-slots",
+    description="The same recordings, one window per half minute",
+    rows=(0, 0),
+    load=activity.load_tmd_slots,
+)
 ACTIVITY_HAPT = Source(
     name="activity-hapt",
     description="Accelerometer of phones at the waist: still or on foot (HAPT)",
@@ -110,5 +119,8 @@ ACTIVITY_HAPT = Source(
 
 DATASETS: Registry[Source] = Registry(
     "dataset",
-    {source.name: source for source in (DIGITS, MNIST, FASHION_MNIST, CIFAR10, ADULT, ACTIVITY, ACTIVITY_HAPT)},
+    {
+        source.name: source
+        for source in (DIGITS, MNIST, FASHION_MNIST, CIFAR10, ADULT, ACTIVITY, ACTIVITY_SLOTS, ACTIVITY_HAPT)
+    },
 )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from crowdml.core.validation import write_whole
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from crowdml.simulation.result import Result
 
 # Okabe and Ito's palette: distinct for colour-blind readers, with line styles as a second cue.
@@ -17,25 +19,38 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 STYLES = ("-", "--", "-.", ":")
 
 
-def curve_figure(results: Mapping[str, Result], path: Path) -> None:
-    """Draw one curve per result, with a band of one standard deviation over trials, and save the figure."""
+def curve_figure(
+    results: Mapping[str, Result], path: Path, measure: str = "test_error", title: str | None = None
+) -> None:
+    """Draw one curve per result, with a band of one standard deviation over trials, and save the figure.
+
+    A result with a single point, such as that of batch training, becomes a level line.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     for index, (label, result) in enumerate(results.items()):
-        values = result.measured["test_error"]
-        mean, spread = values.mean(axis=1), values.std(axis=1, ddof=1 if values.shape[1] > 1 else 0)
-        colour = COLOURS[index % len(COLOURS)]
-        axes.plot(result.samples, mean, STYLES[index % len(STYLES)], color=colour, label=label, linewidth=1.8)
-        axes.fill_between(result.samples, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
-    axes.set(xlabel="samples used by the crowd", ylabel="test error", xlim=(0, None), ylim=(0, None))
+        _draw(axes, label, result, measure, COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
+    words = measure.replace("_", " ")
+    axes.set(xlabel="samples used by the crowd", ylabel=words, xlim=(0, None), ylim=(0, None))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(
+        title or (next(iter(results)) if len(results) == 1 else ""), loc="left", fontsize="medium", wrap=True
+    )
     if len(results) > 1:
         axes.legend(frameon=False)
-    else:
-        axes.set_title(next(iter(results)), loc="left")
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.removeprefix("."))
     write_whole(path, buffer.getvalue())
+
+
+def _draw(axes: Axes, label: str, result: Result, measure: str, colour: str, style: str) -> None:
+    values = result.measured[measure]
+    mean, spread = values.mean(axis=1), values.std(axis=1, ddof=1 if values.shape[1] > 1 else 0)
+    if len(mean) == 1:
+        axes.axhline(mean[0], linestyle=style, color=colour, label=label, linewidth=1.8)
+        return
+    axes.plot(result.samples, mean, style, color=colour, label=label, linewidth=1.8)
+    axes.fill_between(result.samples, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)

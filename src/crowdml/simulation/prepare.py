@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from crowdml.algorithms import Task
 from crowdml.core import BadInput
 from crowdml.data import Dataset, Fitted
@@ -15,10 +19,33 @@ def prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     """Load, check and transform the dataset of a task. The last one is kept: a sweep prepares its data once."""
     key = task.data.model_dump_json()
     if key not in _prepared:
-        dataset = _checked(task)
+        dataset = _held_back(_checked(task), task.data.validation)
         _prepared.clear()
         _prepared[key] = fit_all(task.data.transform, dataset)
     return _prepared[key]
+
+
+def _held_back(dataset: Dataset, validation: int) -> Dataset:
+    """Put the last training rows of a fixed random order into the place of the test rows, which stay unseen."""
+    if not validation:
+        return dataset
+    if validation >= len(dataset.train_labels):
+        raise BadInput(
+            f"{validation} of {len(dataset.train_labels)} training rows leave none to train on",
+            where="data.validation",
+            hint="a tenth is usual",
+        )
+    order = np.random.RandomState(0).permutation(len(dataset.train_labels))
+    train, test = order[:-validation], order[-validation:]
+    return replace(
+        dataset,
+        train_rows=dataset.train_rows[train],
+        train_labels=dataset.train_labels[train],
+        train_owners=None if dataset.train_owners is None else dataset.train_owners[train],
+        test_rows=dataset.train_rows[test],
+        test_labels=dataset.train_labels[test],
+        note=f"measured on {validation} rows held back from training, not on the test rows",
+    )
 
 
 def _checked(task: Task) -> Dataset:

@@ -108,7 +108,7 @@ def _measurer(task: Task, dataset: Dataset) -> Callable[[Carry], dict[str, Array
         if algorithm.of_device:
             chosen = np.linspace(0, task.crowd.devices - 1, min(task.crowd.devices, MEASURED_DEVICES)).astype(int)
             own = jax.tree.map(lambda leaf: leaf[chosen], carry.tables[1])
-            return {"test_error": jnp.mean(jax.lax.map(lambda device: error(algorithm.of_device(device)), own))}
+            return {"test_error": jnp.mean(jax.vmap(error)(algorithm.of_device(own)))}
         found = {"test_error": error(algorithm.parameters(carry.server))}
         if algorithm.totals:
             totals = algorithm.totals(carry.server)

@@ -55,10 +55,11 @@ def test_the_slope_of_relu_at_zero_is_zero(ops: Ops) -> None:
 @BOTH
 def test_flatten_and_back(ops: Ops) -> None:
     layer = LAYERS["flatten"]().build((2, 3), ops)
-    x = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    # Two examples, 0…5 and 6…11; examples are the last axis.
+    x = np.moveaxis(np.arange(12, dtype=np.float32).reshape(2, 2, 3), 0, -1)
     y, memory = layer.forward({}, x)
     assert layer.shape == (6,)
-    np.testing.assert_array_equal(y, [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]])
+    np.testing.assert_array_equal(y.T, [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]])
     np.testing.assert_array_equal(layer.pull_back({}, memory, y), x)
 
 
@@ -66,16 +67,17 @@ def test_flatten_and_back(ops: Ops) -> None:
 def test_dense_by_hand(ops: Ops) -> None:
     layer = Dense(size=2).build((3,), ops)
     parameters = {"w": np.array([[1, 2, 3], [0, -1, 0.5]], np.float32), "b": np.array([10, 20], np.float32)}
-    y, memory = layer.forward(parameters, np.array([[1, 1, 2]], np.float32))
-    np.testing.assert_array_equal(y, [[19, 20]])
-    np.testing.assert_array_equal(layer.pull_back(parameters, memory, np.array([[1, 2]], np.float32)), [[1, 0, 4]])
+    y, memory = layer.forward(parameters, np.array([[1, 0], [1, 0], [2, 3]], np.float32))
+    np.testing.assert_array_equal(y.T, [[19, 20], [19, 21.5]])
+    slope = np.array([[1, 0], [2, 1]], np.float32)
+    np.testing.assert_array_equal(layer.pull_back(parameters, memory, slope).T, [[1, 0, 4], [0, -1, 0.5]])
     assert layer.biased and layer.factors is not None
-    factors = layer.factors(parameters, memory, np.array([[1, -2]], np.float32))
-    total = factors.total(np.array([0.5], np.float32))
-    np.testing.assert_array_equal(total["w"], [[0.5, 0.5, 1], [-1, -1, -2]])
-    np.testing.assert_array_equal(total["b"], [0.5, -1])
-    np.testing.assert_array_equal(factors.squared_norms(), [5 * (6 + 1)])
-    np.testing.assert_array_equal(factors.absolute_norms(), [3 * (4 + 1)])
+    factors = layer.factors(parameters, memory, np.array([[1, 0], [-2, 4]], np.float32))
+    total = factors.total(np.array([0.5, 1], np.float32))
+    np.testing.assert_array_equal(total["w"], [[0.5, 0.5, 1], [-1, -1, 10]])
+    np.testing.assert_array_equal(total["b"], [0.5, 3])
+    np.testing.assert_array_equal(factors.squared_norms(), [5 * (6 + 1), 16 * (9 + 1)])
+    np.testing.assert_array_equal(factors.absolute_norms(), [3 * (4 + 1), 4 * (3 + 1)])
 
 
 @pytest.mark.parametrize(("coin", "sign"), [(0.0, -1), (0.5, 0), (1.0, 1)])

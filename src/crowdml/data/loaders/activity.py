@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from crowdml.core.errors import BadInput
-from crowdml.data.activity_pipeline import Recording, keep_dense, split_sessions, windows_of
+from crowdml.data.activity_pipeline import Recording, keep_dense, keep_slots, split_sessions, windows_of
 from crowdml.data.dataset import Dataset, Ints
 from crowdml.data.loaders import activity_raw
 from crowdml.data.loaders.activity_raw import GRAVITY, HAPT_CLASSES, TMD_CLASSES, Labelled
@@ -20,6 +20,7 @@ from crowdml.data.loaders.reading import DAMAGED, read_npz
 LABELS = ("Still", "On Foot", "In Vehicle")
 LIMIT = 64 << 20
 AT_LEAST = 8
+SLOT_S = 30.0
 HAPT_FIRST_TEST_USER = 22
 TMD_NOTE = (
     f"TMD accelerometer, 2 to 18 samples a second, interpolated to 20; windows of 3.2 s with at least {AT_LEAST} "
@@ -31,12 +32,23 @@ HAPT_NOTE = "HAPT accelerometer, no vehicles: nearly trivial. Tested on users 22
 
 def load_tmd(folder: Path) -> Dataset:
     """Load the three-class activity rows, owners included."""
+    return _load_tmd(folder, "activity", every_s=None)
+
+
+def load_tmd_slots(folder: Path) -> Dataset:
+    """Load one row per half minute, as a phone that samples now and then would make them (Crowd-ML 2015, V.B)."""
+    return _load_tmd(folder, "activity-slots", every_s=SLOT_S)
+
+
+def _load_tmd(folder: Path, name: str, every_s: float | None) -> Dataset:
     found = _tmd_archive(folder / "activity_tmd.npz") if _compact(folder, "tmd") else activity_raw.read_tmd(folder)
     windows = windows_of(found.recording)
-    keep = keep_dense(windows, AT_LEAST)
+    keep = np.flatnonzero(keep_dense(windows, AT_LEAST))
+    if every_s is not None:
+        keep = keep[keep_slots(windows.start_s[keep], windows.session[keep], every_s)]
     session = windows.session[keep]
     labels, owners = _by_session(found, session)
-    return _split("activity", windows.rows[keep], labels, owners, split_sessions(session, labels, owners), TMD_NOTE)
+    return _split(name, windows.rows[keep], labels, owners, split_sessions(session, labels, owners), TMD_NOTE)
 
 
 def load_hapt(folder: Path) -> Dataset:
