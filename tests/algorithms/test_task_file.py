@@ -127,7 +127,7 @@ WRONG: dict[str, tuple[str, str, str, str, str]] = {
     "fraction for a count": ("batch = 10", "batch = 10.5", "algorithm.batch", "valid integer, not 10.5", ""),
     "truth for a count": ("batch = 10", "batch = true", "algorithm.batch", "valid integer, not True", ""),
     "number for text": ('"Recognise digits"', "5", "objective", "valid string, not 5", ""),
-    "list for a section": ("[stop]\n", "[[stop]]\n", "stop", "dictionary", ""),
+    "list for a section": ("[stop]\n", "[[stop]]\n", "stop", "should be a section", ""),
     "number for a list": ('labels = ["a", "b"]', "labels = 2", "data.labels", "valid list, not 2", ""),
     "number among labels": ('labels = ["a", "b"]', 'labels = ["a", 2]', "data.labels[1]", "valid string, not 2", ""),
     "text for a rate": ('{ kind = "inverse-sqrt", c = 10.0 }', '"fast"', "algorithm.rate", "not 'fast'", ""),

@@ -75,7 +75,7 @@ def test_a_hash_in_a_string_does_not_begin_a_comment() -> None:
 
 def test_after_arrays_over_several_lines() -> None:
     source = "[one]\na = [\n  'b = 3', # c = 2\n  [\n  'x',\n  ],\n]\nb = 2\n[two]\nc = 1\n"
-    assert line(source, "one", "a", 1) == 2
+    assert line(source, "one", "a", 1) == 4
     assert line(source, "one", "b") == 8
     assert line(source, "two", "c") == 10
 

@@ -16,7 +16,7 @@ class DataSettings(Settings):
     """The `[data]` section: what a row looks like on every device."""
 
     dataset: str | None = Field(None, description="a named dataset, for simulation and demo")
-    features: int = Field(gt=0, description="numbers in a row, before transforms")
+    features: int = Field(gt=0, le=100_000_000, description="numbers in a row, before transforms")
     labels: list[str] = Field(min_length=2, description="names of the labels, in the order of their numbers")
     transform: list[Annotated[Any, OneOf(TRANSFORMS)]] = Field(
         [], description="what each device does to a row, in order"

@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from crowdml.algorithms.contract import Algorithm, Hyper, Parts
 from crowdml.algorithms.recipes import RECIPES, Recipe
@@ -40,6 +40,13 @@ class Task(Settings):
     privacy: PrivacySettings = Field(description="what is promised to owners")
     stop: StopSettings = Field(StopSettings(), description="when the task ends")
     crowd: CrowdSettings = Field(CrowdSettings(), description="the simulated crowd")
+
+    @field_validator("crowdml", mode="before")
+    @classmethod
+    def _whole_number(cls, version: Any) -> Any:
+        if type(version) is not int:  # true and 1.0 equal 1, but do not mean it
+            raise BadInput(f"should be a whole number, not {version!r}", where="crowdml", hint="crowdml = 1")
+        return version
 
     @staticmethod
     def load(path: Path | str, changes: Sequence[str] = ()) -> Task:

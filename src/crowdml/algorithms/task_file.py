@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,14 +12,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from crowdml.algorithms.task import Task
-from crowdml.algorithms.task_lines import find_line
+from crowdml.algorithms.task_lines import find_line, key_places
 from crowdml.core import BadInput
 from crowdml.core.registry import nearest
 from crowdml.core.settings import OneOf
 
 Location = tuple[str | int, ...]
 Where = Callable[[Location], str]
-_KEY = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)*|")
 
 
 def load(path: Path, changes: Sequence[str] = ()) -> Task:
@@ -32,44 +30,59 @@ def parse(source: str, name: str = "task", changes: Sequence[str] = ()) -> Task:
     """Read the text of a task file. `name` stands for it in messages."""
     try:
         content = tomllib.loads(source)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
         raise BadInput(f"not valid TOML: {error}", where=name) from None
     for change in changes:
         _apply(content, change)
-    with _located(source, name, changes) as where:
-        try:
-            task = Task.model_validate(content)
-        except ValidationError as error:
-            raise _explain(error, content, where) from None
-        task.check()
+    where = _finder(source, name, changes)
+    try:
+        with _placed(where):
+            # Files spell keys with hyphens only.
+            task = Task.model_validate(content, by_alias=True, by_name=False)
+            task.check()
+    except ValidationError as error:
+        raise _explain(error, content, where) from None
     return task
 
 
 @contextmanager
 def located(path: Path, changes: Sequence[str] = ()) -> Iterator[None]:
     """Add file and line to errors that know only their key, for what comes to light after reading."""
-    with _located(_read(path), str(path), changes):
+    with _placed(_finder(_read(path), str(path), changes)):
         yield
 
 
 @contextmanager
-def _located(source: str, name: str, changes: Sequence[str]) -> Iterator[Where]:
-    changed = {change.partition("=")[0].strip() for change in changes}
+def _placed(where: Where) -> Iterator[None]:
+    try:
+        yield
+    except BadInput as error:
+        section = error.where.partition(".")[0]
+        if error.where and section not in Task.model_fields:
+            raise
+        path = tuple(error.where.split(".")) if error.where else ()
+        raise BadInput(error.what, where=where(path), hint=error.hint) from None
+
+
+def _finder(source: str, name: str, changes: Sequence[str]) -> Where:
+    """Return the function that spells out where a key stands: in a change, or on a line of the file."""
+    changed = [_target(change) for change in changes]
 
     def where(path: Location) -> str:
         key = _spell(path)
         if any(key == own or key.startswith(own + ".") for own in changed):
             return f"--set {key}"
+        made = [own for own in changed if own.startswith(key + ".")]
         line = find_line(source, path)
+        if made and path not in key_places(source):
+            return f"--set {made[0]}"
         return f"{name}, line {line}, {key}" if line else f"{name}, {key}" if key else name
 
-    try:
-        yield where
-    except BadInput as error:
-        if not _KEY.fullmatch(error.where):
-            raise
-        path = tuple(error.where.split(".")) if error.where else ()
-        raise BadInput(error.what, where=where(path), hint=error.hint) from None
+    return where
+
+
+def _target(change: str) -> str:
+    return ".".join(part.strip() for part in change.partition("=")[0].split("."))
 
 
 def _read(path: Path) -> str:
@@ -83,19 +96,24 @@ def _read(path: Path) -> str:
 
 def _apply(content: dict[str, Any], change: str) -> None:
     key, equals, text = change.partition("=")
-    names = key.strip().split(".")
+    names = _target(change).split(".")
     if not equals or not all(names):
         raise BadInput(f'"{change}" is not a change', where="--set", hint="write it as section.key=value")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text  # a bare word is a string, so that the shell needs no second pair of quotes
     table = content
     for name in names[:-1]:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
-            raise BadInput(f"{name} is not a section", where=f"--set {key}")
-    table[names[-1]] = value
+            raise BadInput(f"{name} is not a section", where=f"--set {key.strip()}")
+    table[names[-1]] = _value(text.strip())
+
+
+def _value(text: str) -> Any:
+    """Read a value as TOML; a bare word is a string, so that the shell needs no second pair of quotes."""
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError):
+        return text
+    return read["value"] if len(read) == 1 else text
 
 
 def _explain(error: ValidationError, content: dict[str, Any], where: Where) -> BadInput:
@@ -124,6 +142,8 @@ def _explain(error: ValidationError, content: dict[str, Any], where: Where) -> B
         return BadInput(str(context["error"]), where=where(path))
     if kind == "int_type" and isinstance(given, float) and given.is_integer():
         return BadInput(f"should be a whole number, not {given}", where=where(path), hint=f"write {int(given)}")
+    if kind == "model_type":
+        return BadInput(f"should be a section, not {given!r}", where=where(path))
     return BadInput(f"{first['msg'].lower().replace('input ', '')}, not {given!r}", where=where(path))
 
 

@@ -1,62 +1,139 @@
-"""Finding the line of a key in TOML source, because the standard reader does not tell."""
+"""Finding the line of a key in TOML source, because the standard reader does not tell.
+
+The source has been read by `tomllib` before, so it is valid: this scanner only has to know where strings, comments,
+tables and arrays begin and end.
+"""
 
 from __future__ import annotations
 
 import re
 
-_TABLE = re.compile(r"^\s*\[+\s*([^\]]+?)\s*\]+\s*(#.*)?$")
-_KEY = re.compile(r"""^\s*("[^"]*"|'[^']*'|[A-Za-z0-9_-]+(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=""")
+Location = tuple[str | int, ...]
+
+_SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_STRING = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}'
+    r"|'''.*?'{3,5}"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'",
+    re.DOTALL,
+)
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SCALAR = re.compile(r"[^,\]}\n#]*")
 
 
-def find_line(source: str, path: tuple[str | int, ...]) -> int | None:
+def find_line(source: str, path: Location) -> int | None:
     r"""Return the line, from 1, where a key stands, or where the nearest section around it begins.
 
     >>> find_line("[data]\nfeatures = 3\n", ("data", "features"))
     2
     """
-    names = tuple(step for step in path if isinstance(step, str))
-    lines = source.splitlines()
-    starts = _key_lines(lines)
-    for length in range(len(names), 0, -1):
-        if names[:length] in starts:
-            start = starts[names[:length]]
-            return _inside(lines, start, names[length:]) if length < len(names) else start + 1
+    places = key_places(source)
+    for length in range(len(path), 0, -1):
+        if path[:length] in places:
+            return source.count("\n", 0, places[path[:length]]) + 1
     return None
 
 
-def _key_lines(lines: list[str]) -> dict[tuple[str, ...], int]:
-    """Map every section and every key at the start of a line to its line, from 0."""
-    found: dict[tuple[str, ...], int] = {}
-    section: tuple[str, ...] = ()
-    depth = 0
-    for number, line in enumerate(lines):
-        if depth == 0 and (table := _TABLE.match(line)):
-            section = _split(table.group(1))
-            found.setdefault(section, number)
-            continue
-        if depth == 0 and (key := _KEY.match(line)):
-            found.setdefault((*section, *_split(key.group(1))), number)
-        depth = max(0, depth + _depth(line))
-    return found
+def key_places(source: str) -> dict[Location, int]:
+    """Return where every key, section and array element begins, as offsets into the source."""
+    return _Scanner(source).places
 
 
-def _inside(lines: list[str], start: int, rest: tuple[str, ...]) -> int:
-    """Look for a key of an inline table from its first line to where its brackets close."""
-    depth = 0
-    for number in range(start, len(lines)):
-        if re.search(rf"(?<![\w-]){re.escape(rest[-1])}\s*=", lines[number].partition("=")[2] or lines[number]):
-            return number + 1
-        depth += _depth(lines[number])
-        if depth <= 0:
-            break
-    return start + 1
+class _Scanner:
+    """Walks through a document once and notes where every key, section and array element begins."""
 
+    def __init__(self, source: str) -> None:
+        self.source, self.at = source, 0
+        self.places: dict[Location, int] = {}
+        self._repeats: dict[Location, int] = {}
+        section: Location = ()
+        self._skip()
+        while self.at < len(source):
+            if source[self.at] == "[":
+                section = self._header()
+            else:
+                self._pair(section)
+            self._skip()
 
-def _depth(line: str) -> int:
-    """Count brackets opened minus closed, outside strings and comments."""
-    bare = re.sub(r'"(?:\\.|[^"\\])*"|\'[^\']*\'', "", line).partition("#")[0]
-    return sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
+    def _skip(self) -> None:
+        found = _SPACE.match(self.source, self.at)
+        self.at = found.end() if found else self.at
 
+    def _header(self) -> Location:
+        start, repeated = self.at, self.source.startswith("[[", self.at)
+        self.at += 2 if repeated else 1
+        name = self._key()
+        self.at = self.source.index("]", self.at) + (2 if repeated else 1)
+        section = self._under_repeats(name[:-1]) + name[-1:]
+        if repeated:
+            index = self._repeats.get(section, -1) + 1
+            self._repeats[section] = index
+            self.places.setdefault(section, start)
+            section = (*section, index)
+        self.places.setdefault(section, start)
+        return section
 
-def _split(name: str) -> tuple[str, ...]:
-    return tuple(part.strip().strip("\"'") for part in name.split("."))
+    def _under_repeats(self, name: Location) -> Location:
+        """Put the index of the last `[[section]]` into the path of what follows it."""
+        path: Location = ()
+        for step in name:
+            path = (*path, step)
+            if path in self._repeats:
+                path = (*path, self._repeats[path])
+        return path
+
+    def _pair(self, section: Location) -> None:
+        start = self.at
+        path = section + self._key()
+        self.places.setdefault(path, start)
+        self.at = self.source.index("=", self.at) + 1
+        self._value(path)
+
+    def _key(self) -> Location:
+        steps: list[str] = []
+        while True:
+            self._skip()
+            found = _STRING.match(self.source, self.at) or _BARE.match(self.source, self.at)
+            if found is None:
+                return tuple(steps)
+            steps.append(found.group().strip("\"'"))
+            self.at = found.end()
+            self._skip()
+            if self.source[self.at : self.at + 1] != ".":
+                return tuple(steps)
+            self.at += 1
+
+    def _value(self, path: Location) -> None:
+        self._skip()
+        mark = self.source[self.at : self.at + 1]
+        if mark == "[":
+            self._array(path)
+        elif mark == "{":
+            self._table(path)
+        else:
+            found = _STRING.match(self.source, self.at) or _SCALAR.match(self.source, self.at)
+            self.at = found.end() if found else len(self.source)
+
+    def _array(self, path: Location) -> None:
+        self.at += 1
+        index = 0
+        while not self._closes("]"):
+            self.places.setdefault((*path, index), self.at)
+            self._value((*path, index))
+            index += 1
+
+    def _table(self, path: Location) -> None:
+        self.at += 1
+        while not self._closes("}"):
+            self._pair(path)
+
+    def _closes(self, mark: str) -> bool:
+        """Step over a comma, and over the closing mark if it is there."""
+        self._skip()
+        if self.source[self.at : self.at + 1] == ",":
+            self.at += 1
+            self._skip()
+        closed = self.source[self.at : self.at + 1] == mark
+        self.at += closed
+        return closed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from crowdml.core.errors import BadInput
 
@@ -41,6 +41,10 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             return self._entries[name]
         except KeyError:
             raise BadInput(f'unknown {self.noun} "{name}"', hint=nearest(name, self._entries)) from None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the entry or the default, as any mapping does."""
+        return self._entries.get(name, default)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names in the order of registration."""

@@ -33,7 +33,8 @@ class Settings(BaseModel):
         extra="forbid",
         allow_inf_nan=False,
         alias_generator=kebab,
-        populate_by_name=True,
+        validate_by_name=True,
+        validate_by_alias=True,
         hide_input_in_errors=False,
     )
 

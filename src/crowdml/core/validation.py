@@ -24,6 +24,8 @@ def writable(path: Path) -> None:
     """Require that a file can be written here, before hours are spent on what goes into it."""
     if path.is_dir():
         raise BadInput(f"{path} is a folder", hint="give the name of a file")
+    if path.exists() and not path.is_file():
+        raise BadInput(f"{path} is a pipe or a device", hint="give the name of a file, or - for standard output")
     folder = path.parent
     if not folder.is_dir():
         raise BadInput(f"the folder {folder} does not exist", hint="make it first, or choose another place")

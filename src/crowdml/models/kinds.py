@@ -77,7 +77,7 @@ class Mlp(ModelSettings):
     """Multi-layer perceptron."""
 
     kind: Literal["mlp"] = "mlp"
-    layers: list[Annotated[int, Field(gt=0)]] = Field([75, 75], description="sizes of the hidden layers")
+    layers: list[Annotated[int, Field(gt=0, le=10_000_000)]] = Field([75, 75], description="sizes of the hidden layers")
     activation: Literal["tanh", "sigmoid", "relu"] = Field("relu", description="what follows each hidden layer")
     top: Literal["softmax", "squared"] = Field("softmax", description="the loss: cross-entropy or sum of squares")
 

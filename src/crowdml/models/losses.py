@@ -64,7 +64,8 @@ def softmax(classes: int, ops: Ops) -> Loss:
 
 
 def _signs(labels: Array, ops: Ops) -> Array:
-    return (2 * labels - 1).astype(ops.xp.float32)[None]
+    # First to float: unsigned class numbers would wrap around.
+    return (2 * labels.astype(ops.xp.float32) - 1)[None]
 
 
 def logistic(classes: int, ops: Ops) -> Loss:

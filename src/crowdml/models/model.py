@@ -131,6 +131,12 @@ def build(
     declared: tuple[LayerSettings, ...], loss: Loss, features: int, ops: Ops, shape: Shape | None = None
 ) -> Model:
     """Build a model from declared layers, checking that each fits the one before."""
+    if shape is not None and math.prod(shape) != features:
+        raise BadInput(
+            f"the shape {list(shape)} holds {math.prod(shape)} numbers, a row has {features}",
+            where="model.shape",
+            hint="their product must be the number of features",
+        )
     layers: list[Layer] = []
     first = at = shape or (features,)
     for settings in declared:
@@ -138,6 +144,10 @@ def build(
         at = layers[-1].shape
     if at != (loss.width,):
         raise BadInput(
-            f"the last layer gives {at}, the loss needs ({loss.width},)", hint="change the last layer's size"
+            f"the last layer gives {at}, the loss needs ({loss.width},)",
+            where="model.layers",
+            hint="change the last layer's size",
         )
+    if not any(layer.factors for layer in layers):
+        raise BadInput("none of the layers has anything to learn", where="model.layers", hint="add a dense layer")
     return Model(layers=tuple(layers), loss=loss, ops=ops, features=features, shape=first)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from crowdml.core import BadInput, record
-from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, NoiseLaw, calibrated
+from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, calibrated
 from crowdml.privacy.promise import Promise, Spent
 from crowdml.privacy.settings import PrivacySettings
 
@@ -110,8 +110,12 @@ def make_plan(
 
 def _paper_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None], classes: int, counts: bool) -> Plan:
     assert terms.epsilon is not None  # noqa: S101  _check_paper_terms has seen to it
-    law = _law(terms)
+    law = MECHANISMS[terms.mechanism]
     radius = terms.clip or bound_of(law.order)
+    if radius == 0.0:
+        raise BadInput(
+            "every row is zero after these transforms", where="data.transform", hint="scale by another number"
+        )
     if radius is None:
         raise BadInput(
             "nothing bounds the gradient of one example",
@@ -138,7 +142,11 @@ def _input_plan(terms: PrivacySettings, input_bound: float | None, classes: int)
     choice, so it really costs ε_y/2.
     """
     assert terms.epsilon is not None  # noqa: S101  _check_paper_terms has seen to it
-    if input_bound is None:
+    if terms.mechanism != "laplace":
+        raise BadInput(
+            "rows are perturbed by Laplace noise", where="privacy.mechanism", hint='use mechanism = "laplace"'
+        )
+    if not input_bound:
         raise BadInput(
             "nothing bounds the L1 norm of a row",
             where="data.transform",
@@ -172,15 +180,8 @@ def _paper_statistics(epsilon: float, classes: int) -> Statistics:
     )
 
 
-def _law(terms: PrivacySettings) -> NoiseLaw:
-    try:
-        return MECHANISMS[terms.mechanism]
-    except BadInput as error:
-        raise BadInput(error.what, where="privacy.mechanism", hint=error.hint) from None
-
-
 def _check_paper_terms(terms: PrivacySettings) -> None:
-    law = _law(terms)
+    law = MECHANISMS[terms.mechanism]
     if terms.epsilon is None:
         raise BadInput("paper mode needs epsilon", where="privacy.epsilon", hint="such as epsilon = 10.0")
     if law.integer:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from crowdml.core import Settings
+from crowdml.core import BadInput, Settings
+from crowdml.core.registry import nearest
+from crowdml.privacy.mechanisms import MECHANISMS
 
 Positive = Annotated[float, Field(gt=0)]
 
@@ -36,3 +38,18 @@ class PrivacySettings(Settings):
     owner_range: list[Positive] | None = Field(
         None, min_length=2, max_length=2, description="smallest and largest ε an owner may choose (sound mode)"
     )
+
+    @field_validator("mechanism")
+    @classmethod
+    def _known(cls, mechanism: str) -> str:
+        if mechanism not in MECHANISMS:
+            hint = nearest(mechanism, MECHANISMS)
+            raise BadInput(f'unknown mechanism "{mechanism}"', where="privacy.mechanism", hint=hint)
+        return mechanism
+
+    @field_validator("owner_range")
+    @classmethod
+    def _ascending(cls, both: list[float] | None) -> list[float] | None:
+        if both is not None and both[0] > both[1]:
+            raise ValueError(f"the smallest ε comes first: [{both[1]}, {both[0]}]")
+        return both

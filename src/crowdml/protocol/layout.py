@@ -45,6 +45,9 @@ class Layout:
         self._fields = [
             (path, Field(dtype=str(leaf.dtype), shape=tuple(leaf.shape))) for path, leaf in trees.paths(self._example)
         ]
+        names = [path for path, _ in self._fields]
+        if len(set(names)) != len(names) or "__metadata__" in names:
+            raise BadInput(f"the names of a message must differ, and not be __metadata__: {names}")
         for path, field in self._fields:
             if field.dtype not in _CODES:
                 raise BadInput(f"{path} is {field.dtype}; the wire carries {', '.join(_CODES)}")

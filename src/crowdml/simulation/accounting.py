@@ -64,8 +64,8 @@ def _noise(task: Task, plan: Plan) -> str:
     bound = plan.gradient.bound
     batch = task.build(NUMPY).batch
     return (
-        f"{plan.gradient.law.name} of scale {plan.gradient.noise / batch:.3g} on each coordinate of the mean of {batch}; "
-        f"one gradient is at most {bound.radius:.3g} in L{bound.order}, "
+        f"{plan.gradient.law.name} of scale {plan.gradient.noise / batch:.3g} on each coordinate of a mean of {batch} "
+        f"rows; one gradient is at most {bound.radius:.3g} in L{bound.order}, "
         f"{'by clipping' if bound.clipped else 'by the model and the norm of a row'}"
     )
 

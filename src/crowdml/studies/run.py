@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 from crowdml.algorithms import Task, load
@@ -18,13 +19,8 @@ def reproduce(study_id: str, study: Study, trials: int | None, seed: int = 0, wa
     results: dict[str, Result] = {}
     for curve in study.curves:
         task = _task(study, curve, dict(curve.chosen))
-        label = curve.label
-        results[label] = simulate(
-            task,
-            trials=trials or study.trials,
-            seed=seed,
-            watch=(lambda share, error, label=label: watch(label, share, error)) if watch else None,
-        )
+        told = functools.partial(watch, curve.label) if watch else None
+        results[curve.label] = simulate(task, trials=trials or study.trials, seed=seed, watch=told)
     notes = dict.fromkeys([*study.notes, *(note for result in results.values() for note in result.notes)])
     return Report(
         id=study_id,

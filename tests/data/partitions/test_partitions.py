@@ -120,7 +120,7 @@ def test_unbalanced_sizes_are_spread_as_sigma_says() -> None:
 @pytest.mark.parametrize("name", list(PARTITIONS))
 @pytest.mark.parametrize("devices", [0, -1, 11])
 def test_impossible_crowds_are_refused(name: str, devices: int) -> None:
-    partition = Dirichlet(alpha=1.0) if name == "dirichlet" else PARTITIONS[name]()
+    partition = Dirichlet(alpha=1.0) if name == "dirichlet" else PARTITIONS[name](kind=name)
     labels = np.zeros(10, np.int32)
     with pytest.raises(BadInput, match="device"):
         partition.assign(labels, labels, devices, np.random.default_rng(0))

@@ -44,14 +44,18 @@ class Dense(Settings):
     """A fully connected layer."""
 
     kind: Literal["dense"] = "dense"
-    size: int = Field(gt=0, description="number of outputs")
+    size: int = Field(gt=0, le=10_000_000, description="number of outputs")
     bias: bool = Field(True, description="whether each output has a constant of its own")
     start: Literal["random", "zero"] = Field("random", description="first weights: uniform ±√(6/(in+out)), or zero")
 
     def build(self, shape: Shape, ops: Ops) -> Layer:
         """Make the layer for examples of the given shape."""
         if len(shape) != 1:
-            raise BadInput(f"a dense layer takes flat examples, not {shape}", hint="put a flatten layer before it")
+            raise BadInput(
+                f"a dense layer takes flat examples, not {shape}",
+                hint="put a flatten layer before it",
+                where="model.layers",
+            )
         inputs, xp = shape[0], ops.xp
         reach = math.sqrt(6.0 / (inputs + self.size))
 

@@ -87,7 +87,7 @@ def calibrated(law: NoiseLaw, bound: Bound, epsilon: float, delta: float) -> Mec
 
 def clip_weights(norms: Array, radius: float, ops: Ops) -> Array:
     """Return the factor ≤ 1 that brings each norm down to the radius (1 for those below it)."""
-    return ops.xp.minimum(1.0, radius / ops.xp.maximum(norms, 1e-30))
+    return radius / ops.xp.maximum(norms, ops.xp.float32(radius))
 
 
 def add_noise(law: NoiseLaw, tree: Tree, scale: Array, coins: Coins, stage: str) -> Tree:

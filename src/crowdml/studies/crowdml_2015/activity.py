@@ -48,8 +48,7 @@ FIG3 = Study(
     compare=_compare,
     measure="estimated_error",
     notes=(
-        "other data than the paper's: recordings of nine people with vehicles (TMD), dealt to seven devices; labels are "
-        "those of the recordings, and a recording has one label, so rows are taken every half minute and not when the "
-        "label changes",
+        "other data than the paper's: recordings of nine people with vehicles (TMD), dealt to seven devices",
+        "a recording has one label, so rows are taken every half minute and not when the label changes",
     ),
 )
