@@ -5,7 +5,7 @@ UV_VERSION := 0.13.7
 STAMP := .venv/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs lock system-packages clean
+.PHONY: help setup demo test check docs bench reproduce lock system-packages clean
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,16 @@ check: setup  ## Check format, lint, types, layers and generated documentation
 
 docs: setup  ## Write the generated reference pages anew
 	$(BIN)/python docs/generate.py
+
+bench: setup  ## Measure the engine against a plain NumPy loop
+	$(BIN)/python benchmarks/simulation/bench.py
+
+reproduce: setup  ## Reproduce all figures of the papers into reproduced/ (about ten minutes)
+	@mkdir -p reproduced
+	@for id in $$($(BIN)/crowdml reproduce | cut -d ' ' -f 1); do \
+	  name=$$(echo $$id | tr / -); \
+	  $(BIN)/crowdml reproduce $$id --plot reproduced/$$name.png --json reproduced/$$name.json || exit 1; \
+	done
 
 lock: setup  ## Resolve requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --no-annotate \

@@ -28,7 +28,8 @@ def curve_figure(
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
+    many = len(results) > 1
+    figure = Figure(figsize=(7, 4.8 if many else 4.2), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     for index, (label, result) in enumerate(results.items()):
         _draw(axes, label, result, measure, COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
@@ -39,8 +40,8 @@ def curve_figure(
     axes.set_title(
         title or (next(iter(results)) if len(results) == 1 else ""), loc="left", fontsize="medium", wrap=True
     )
-    if len(results) > 1:
-        axes.legend(frameon=False)
+    if many:
+        figure.legend(loc="outside lower center", ncols=3 if len(results) < 7 else 4, frameon=False, fontsize="small")
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.removeprefix("."))
     write_whole(path, buffer.getvalue())

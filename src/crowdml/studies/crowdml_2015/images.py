@@ -63,13 +63,13 @@ MNIST = Images(
     alone=0.5,
     chosen={
         "crowd": (1000.0, 0.0),
-        "central batch": (0.0, 0.0),
-        "decentral": (100.0, 0.0),
+        "central batch": (0.0, 1e-7),
+        "decentral": (300.0, 1e-4),
         "crowd, b=1": (3.0, 1e-3),
         "crowd, b=10": (30.0, 1e-4),
-        "crowd, b=20": (100.0, 0.0),
+        "crowd, b=20": (100.0, 1e-4),
         "central SGD, tuned": (0.1, 0.0),
-        "central batch, private": (0.0, 0.0),
+        "central batch, private": (0.0, 1e-4),
     },
 )
 CIFAR10 = Images(

@@ -1,0 +1,122 @@
+"""The figures of Crowd-ML 2015: on real data where it is there, with fewer trials than the figures themselves."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdml.algorithms import load
+from crowdml.core import BadInput
+from crowdml.data import locate
+from crowdml.simulation import Result
+from crowdml.studies import STUDIES, Report, reproduce, search
+from crowdml.studies.crowdml_2015.images import difference, level
+
+needs_mnist = pytest.mark.skipif(locate("mnist") is None, reason="MNIST is not on this machine: crowdml data get mnist")
+needs_activity = pytest.mark.skipif(locate("activity-slots") is None, reason="the activity data is not on this machine")
+
+
+def a_result(errors: list[float]) -> Result:
+    task = load(STUDIES["crowdml-2015/fig4"].task)
+    return Result(
+        task=task,
+        seed=0,
+        trials=len(errors),
+        samples=np.array([1.0]),
+        measured={"test_error": np.array([errors])},
+        parameters=(),
+        privacy={},
+        updates=1,
+        compile_seconds=0.0,
+        run_seconds=0.0,
+    )
+
+
+def test_a_level_holds_only_when_it_is_close() -> None:
+    assert level("x", a_result([0.09, 0.11]), 0.1).verdict == "holds"
+    assert level("x", a_result([0.13, 0.13]), 0.1).verdict == "differs"
+    assert level("x", a_result([0.01, 0.01]), 0.5).verdict == "differs"
+    assert level("x", a_result([0.2]), None).verdict == "trend"
+
+
+def test_a_difference_is_taken_trial_by_trial() -> None:
+    row = difference("x", a_result([0.3, 0.5]), a_result([0.2, 0.4]), lambda gap: gap < 0)
+    assert row.ours == pytest.approx(0.1) and row.std == pytest.approx(0.0, abs=1e-12) and row.verdict == "differs"
+
+
+@pytest.mark.parametrize("name", list(STUDIES))
+def test_every_curve_is_a_task_that_loads(name: str) -> None:
+    study = STUDIES[name]
+    for curve in study.curves:
+        changes = [*curve.changes, *(f"{key}={value}" for key, value in curve.chosen.items())]
+        load(study.task, changes)
+        if curve.grid:
+            assert set(curve.grid) == set(curve.chosen)
+            assert all(curve.chosen[key] in values for key, values in curve.grid.items()), "chosen outside the search"
+
+
+def test_an_unknown_study_is_answered_with_the_nearest() -> None:
+    with pytest.raises(BadInput, match="fig4"):
+        STUDIES["crowdml-2015/fig44"]
+
+
+def shrunk(name: str, keep: Callable[[str], bool], **changes: Any) -> Report:
+    study = STUDIES[name]
+    curves = tuple(
+        replace(curve, changes=(*curve.changes, *(f"{key}={value}" for key, value in changes.items())))
+        for curve in study.curves
+        if keep(curve.label)
+    )
+
+    def compare(results: Mapping[str, Result]) -> Any:
+        return study.compare(results) if len(curves) == len(study.curves) else ()
+
+    return reproduce(name, replace(study, curves=curves, compare=compare), trials=2)
+
+
+@needs_mnist
+def test_without_privacy_the_crowd_is_as_good_as_batch_training() -> None:
+    report = shrunk("crowdml-2015/fig4", lambda label: True, **{"crowd.curve": 3})
+    rows = {row.setting: row for row in report.rows}
+    assert rows["crowd"].ours <= 0.100
+    assert abs(rows["crowd minus central batch"].ours) <= 0.012
+    assert rows["decentral minus crowd"].ours >= 0.1
+    content = json.loads(json.dumps(report.to_json()))
+    assert set(content["rows"][0]) == {"setting", "metric", "paper", "ours", "std", "verdict"}
+
+
+@needs_mnist
+def test_with_privacy_larger_batches_win_and_beat_perturbed_rows() -> None:
+    report = shrunk("crowdml-2015/fig5", lambda label: "SGD" not in label, **{"crowd.curve": 2})
+    errors = {label: result.test_error for label, result in report.results.items()}
+    assert errors["crowd, b=20"] <= 0.17 and errors["crowd, b=10"] <= 0.20
+    assert max(errors["crowd, b=20"], errors["crowd, b=10"]) < errors["central batch, private"]
+
+
+@needs_mnist
+def test_large_batches_do_not_mind_delays() -> None:
+    report = shrunk("crowdml-2015/fig6", lambda label: label in ("b=20, 1Δ", "b=20, 1000Δ"), **{"crowd.curve": 2})
+    fast, slow = (report.results[label].test_error for label in ("b=20, 1Δ", "b=20, 1000Δ"))
+    assert abs(fast - slow) < 0.01
+
+
+@needs_activity
+def test_activity_sensing_settles_after_fifty_samples(tmp_path: Path) -> None:
+    report = reproduce("crowdml-2015/fig3", STUDIES["crowdml-2015/fig3"], trials=4)
+    assert all(row.verdict != "differs" for row in report.rows)
+    report.plot(tmp_path / "fig3.png")
+    assert (tmp_path / "fig3.png").stat().st_size > 10_000
+
+
+@needs_mnist
+def test_the_search_never_sees_the_test_rows() -> None:
+    study = STUDIES["crowdml-2015/fig4"]
+    curve = replace(study.curves[1], grid={"algorithm.rate.c": (1.0, 1000.0), "model.regularisation": (0.0,)})
+    quick = replace(curve, changes=("crowd.passes=1",))
+    found = search(replace(study, curves=(quick,)), trials=2)[0]
+    assert found.best["algorithm.rate.c"] == 1000.0
+    assert len(found.cells) == 2
