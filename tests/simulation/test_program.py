@@ -43,3 +43,15 @@ def test_no_step_copies_a_table(digits: Make, devices: int, ring: int) -> None:
     tables = re.compile(rf"= \w+\[(?:1,)?(?:{devices}|{ring})(?:,[\d,]*)?\]\S* copy\(")
     found = [line for body in bodies for line in body.splitlines() if tables.search(line)]
     assert not found, found
+
+
+def test_small_batches_run_as_one_kernel(digits: Make) -> None:
+    """The flags took: XLA marks the loop as a small call, and no library call stands in its way."""
+    text = compiled(digits("algorithm.batch=1", "crowd.passes=1"), trials=1, ring=0).chunk.as_text()  # type: ignore[attr-defined]
+    assert 'xla_cpu_small_call="true"' in text
+    assert "__ynn_fusion" not in text
+
+
+def test_large_batches_keep_library_calls(digits: Make) -> None:
+    text = compiled(digits("algorithm.batch=20", "crowd.passes=1"), trials=1, ring=0).chunk.as_text()  # type: ignore[attr-defined]
+    assert "ynn" in text

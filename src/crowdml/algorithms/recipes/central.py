@@ -28,7 +28,7 @@ class CentralSgdSettings(Settings):
     kind: Literal["central-sgd"] = "central-sgd"
     batch: int = Field(1, gt=0, description="rows per step")
     rate: Annotated[Any, OneOf(RATES)] = Field(InverseSqrt(c=30.0), description="learning rate of the server")
-    radius: float = Field(1000.0, gt=0, description="the parameters stay in a ball of this radius")
+    radius: float = Field(1000.0, gt=0, le=1e15, description="the parameters stay in a ball of this radius")
 
 
 class CentralBatchSettings(Settings):

@@ -36,7 +36,7 @@ class CrowdSgdSettings(Settings):
     buffer: int | None = Field(None, gt=0, description="rows a device keeps at most; not given: as many as batch")
     held_out: float = Field(0.0, ge=0, lt=1, description="share of rows set aside for counting errors")
     rate: Annotated[Any, OneOf(RATES)] = Field(InverseSqrt(c=30.0), description="learning rate of the server")
-    radius: float = Field(1000.0, gt=0, description="the parameters stay in a ball of this radius")
+    radius: float = Field(1000.0, gt=0, le=1e15, description="the parameters stay in a ball of this radius")
     stale: staleness.Stale = Field("accept", description="what to do with check-ins that started from an old version")
     max_staleness: int = Field(1_000_000, ge=0, description="an older check-in is never used")
     statistics: bool = Field(True, description="send error and label counts, where the terms allow it")

@@ -29,7 +29,7 @@ class DecentralSettings(Settings):
     rate: Annotated[Any, OneOf(RATES)] = Field(
         InverseSqrt(c=30.0, counter="device-contacts"), description="learning rate of each device"
     )
-    radius: float = Field(1000.0, gt=0, description="the parameters stay in a ball of this radius")
+    radius: float = Field(1000.0, gt=0, le=1e15, description="the parameters stay in a ball of this radius")
 
 
 @tree_record
