@@ -26,12 +26,15 @@ def simulate_stepwise(
     model, algorithm = task.model_for(NUMPY), task.build(NUMPY)
     timelines = make_timelines(task, dataset, trials, seed)
     began = time.perf_counter()
-    ends, errors = [], []
+    ends, errors, estimates = [], [], []
     for trial, timeline in enumerate(timelines):
         end = run_stepwise(algorithm, timeline, dataset, trial_seed(seed, trial))
         predicted = model.predict(algorithm.parameters(end.server), dataset.test_rows)
         errors.append(float(np.mean(predicted != dataset.test_labels)))
         ends.append(algorithm.parameters(end.server))
+        if algorithm.totals:
+            totals = algorithm.totals(end.server)
+            estimates.append(float(totals["errors"] / max(totals["counted"], 1)))
         if watch:
             watch((trial + 1) / trials, float(np.mean(errors)))
     return Result(
@@ -39,7 +42,7 @@ def simulate_stepwise(
         seed=seed,
         trials=trials,
         samples=np.array([np.mean([timeline.samples[-1] for timeline in timelines])]),
-        measured={"test_error": np.array([errors])},
+        measured={"test_error": np.array([errors])} | ({"estimated_error": np.array([estimates])} if estimates else {}),
         parameters=_stack(ends),
         privacy=accounting.report(task, timelines),
         updates=sum(len(timeline) for timeline in timelines),

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from crowdml.core.validation import write_whole
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def curve_figure(
     axes = figure.add_subplot()
     for index, (label, result) in enumerate(results.items()):
         _draw(axes, label, result, measure, COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
-    words = measure.replace("_", " ")
+    words = "time-averaged error, counted by devices" if measure == "estimated_error" else measure.replace("_", " ")
     axes.set(xlabel="samples used by the crowd", ylabel=words, xlim=(0, None), ylim=(0, None))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
@@ -54,4 +56,5 @@ def _draw(axes: Axes, label: str, result: Result, measure: str, colour: str, sty
         axes.axhline(mean[0], linestyle=style, color=colour, label=label, linewidth=1.8)
         return
     axes.plot(result.samples, mean, style, color=colour, label=label, linewidth=1.8)
-    axes.fill_between(result.samples, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+    low, high = np.clip(mean - spread, 0, 1), np.clip(mean + spread, 0, 1)
+    axes.fill_between(result.samples, low, high, color=colour, alpha=0.15, linewidth=0)
