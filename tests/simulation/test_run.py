@@ -64,8 +64,9 @@ def test_an_interrupted_run_goes_on_bit_for_bit(digits: Make, monkeypatch: pytes
         if share > 0.5:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:
         simulate(task, trials=2, watch=interrupt)
+    assert "--resume" in caught.value.__notes__[0]
     assert run_path([task], 2, 0).exists()
     seen: list[float] = []
     resumed = simulate(task, trials=2, resume=True, watch=lambda share, error: seen.append(share))

@@ -48,9 +48,6 @@ def main() -> None:
     """Run the program. Bad input ends with exit code 2 and one message, never with a traceback."""
     try:
         app()
-    except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)
     except ModuleNotFoundError as error:

@@ -68,9 +68,12 @@ class Progress:
         self._bar.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Take the bar away."""
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Take the bar away. Ctrl-C ends the program with one line, before typer makes an empty one of it."""
         self._bar.stop()
+        if isinstance(error, KeyboardInterrupt):
+            say("; ".join(["interrupted", *getattr(error, "__notes__", [])]))
+            raise SystemExit(130) from None
 
     def named(self, name: str, share: float, error: float) -> None:
         """Move on, in the part of that name."""

@@ -98,7 +98,7 @@ ACTIVITY_SLOTS = dataclasses.replace(
     ACTIVITY,
     name="activity-slots",
     description="The same recordings, one window per half minute",
-    rows=(0, 0),
+    rows=(1427, 756),
     load=activity.load_tmd_slots,
 )
 ACTIVITY_HAPT = Source(

@@ -74,7 +74,12 @@ def simulate_cells(
     program, lanes = _compile(tasks, trials, dataset, chunks, seeds)
     path = checkpoint.run_path(tasks, trials, seed)
     began = time.perf_counter()
-    carries, measured = _go(program, lanes, chunks, path, resume, watch)
+    try:
+        carries, measured = _go(program, lanes, chunks, path, resume, watch)
+    except KeyboardInterrupt as interrupt:
+        if path.exists():
+            interrupt.add_note("the same command with --resume goes on from the last checkpoint")
+        raise
     run_seconds = time.perf_counter() - began
     path.unlink(missing_ok=True)
     notes = accounting.notes(tasks[0], dataset, fitted, timelines)
