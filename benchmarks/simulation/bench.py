@@ -63,9 +63,9 @@ SETTINGS: dict[str, tuple[list[str], float | None]] = {
     "b=20 private": ([PRIVATE, "algorithm.batch=20"], 5.5),
     "b=20 private, 1000Δ": ([PRIVATE, SLOW, "algorithm.batch=20"], None),
     "b=1 fresh, M=100": (["crowd.devices=100"], None),
-    "b=1 fresh, M=60000": (["crowd.devices=60000"], None),
+    "b=1 fresh, M=100000": (["crowd.devices=100000"], None),
     "b=1 counts, M=1000": ([COUNTS], None),
-    "b=1 counts, M=60000": ([COUNTS, "crowd.devices=60000"], None),
+    "b=1 counts, M=100000": ([COUNTS, "crowd.devices=100000"], None),
 }
 TRIALS = 10
 
@@ -79,9 +79,9 @@ def cpu_seconds() -> float:
 def data() -> Dataset:
     """Make random rows of the right shape."""
     generator = np.random.default_rng(0)
-    rows = generator.normal(size=(60_000, 50)).astype(np.float32)
+    rows = generator.normal(size=(100_000, 50)).astype(np.float32)
     rows /= np.abs(rows).sum(axis=1, keepdims=True)
-    labels = generator.integers(0, 10, 60_000).astype(np.int32)
+    labels = generator.integers(0, 10, 100_000).astype(np.int32)
     names = tuple("0123456789")
     return Dataset(
         name="random",
