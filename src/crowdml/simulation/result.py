@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ class Result:
         samples: Rows used at each point of the curve, shape (points,).
         measured: Measurements by name, each of shape (points, trials); `test_error` is always there.
         parameters: The learnt parameters, with trials as the first axis.
+        counts: What the server counted for each device: `rows`, `counted`, `errors` of shape (trials, devices) and
+            `labels` of shape (trials, devices, labels), with noise where the terms ask for it; empty without counts.
         privacy: What was claimed, and what it really adds up to.
         updates: Check-ins absorbed, over all trials.
         compile_seconds: What compiling cost.
@@ -47,6 +50,15 @@ class Result:
     compile_seconds: float
     run_seconds: float
     notes: tuple[str, ...] = ()
+    counts: dict[str, npt.NDArray[np.int64]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def estimated_labels(self) -> dict[str, Floats]:
+        """Share of each label as the counts tell it, per trial (Crowd-ML 2015, equation 14); empty without counts."""
+        if not self.counts:
+            return {}
+        shares = self.counts["labels"].sum(axis=1) / np.maximum(self.counts["rows"].sum(axis=1), 1)[:, None]
+        return {name: shares[:, index] for index, name in enumerate(self.task.data.labels)}
 
     @property
     def test_error(self) -> float:
@@ -64,6 +76,7 @@ class Result:
                 {"samples": int(samples)} | {name: _summary(values[at]) for name, values in self.measured.items()}
                 for at, samples in enumerate(self.samples)
             ],
+            "estimated_labels": {name: _summary(shares) for name, shares in self.estimated_labels.items()},
             "privacy": self.privacy,
             "seconds": {"compile": round(self.compile_seconds, 3), "run": round(self.run_seconds, 3)},
             "updates": self.updates,

@@ -69,9 +69,9 @@ def simulate_cells(
         raise ValueError("the cells of one sweep may differ in hyper-parameters only")
     fitted, dataset = prepare(tasks[0])
     timelines = make_timelines(tasks[0], dataset, trials, seed)
-    chunks = cut_chunks(timelines * len(tasks), tasks[0].crowd.curve)
-    seeds = np.stack([trial_seed(seed, trial) for _ in tasks for trial in range(trials)])
-    program, lanes = _compile(tasks, trials, dataset, chunks, seeds)
+    places = _places(len(tasks), trials)
+    chunks = cut_chunks([timelines[trial] for _, trial in places], tasks[0].crowd.curve)
+    program, lanes = _compile(tasks, seed, places, dataset, chunks)
     path = checkpoint.run_path(tasks, trials, seed)
     began = time.perf_counter()
     try:
@@ -80,32 +80,51 @@ def simulate_cells(
         if path.exists():
             interrupt.add_note("the same command with --resume goes on from the last checkpoint")
         raise
-    run_seconds = time.perf_counter() - began
     path.unlink(missing_ok=True)
-    notes = accounting.notes(tasks[0], dataset, fitted, timelines)
-    samples = np.array([chunks.samples(number) for number in range(len(chunks))])
-    done = chunks.ends[-1] if isinstance(carries.stopped, tuple) else np.minimum(_stops(carries), chunks.ends[-1])
-    algorithm = tasks[0].build(NUMPY)
-    learnt = algorithm.of_device(carries.tables[1]) if algorithm.of_device else algorithm.parameters(carries.server)
-    learnt = jax.tree.map(np.asarray, learnt)
+    common: dict[str, Any] = {
+        "seed": seed,
+        "trials": trials,
+        "samples": np.array([chunks.samples(number) for number in range(len(measured["test_error"]))]),
+        "compile_seconds": program.compile_seconds,
+        "run_seconds": time.perf_counter() - began,
+        "notes": accounting.notes(tasks[0], dataset, fitted, timelines),
+    }
+    ended = _ended(tasks[0], carries, chunks)
 
     def of_cell(cell: int) -> Result:
         own = slice(cell * trials, (cell + 1) * trials)
         return Result(
             task=tasks[cell],
-            seed=seed,
-            trials=trials,
-            samples=samples[: len(measured["test_error"])],
             measured={name: values[:, own] for name, values in measured.items()},
-            parameters=jax.tree.map(lambda leaf: leaf[own], learnt),
+            parameters=jax.tree.map(lambda leaf: leaf[own], ended["parameters"]),
+            counts=jax.tree.map(lambda leaf: leaf[own], ended["counts"]),
             privacy=accounting.report(tasks[cell], timelines),
-            updates=int(done[own].sum()),
-            compile_seconds=program.compile_seconds,
-            run_seconds=run_seconds,
-            notes=notes,
+            updates=int(ended["updates"][own].sum()),
+            **common,
         )
 
     return [of_cell(cell) for cell in range(len(tasks))]
+
+
+def _places(cells: int, trials: int) -> list[tuple[int, int]]:
+    """Return cell and trial of every lane. The last one is repeated until all cores have as many lanes."""
+    places = [(cell, trial) for cell in range(cells) for trial in range(trials)]
+    spare = -len(places) % jax.device_count() if len(places) > 1 else 0
+    return places + places[-1:] * spare
+
+
+def _ended(task: Task, carries: Carry, chunks: Chunks) -> dict[str, Any]:
+    """Read parameters, counts per device and updates made out of the last carry."""
+    algorithm = task.build(NUMPY)
+    learnt = algorithm.of_device(carries.tables[1]) if algorithm.of_device else algorithm.parameters(carries.server)
+    done = chunks.ends[-1]
+    if not isinstance(carries.stopped, tuple):
+        done = np.minimum(_stops(carries), done)
+    return {
+        "parameters": jax.tree.map(np.asarray, learnt),
+        "counts": jax.tree.map(np.asarray, carries.tables[0]) if algorithm.totals else {},
+        "updates": done,
+    }
 
 
 def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list[Timeline]:
@@ -116,14 +135,17 @@ def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list
     return [make_timeline(task, dataset, algorithm, np.random.default_rng([seed, trial])) for trial in range(trials)]
 
 
-def _compile(tasks: Sequence[Task], trials: int, dataset: Dataset, chunks: Chunks, seeds: Any) -> tuple[Program, Lanes]:
+def _compile(
+    tasks: Sequence[Task], seed: int, places: list[tuple[int, int]], dataset: Dataset, chunks: Chunks
+) -> tuple[Program, Lanes]:
     numbers = [task.hyper(task.plan(task.model_for(NUMPY))) for task in tasks]
-    hyper = {name: np.repeat([own[name] for own in numbers], trials).astype(np.float32) for name in numbers[0]}
-    lanes = Lanes(hyper=hyper, seeds=seeds)
+    lanes = Lanes(
+        hyper={name: np.array([numbers[cell][name] for cell, _ in places], np.float32) for name in numbers[0]},
+        seeds=np.stack([trial_seed(seed, trial) for _, trial in places]),
+    )
     memory.require(memory.estimate(tasks[0].build(NUMPY), dataset, chunks, tasks[0].crowd.devices))
-    return compile_program(
-        tasks[0], dataset, lanes, chunks.events(0)[0], chunks.ring, chunks.even and chunks.always_commits
-    ), lanes
+    even = chunks.even and chunks.always_commits
+    return compile_program(tasks[0], dataset, lanes, chunks.events(0)[0], chunks.ring, even), lanes
 
 
 def _go(
