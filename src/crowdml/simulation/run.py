@@ -117,7 +117,7 @@ def _compile(tasks: Sequence[Task], trials: int, dataset: Dataset, chunks: Chunk
     lanes = Lanes(hyper=hyper, seeds=seeds)
     memory.require(memory.estimate(tasks[0].build(NUMPY), dataset, chunks, tasks[0].crowd.devices))
     return compile_program(
-        tasks[0], dataset, lanes, chunks.events(0)[0], chunks.ring, chunks.even and chunks.always_commits
+        tasks[0], dataset, lanes, chunks.events(0)[0], chunks.ring, chunks.even, chunks.per_commit
     ), lanes
 
 
