@@ -50,6 +50,65 @@ SETTINGS = {
     "paper": ["privacy.mode=paper", "privacy.epsilon=20.0"],
     "paper, slow": ["privacy.mode=paper", "privacy.epsilon=20.0", "crowd.delays={ request = 300.0 }"],
 }
+LOCAL, SLOW = "algorithm.local-steps=4", "crowd.delays={ request = 100.0, check-out = 200.0, check-in = 300.0 }"
+SETTINGS |= {
+    "steps, server batch": [LOCAL, "algorithm.server-batch=4"],
+    "steps, slow, accepted": [LOCAL, SLOW, "algorithm.server-batch=3", "algorithm.stale=accept"],
+    "steps, slow, weighted": [LOCAL, SLOW, "algorithm.server-batch=3", "algorithm.stale=weight"],
+    "steps, slow, dropped": [LOCAL, SLOW, "algorithm.server-batch=3"],
+    "steps by versions": [LOCAL, SLOW, "algorithm.stale=accept", "algorithm.rate={ kind = 'inverse', c = 10.0 }"],
+    "steps by check-ins": [
+        LOCAL,
+        SLOW,
+        "algorithm.stale=accept",
+        "algorithm.server-batch=3",
+        "algorithm.rate={ kind = 'inverse-sqrt', c = 10.0, counter = 'check-ins' }",
+    ],
+    "steps by contacts": [LOCAL, "algorithm.rate={ kind = 'inverse-sqrt', c = 10.0, counter = 'device-contacts' }"],
+    "steps, adagrad": [
+        LOCAL,
+        "algorithm.server-batch=2",
+        "algorithm.rate={ kind = 'adagrad', c = 1.0, floor = 0.001, counter = 'local-steps' }",
+    ],
+    "steps, noise": [LOCAL, "privacy.mode=paper", "privacy.mechanism=gaussian", "privacy.noise-scale=0.3"],
+    "steps, noise of the whole message": [
+        LOCAL,
+        "privacy.mode=paper",
+        "privacy.mechanism=k-norm",
+        "privacy.noise-scale=3.0",
+        "privacy.noise-unit=vector",
+        "privacy.noise-sequence=geometric",
+        "privacy.noise-factor=0.8",
+    ],
+    "steps, noise like the rate": [
+        LOCAL,
+        "algorithm.server-batch=2",
+        "privacy.mode=paper",
+        "privacy.noise-scale=0.3",
+        "privacy.noise-sequence=rate",
+    ],
+    "no steps": [
+        "algorithm.local-steps=0",
+        "algorithm.server-batch=5",
+        "algorithm.rate={ kind = 'inverse-sqrt', c = 30.0, counter = 'check-ins' }",
+    ],
+    "no steps, paper": [
+        "algorithm.local-steps=0",
+        "algorithm.server-batch=5",
+        "algorithm.rate={ kind = 'inverse-sqrt', c = 30.0 }",
+        "privacy.mode=paper",
+        "privacy.epsilon=20.0",
+    ],
+    "epochs": ["algorithm.epochs=2", "algorithm.per-round=4", "algorithm.local-batch=16"],
+    "epochs, uneven": [
+        "algorithm.epochs=2",
+        "algorithm.per-round=3",
+        "crowd.partition={ kind = 'unbalanced', sigma = 0.7 }",
+        "crowd.drop-out=0.3",
+        "algorithm.rate={ kind = 'inverse-sqrt', c = 3.0, counter = 'local-steps' }",
+    ],
+    "one device a round": ["algorithm.per-round=1", "crowd.partition={ kind = 'unbalanced', sigma = 0.7 }"],
+}
 TRIALS, SEED = 2, 3
 
 
@@ -82,12 +141,15 @@ def _fits(recipe: Recipe, changes: list[str]) -> bool:
     """A setting is left out only where the recipe refuses it by its nature."""
     keys = " ".join(changes)
     if "algorithm." in keys and not all(
-        change.partition("=")[0].removeprefix("algorithm.") in recipe.settings.model_fields
+        change.partition("=")[0].removeprefix("algorithm.").replace("-", "_") in recipe.settings.model_fields
         for change in changes
         if change.startswith("algorithm.")
     ):
         return False
-    return not (recipe.perturbs == "inputs" and "delays" in keys)
+    waits = recipe.perturbs == "inputs" or "per_round" in recipe.settings.model_fields
+    # What is sent after local steps has no bound, so no ε can be claimed for it.
+    steps = {"local_steps", "epochs"} & set(recipe.settings.model_fields) and "local-steps=0" not in keys
+    return not (waits and "delays" in keys) and not (steps and "epsilon" in keys)
 
 
 def learnt(algorithm: Algorithm, ended: Ended, devices: int) -> Any:

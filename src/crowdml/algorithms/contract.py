@@ -35,6 +35,21 @@ class Counts:
 
 
 @record
+class Rounds:
+    """How devices meet where the server invites them.
+
+    Attributes:
+        per_round: Devices invited to a round.
+        epochs: Times a device goes through its own rows in a round.
+        multiple: The number of rows in a batch is padded up to a multiple of this.
+    """
+
+    per_round: int
+    epochs: int
+    multiple: int
+
+
+@record
 class Algorithm:
     """What an algorithm is, for every driver.
 
@@ -57,6 +72,7 @@ class Algorithm:
         totals: `totals(server)`: rows, errors and labels counted so far; None where counts are not sent.
         perturb: `perturb(rows, labels, coins)`: noise on the rows themselves, drawn once per row for the whole task;
             None where rows stay as they are.
+        rounds: How devices are invited; None where they come by themselves.
         of_device: `of_device(device)`: a device's own model, where each learns alone; None where one is common.
     """
 
@@ -78,6 +94,7 @@ class Algorithm:
     totals: Callable[[Tree], Tree] | None = None
     perturb: Callable[[Array, Array, Coins], tuple[Array, Array]] | None = None
     of_device: Callable[[Tree], Tree] | None = None
+    rounds: Rounds | None = None
 
 
 @record

@@ -44,8 +44,17 @@ def mean_gradient(parts: Parts, parameters: Tree, batch: Batch, training: Array)
 
 def sanitise_mean(parts: Parts, gradient: Tree, samples: Array, coins: Coins) -> Tree:
     """Add the noise that the plan asks for to a mean over `samples` rows; none in mode `none`."""
+    if parts.plan.given:
+        return sanitise_given(parts, gradient, 1.0, coins, "gradient")
     if parts.plan.gradient is None:
         return gradient
     xp = parts.ops.xp
     scale = parts.hyper["noise"] / xp.maximum(samples, 1).astype(xp.float32)
     return add_noise(parts.plan.gradient.law, gradient, scale, coins, "gradient")
+
+
+def sanitise_given(parts: Parts, update: Tree, factor: Array, coins: Coins, stage: str) -> Tree:
+    """Add noise of the given size, times a factor where it changes over a device's messages; none in mode `none`."""
+    if parts.plan.given is None:
+        return update
+    return add_noise(parts.plan.given.law, update, parts.hyper["noise"] * factor, coins, stage)

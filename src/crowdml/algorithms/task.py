@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from crowdml.algorithms.contract import Algorithm, Hyper, Parts
 from crowdml.algorithms.recipes import RECIPES, Recipe
 from crowdml.algorithms.sections import CrowdSettings, DataSettings, StopSettings
-from crowdml.core import BadInput, Ops, Registry, Settings
+from crowdml.core import BadInput, Ops, Registry, Settings, trees
 from crowdml.core.settings import OneOf
 from crowdml.data import input_bound
 from crowdml.data.transforms import Bounds, Transform
@@ -79,19 +79,27 @@ class Task(Settings):
             counts=getattr(self.algorithm, "statistics", False),
             perturbs=self.recipe.perturbs,
             input_bound=input_bound(self.data.transform, 1, self.data.features),
+            size=trees.size(model.zeros()) if self.privacy.noise_scale else 1,
         )
 
     def hyper(self, plan: Plan) -> dict[str, float]:
         """Name every number that a compiled sweep may vary without compiling again."""
         own = {name: float(attrgetter(path)(self.algorithm)) for name, path in self.recipe.hyper.items()}
-        noise = plan.gradient.noise if plan.gradient else 0.0
-        return own | {"noise": noise, "regularisation": self.model.regularisation}
+        return own | {"noise": plan.noise, "regularisation": self.model.regularisation}
 
     def structure(self) -> str:
         """Return the task without its name and its hyper-parameters: equal structures share compiled code."""
         content = self.model_dump(mode="json", by_alias=True)
         paths = [f"algorithm.{path}" for path in self.recipe.hyper.values()]
-        for path in ("name", "objective", "model.regularisation", "privacy.epsilon", *paths):
+        for path in (
+            "name",
+            "objective",
+            "model.regularisation",
+            "privacy.epsilon",
+            "privacy.noise-scale",
+            "privacy.noise-unit",
+            *paths,
+        ):
             *sections, key = path.split(".")
             functools.reduce(lambda table, section: table[section], sections, content).pop(key)
         return json.dumps(content, sort_keys=True)
@@ -115,18 +123,43 @@ class Task(Settings):
         from crowdml.core import NUMPY
 
         self.build(NUMPY)
-        delays = self.crowd.delays
-        if self.recipe.perturbs == "inputs" and (delays.request or delays.check_out or delays.check_in):
+        if self.privacy.noise_sequence != "iid" and not self.recipe.sequences:
             raise BadInput(
-                "a central server learns at its own pace: nothing it does is delayed",
-                where="crowd.delays",
-                hint=f"leave the delays out for {self.algorithm.kind}",
+                f"{self.algorithm.kind} adds the same noise to every message",
+                where="privacy.noise-sequence",
+                hint='leave it out, or use kind = "local-sgd" with local-steps = 0',
             )
+        self._check_crowd()
         if self.stop.error_below is not None and self.plan(self.model_for(NUMPY)).statistics is None:
             raise BadInput(
                 "no counts are sent, so the error cannot be estimated",
                 where="stop.error-below",
                 hint="give privacy.statistics-epsilon and algorithm.statistics = true, or leave error-below out",
+            )
+
+    def _check_crowd(self) -> None:
+        """Refuse what would change nothing."""
+        from crowdml.core import NUMPY
+
+        crowd, delays = self.crowd, self.crowd.delays
+        if self.build(NUMPY).rounds:
+            unused = {
+                "delays": delays.request or delays.check_out or delays.check_in,
+                "outages": crowd.outages.lasting,
+                "joining": crowd.joining,
+                "leaving": crowd.leaving,
+            }
+            for name in (name for name, given in unused.items() if given):
+                raise BadInput(
+                    f"{self.algorithm.kind} invites devices to rounds and waits for them: this changes nothing",
+                    where=f"crowd.{name}",
+                    hint="leave it out; drop-out loses check-ins",
+                )
+        if self.recipe.perturbs == "inputs" and (delays.request or delays.check_out or delays.check_in):
+            raise BadInput(
+                "a central server learns at its own pace: nothing it does is delayed",
+                where="crowd.delays",
+                hint=f"leave the delays out for {self.algorithm.kind}",
             )
 
 

@@ -1,5 +1,6 @@
 """Privacy: bounds, noise, what a release costs, and how costs add up."""
 
+from crowdml.privacy.given import GivenNoise as GivenNoise
 from crowdml.privacy.mechanisms import MECHANISMS as MECHANISMS
 from crowdml.privacy.mechanisms import add_noise as add_noise
 from crowdml.privacy.mechanisms import clip_weights as clip_weights

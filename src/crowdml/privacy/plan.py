@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from crowdml.core import BadInput, record
+from crowdml.privacy.given import GivenNoise, given_noise
 from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, calibrated
 from crowdml.privacy.promise import Promise, Spent
 from crowdml.privacy.settings import PrivacySettings
@@ -51,6 +52,7 @@ class Plan:
         gradient: Bound and noise on the gradient; None in mode `none`.
         statistics: Noise on counts; None where counts are not sent.
         inputs: Noise on rows and labels; None where they are not sent.
+        given: Noise of a given size on each message, without any ε; None elsewhere.
         claim: What the paper would claim for the whole task; None where nothing is claimed.
         delta: The δ at which ε is reported.
     """
@@ -61,11 +63,19 @@ class Plan:
     inputs: Inputs | None
     claim: Promise | None
     delta: float
+    given: GivenNoise | None = None
 
     @property
     def promises(self) -> bool:
-        """Whether any noise is added."""
+        """Whether there is noise for which an ε can be stated."""
         return self.gradient is not None or self.inputs is not None
+
+    @property
+    def noise(self) -> float:
+        """Scale of the noise on what a device sends; 0 where there is none."""
+        if self.given:
+            return self.given.scale
+        return self.gradient.noise if self.gradient else 0.0
 
     def spent(self, uses: int) -> Spent:
         """What `uses` releases cost a sample that is in all of them."""
@@ -82,6 +92,7 @@ def make_plan(
     counts: bool,
     perturbs: Perturbs = "gradient",
     input_bound: float | None = None,
+    size: int = 1,
 ) -> Plan:
     """Work out the plan of a task.
 
@@ -92,6 +103,7 @@ def make_plan(
         counts: Whether the algorithm sends error and label counts.
         perturbs: Where the algorithm puts noise.
         input_bound: Largest L1 norm of a row, or None where nothing is known.
+        size: Numbers in a message.
     """
     if terms.mode == "sound":
         raise BadInput(
@@ -102,6 +114,8 @@ def make_plan(
     if terms.mode == "none" or perturbs == "nothing":
         free = Statistics() if counts else None
         return Plan(mode=terms.mode, gradient=None, statistics=free, inputs=None, claim=None, delta=terms.delta)
+    if terms.noise_scale is not None and perturbs == "gradient":
+        return _given_plan(terms, size)
     _check_paper_terms(terms)
     if perturbs == "inputs":
         return _input_plan(terms, input_bound, classes)
@@ -133,6 +147,12 @@ def _paper_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None],
         claim=Promise(epsilon=terms.epsilon, delta=0.0 if law.pure else terms.delta),
         delta=terms.delta,
     )
+
+
+def _given_plan(terms: PrivacySettings, size: int) -> Plan:
+    _check_promise(terms)
+    given = given_noise(terms, size)
+    return Plan(mode="paper", gradient=None, statistics=None, inputs=None, claim=None, delta=0.0, given=given)
 
 
 def _input_plan(terms: PrivacySettings, input_bound: float | None, classes: int) -> Plan:
@@ -198,6 +218,15 @@ def _check_paper_terms(terms: PrivacySettings) -> None:
             where="privacy.statistics-epsilon",
             hint="it is a part of epsilon: make it smaller",
         )
+    for name, usual in (("noise_scale", None), ("noise_factor", None), ("noise_sequence", "iid")):
+        if getattr(terms, name) != usual:
+            raise BadInput(
+                "noise is worked out from epsilon here", where=f"privacy.{name.replace('_', '-')}", hint="leave it out"
+            )
+    _check_promise(terms)
+
+
+def _check_promise(terms: PrivacySettings) -> None:
     if terms.unit == "device":
         raise BadInput(
             "the paper's promise is about one sample",

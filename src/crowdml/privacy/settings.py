@@ -34,6 +34,20 @@ class PrivacySettings(Settings):
     statistics_epsilon: float = Field(
         0.0, ge=0, description="part of ε for error and label counts, half each; 0: counts are not sent"
     )
+    noise_scale: Positive | None = Field(
+        None, description="paper mode: standard deviation of the noise itself instead of ε; then no ε can be stated"
+    )
+    noise_unit: Literal["coordinate", "vector"] = Field(
+        "coordinate",
+        description="what noise-scale is the standard deviation of: each number, or the whole message (each number of "
+        "P then gets 1/√P of it)",
+    )
+    noise_sequence: Literal["iid", "geometric", "rate"] = Field(
+        "iid",
+        description="how noise of a given scale goes on over a device's messages: always the same, times noise-factor "
+        "each time, or in proportion to the learning rate",
+    )
+    noise_factor: float | None = Field(None, gt=0, le=1, description="factor of the geometric sequence")
     max_uses: int | None = Field(None, gt=0, description="releases one sample may enter (sound mode)")
     owner_range: list[Positive] | None = Field(
         None, min_length=2, max_length=2, description="smallest and largest ε an owner may choose (sound mode)"

@@ -39,9 +39,7 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
     """
     plan = task.plan(task.model_for(NUMPY))
     if not plan.promises:
-        alone = task.recipe.perturbs == "nothing"
-        guarantee = "nothing leaves a device" if alone else "no formal guarantee"
-        return {"mode": plan.mode, "sample": None, "device": None, "paper_claim": None, "guarantee": guarantee}
+        return {"mode": plan.mode, "sample": None, "device": None, "paper_claim": None} | _unpromised(task, plan)
     per_sample = plan.spent(min(task.crowd.passes, releases))
     per_device = plan.spent(1).grouped(most_rows) if plan.inputs else plan.spent(releases).grouped(width)
     return {
@@ -52,6 +50,15 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
         "noise": _noise(task, plan),
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
     }
+
+
+def _unpromised(task: Task, plan: Plan) -> dict[str, str]:
+    if task.recipe.perturbs == "nothing":
+        return {"guarantee": "nothing leaves a device"}
+    if plan.given is None:
+        return {"guarantee": "no formal guarantee"}
+    noise = f"{plan.given.law.name} of s.d. {plan.given.deviation:.3g} on each number of a message"
+    return {"noise": noise, "guarantee": "no formal guarantee: for noise given by its s.d. no ε can be stated"}
 
 
 def _noise(task: Task, plan: Plan) -> str:

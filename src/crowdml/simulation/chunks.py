@@ -48,9 +48,10 @@ class Chunks:
         return all(timeline.full and timeline.rows.shape[1] == self.width for timeline in self.timelines)
 
     @property
-    def always_commits(self) -> bool:
-        """Whether a commit follows every check-in."""
-        return all(bool(timeline.commits.all()) for timeline in self.timelines)
+    def per_commit(self) -> int:
+        """Check-ins per commit where that is a fixed number, otherwise 0."""
+        found = {fixed_count(timeline) for timeline in self.timelines}
+        return found.pop() if len(found) == 1 else 0
 
     @property
     def even(self) -> bool:
@@ -73,7 +74,7 @@ class Chunks:
             counts=() if self.full else cut([timeline.counts for timeline in self.timelines]),
             staleness=cut([timeline.staleness for timeline in self.timelines]),
             version=cut(versions),
-            commits=() if self.always_commits else cut([timeline.commits for timeline in self.timelines]),
+            commits=() if self.per_commit else cut([timeline.commits for timeline in self.timelines]),
         )
         return events, (self.ends[number] - begins).astype(np.int32)
 
@@ -87,12 +88,21 @@ class Chunks:
 
 
 def cut_chunks(timelines: Sequence[Timeline], points: int) -> Chunks:
-    """Cut timelines into `points` chunks of equal length, up to one check-in."""
+    """Cut timelines into `points` chunks of equal length, up to one check-in, or up to one commit."""
     totals = np.array([len(timeline) for timeline in timelines])
-    points = min(points, int(totals.max()))
-    ends = np.round(np.outer(np.arange(1, points + 1) / points, totals)).astype(np.int64)
+    counts = {fixed_count(timeline) for timeline in timelines}
+    step = max(1, counts.pop()) if len(counts) == 1 else 1
+    points = min(points, int(totals.max()) // step)
+    ends = np.round(np.outer(np.arange(1, points + 1) / points, totals // step)).astype(np.int64) * step
     length = int(np.diff(ends, axis=0, prepend=0).max())
     return Chunks(timelines=tuple(timelines), ends=ends, length=length)
+
+
+def fixed_count(timeline: Timeline) -> int:
+    """Return the number of check-ins before every commit, or 0 where it varies."""
+    at = np.flatnonzero(timeline.commits)
+    count = int(at[0]) + 1 if len(at) else 0
+    return count if count and np.array_equal(at, np.arange(count - 1, len(timeline), count)) else 0
 
 
 def _wide(rows: Any, width: int) -> Any:

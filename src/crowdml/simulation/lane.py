@@ -60,7 +60,7 @@ class Events:
         counts: Rows of the batch that are real; `()` when all are.
         staleness: Versions passed since check-out.
         version: Version before this check-in.
-        commits: Whether a commit follows; `()` when one always does.
+        commits: Whether a commit follows; `()` when one follows every check-in, or every fixed number of them.
     """
 
     number: Array
@@ -95,6 +95,7 @@ class Loop:
         ring: How many past versions are kept; 0 when every check-in is fresh.
         rows: Training rows, shared by all lanes.
         labels: Their labels.
+        per_commit: Check-ins per commit, or 0 where their number varies.
         together: Lanes in one loop: all of them, or one after the other.
     """
 
@@ -102,6 +103,7 @@ class Loop:
     ring: int
     rows: Array
     labels: Array
+    per_commit: int
     together: bool
 
     def start(self, lanes: Lanes) -> Carry:
@@ -156,14 +158,31 @@ class Loop:
     def _block(self, lanes: Lanes, carry: Carry, events: Events, first: Any, count: Array) -> Carry:
         """Run lanes from `first` on, side by side; tables hold all lanes, everything else only these."""
 
-        def step(index: Array, carry: Carry) -> Carry:
-            event = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, 1, keepdims=False), events)
-            return self._step(lanes, carry, event, first, index < 0)
+        def at(index: Array) -> Events:
+            cut: Events = jax.tree.map(
+                lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, 1, keepdims=False), events
+            )
+            return cut
 
-        after: Carry = jax.lax.fori_loop(0, count, step, carry)
+        def check_in(index: Array, carry: Carry) -> Carry:
+            return self._check_in(lanes, carry, at(index), first, index < 0)
+
+        def step(index: Array, carry: Carry) -> Carry:
+            return self._after(lanes, carry, check_in(index, carry), at(index))
+
+        def several(number: Array, carry: Carry) -> Carry:
+            begin = number * self.per_commit
+            absorbed = jax.lax.fori_loop(begin, begin + self.per_commit, check_in, carry)
+            return self._after(lanes, carry, absorbed, at(begin))
+
+        if self.per_commit > 1:
+            after: Carry = jax.lax.fori_loop(0, count // self.per_commit, several, carry)
+        else:
+            after = jax.lax.fori_loop(0, count, step, carry)
         return after
 
-    def _step(self, lanes: Lanes, carry: Carry, event: Events, first: Any, never: Array) -> Carry:
+    def _check_in(self, lanes: Lanes, carry: Carry, event: Events, first: Any, never: Array) -> Carry:
+        """Have each lane's device work and the server absorb what it sends."""
         broadcast = jax.vmap(lambda hyper, server: self.task.build(JAX, hyper).check_out(server))(
             lanes.hyper, carry.server
         )
@@ -178,15 +197,18 @@ class Loop:
         made = jax.vmap(self._device_side)(lanes, broadcast, entries[1], event)
         check_in, device = _fence(made, never)
         server, row = jax.vmap(self._absorb)(lanes.hyper, carry.server, entries[0], check_in, event.staleness)
-        server = self._commit(lanes.hyper, server, event)
-        after = Carry(
+        return Carry(
             server=server,
             past=past,
             tables=tables,
             pending=(event.device, (row, device)) if carry.pending else (),
             stopped=carry.stopped,
         )
-        return self._stop(carry, after, event.version + 1) if self.task.stop.error_below else after
+
+    def _after(self, lanes: Lanes, before: Carry, absorbed: Carry, event: Events) -> Carry:
+        """Commit, and look whether the task may stop."""
+        after = dataclasses.replace(absorbed, server=self._commit(lanes.hyper, absorbed.server, event))
+        return self._stop(before, after, event.version + 1) if self.task.stop.error_below else after
 
     def _device_side(self, lane: Lanes, broadcast: Tree, device: Tree, event: Events) -> tuple[Tree, Tree]:
         algorithm = self.task.build(JAX, lane.hyper)

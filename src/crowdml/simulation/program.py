@@ -55,7 +55,9 @@ class Program:
         return not isinstance(carry.stopped, tuple) and bool((np.asarray(carry.stopped) >= 0).all())
 
 
-def compile_program(task: Task, dataset: Dataset, lanes: Lanes, events: Events, ring: int, even: bool) -> Program:
+def compile_program(
+    task: Task, dataset: Dataset, lanes: Lanes, events: Events, ring: int, even: bool, per_commit: int = 1
+) -> Program:
     """Compile for the given shapes.
 
     Args:
@@ -64,7 +66,8 @@ def compile_program(task: Task, dataset: Dataset, lanes: Lanes, events: Events, 
         lanes: Hyper-parameters and seeds.
         events: One chunk.
         ring: Past versions to keep.
-        even: Whether all lanes have the same number of check-ins, each followed by a commit.
+        even: Whether all lanes have the same number of check-ins.
+        per_commit: Check-ins per commit, or 0 where their number varies.
     """
     began = time.perf_counter()
     mesh = _mesh(len(lanes.seeds))
@@ -74,7 +77,8 @@ def compile_program(task: Task, dataset: Dataset, lanes: Lanes, events: Events, 
         ring=ring,
         rows=jnp.asarray(dataset.train_rows),
         labels=jnp.asarray(dataset.train_labels),
-        together=even and not (small and _past_bytes(task, lanes, ring) > CACHE_BYTES * mesh.size),
+        per_commit=per_commit,
+        together=even and per_commit > 0 and not (small and _past_bytes(task, lanes, ring) > CACHE_BYTES * mesh.size),
     )
     counts = np.zeros(len(lanes.seeds), np.int32)
     carry = jax.eval_shape(loop.start, lanes)

@@ -144,8 +144,9 @@ def _compile(
         seeds=np.stack([trial_seed(seed, trial) for _, trial in places]),
     )
     memory.require(memory.estimate(tasks[0].build(NUMPY), dataset, chunks, tasks[0].crowd.devices))
-    even = chunks.even and chunks.always_commits
-    return compile_program(tasks[0], dataset, lanes, chunks.events(0)[0], chunks.ring, even), lanes
+    first, _ = chunks.events(0)
+    program = compile_program(tasks[0], dataset, lanes, first, chunks.ring, chunks.even, chunks.per_commit)
+    return program, lanes
 
 
 def _go(

@@ -16,6 +16,7 @@ from crowdml.algorithms import Algorithm, Counts, Task
 from crowdml.core import BadInput, record
 from crowdml.data import Dataset
 from crowdml.simulation.contacts import Contacts, make_contacts
+from crowdml.simulation.rounds import make_rounds
 
 Ints = npt.NDArray[Any]
 
@@ -62,15 +63,31 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
     """Work out the course of one trial."""
     crowd = task.crowd
     owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
-    contacts = make_contacts(crowd, owner, algorithm.batch, algorithm.buffer, generator)
-    contacts = _limited(contacts, task.stop.max_releases)
+    if algorithm.rounds:
+        contacts = make_rounds(task, algorithm.rounds, owner, generator)
+    else:
+        contacts = make_contacts(crowd, owner, algorithm.batch, algorithm.buffer, generator)
+        contacts = _limited(contacts, task.stop.max_releases)
     per_device = np.bincount(contacts.device, minlength=crowd.devices)
     if crowd.drop_out:
         contacts = contacts.take(np.flatnonzero(generator.random(len(contacts.device)) >= crowd.drop_out))
     contacts = contacts.take(np.argsort(contacts.arrival, kind="stable"))
-    accepted, staleness, commits = _serve(contacts, algorithm, task.stop.max_versions)
+    if algorithm.rounds:
+        accepted, staleness, commits = _serve_rounds(contacts)
+    else:
+        accepted, staleness, commits = _serve(contacts, algorithm, task.stop.max_versions)
     if not len(accepted):
         raise BadInput("no check-in ever arrives", where="crowd", hint="less drop-out, shorter outages, or more passes")
+    if not commits.any():
+        raise BadInput(
+            f"{len(accepted)} check-ins arrive, which are too few for a single commit",
+            where="algorithm",
+            hint="a smaller server-batch, more passes, or less drop-out",
+        )
+    # Check-ins after the last commit wait in the window and change nothing.
+    end = int(np.flatnonzero(commits)[-1]) + 1
+    refused = len(contacts.device) - len(accepted)
+    accepted, staleness, commits = accepted[:end], staleness[:end], commits[:end]
     used = contacts.take(accepted)
     return Timeline(
         device=used.device.astype(np.int32),
@@ -81,7 +98,7 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
         samples=np.cumsum(used.counts),
         releases=int(per_device.max()),
         most_rows=int(np.bincount(owner).max()),
-        refused=len(contacts.device) - len(accepted),
+        refused=refused,
         silent=int((per_device == 0).sum()),
     )
 
@@ -94,6 +111,12 @@ def _limited(contacts: Contacts, max_releases: int | None) -> Contacts:
     counts = np.bincount(contacts.device)
     place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     return contacts.take(np.sort(order[place < max_releases]))
+
+
+def _serve_rounds(contacts: Contacts) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
+    """Use everything, and end a round with the last of its check-ins that arrive."""
+    total = len(contacts.device)
+    return np.arange(total), np.zeros(total, np.int64), np.diff(contacts.read, append=np.inf) > 0
 
 
 def _serve(

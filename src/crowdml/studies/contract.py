@@ -16,6 +16,10 @@ Watcher = Callable[[str, float, float], None]
 """Told the curve's label, the share done and its mean test error."""
 
 
+Drawing = Callable[[Mapping[str, Result], Path, str], None]
+"""Draws results by label into a file, under a title."""
+
+
 @record
 class Curve:
     """One line of a figure.
@@ -65,7 +69,8 @@ class Report:
         results: All results, by label.
         measure: Which measurement the figure shows.
         notes: Caveats.
-        seconds: Compile and run time, summed over curves.
+        seconds: Compile and run time, summed over runs.
+        draw: Draws the figure; None: one curve per result.
     """
 
     id: str
@@ -75,6 +80,7 @@ class Report:
     measure: str
     notes: tuple[str, ...]
     seconds: dict[str, float]
+    draw: Drawing | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report in the layout that `reproduce --json` writes."""
@@ -91,6 +97,9 @@ class Report:
         """Draw the figure and save it."""
         from crowdml.simulation.plot import curve_figure
 
+        if self.draw:
+            self.draw(self.results, Path(path), f"{self.id}: {self.title}")
+            return
         curve_figure(self.results, Path(path), measure=self.measure, title=f"{self.id}: {self.title}")
 
 
@@ -106,6 +115,7 @@ class Study:
         trials: Repetitions, as in the paper.
         measure: Which measurement the figure shows.
         notes: Caveats: what differs from the paper's setting, and why.
+        draw: Draws the figure; None: one curve per result.
     """
 
     title: str
@@ -115,3 +125,4 @@ class Study:
     trials: int = 10
     measure: str = "test_error"
     notes: tuple[str, ...] = ()
+    draw: Drawing | None = None

@@ -7,7 +7,7 @@ import itertools
 
 from crowdml.algorithms import Task, load
 from crowdml.core import record
-from crowdml.simulation import Result, simulate, simulate_cells
+from crowdml.simulation import Result, simulate_cells
 from crowdml.studies.contract import Curve, Report, Study, Watcher
 
 VALIDATION_SHARE = 6
@@ -17,10 +17,14 @@ VALIDATION_SHARE = 6
 def reproduce(study_id: str, study: Study, trials: int | None, seed: int = 0, watch: Watcher | None = None) -> Report:
     """Run all curves of a study and compare with the paper."""
     results: dict[str, Result] = {}
-    for curve in study.curves:
-        task = _task(study, curve, dict(curve.chosen))
-        told = functools.partial(watch, curve.label) if watch else None
-        results[curve.label] = simulate(task, trials=trials or study.trials, seed=seed, watch=told)
+    seconds = {"compile": 0.0, "run": 0.0}
+    for labels, tasks in _side_by_side(study):
+        told = functools.partial(watch, labels[0]) if watch else None
+        found = simulate_cells(tasks, trials=trials or study.trials, seed=seed, watch=told)
+        results |= dict(zip(labels, found, strict=True))
+        seconds["compile"] += found[0].compile_seconds
+        seconds["run"] += found[0].run_seconds
+    results = {curve.label: results[curve.label] for curve in study.curves}
     notes = dict.fromkeys([*study.notes, *(note for result in results.values() for note in result.notes)])
     return Report(
         id=study_id,
@@ -29,11 +33,20 @@ def reproduce(study_id: str, study: Study, trials: int | None, seed: int = 0, wa
         results=results,
         measure=study.measure,
         notes=tuple(notes),
-        seconds={
-            "compile": round(sum(result.compile_seconds for result in results.values()), 2),
-            "run": round(sum(result.run_seconds for result in results.values()), 2),
-        },
+        seconds={name: round(value, 2) for name, value in seconds.items()},
+        draw=study.draw,
     )
+
+
+def _side_by_side(study: Study) -> list[tuple[list[str], list[Task]]]:
+    """Put curves together that differ in hyper-parameters only: they share one compilation and run side by side."""
+    groups: dict[str, tuple[list[str], list[Task]]] = {}
+    for curve in study.curves:
+        task = _task(study, curve, dict(curve.chosen))
+        labels, tasks = groups.setdefault(task.structure(), ([], []))
+        labels.append(curve.label)
+        tasks.append(task)
+    return list(groups.values())
 
 
 @record

@@ -4,12 +4,16 @@ from crowdml.algorithms.recipes.central import CENTRAL_BATCH, CENTRAL_SGD
 from crowdml.algorithms.recipes.contract import Recipe as Recipe
 from crowdml.algorithms.recipes.crowd_sgd import CROWD_SGD
 from crowdml.algorithms.recipes.decentral import DECENTRAL
+from crowdml.algorithms.recipes.local_sgd import FEDAVG, FEDSGD, LOCAL_SGD
 from crowdml.core import Registry
 
 RECIPES: Registry[Recipe] = Registry(
     "algorithm",
     {
         "crowd-sgd": CROWD_SGD,
+        "local-sgd": LOCAL_SGD,
+        "fedavg": FEDAVG,
+        "fedsgd": FEDSGD,
         "central-sgd": CENTRAL_SGD,
         "central-batch": CENTRAL_BATCH,
         "decentral": DECENTRAL,

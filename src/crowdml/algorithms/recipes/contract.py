@@ -19,6 +19,7 @@ class Recipe:
             settings, such as `{"rate": "rate.c"}`.
         build: Assembles the algorithm.
         perturbs: Where noise goes: on the gradient a device sends, on the rows it sends, or nowhere.
+        sequences: Whether noise of a given size may change from one of a device's messages to the next.
         pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
     """
 
@@ -26,4 +27,5 @@ class Recipe:
     hyper: Mapping[str, str]
     build: Callable[[Parts], Algorithm]
     perturbs: Perturbs = "gradient"
+    sequences: bool = False
     pooled: bool = False

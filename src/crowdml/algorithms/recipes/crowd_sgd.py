@@ -11,19 +11,20 @@ asks for statistics, the noisy counts of errors and labels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from crowdml.algorithms import projection, staleness
+from crowdml.algorithms import staleness
+from crowdml.algorithms.averaging import Averaging
 from crowdml.algorithms.contract import Algorithm, Parts
 from crowdml.algorithms.counting import Counting
 from crowdml.algorithms.gradients import mean_gradient, sanitise_mean
 from crowdml.algorithms.rates import RATES
 from crowdml.algorithms.rates.power import InverseSqrt
 from crowdml.algorithms.recipes.contract import Recipe
-from crowdml.core import Array, Batch, Coins, Ops, Settings, tree_record, trees
+from crowdml.algorithms.server import server_half
+from crowdml.core import Array, Batch, Coins, Ops, Settings
 from crowdml.core.ops import Tree
 from crowdml.core.settings import OneOf
 
@@ -52,47 +53,29 @@ class CrowdSgdSettings(Settings):
         return self
 
 
-@tree_record
-class CrowdSgdState:
-    """The server's state.
-
-    Attributes:
-        parameters: The model.
-        rate: What the rate remembers.
-        version: Commits so far, int32.
-        totals: Sums over all check-ins (see `counting`), or `()`.
-        window: The update absorbed since the last commit; `()` between commits, so nothing is carried along.
-    """
-
-    parameters: Tree
-    rate: Tree
-    version: Array
-    totals: Tree
-    window: Tree
-
-
 def build(parts: Parts) -> Algorithm:
     """Assemble the algorithm from its device half and its server half."""
     settings = _settings(parts)
     noise = parts.plan.statistics
     counting = Counting(classes=parts.classes, noise=noise, ops=parts.ops) if noise else None
     device_step, sanitise = _device_half(parts, counting)
-    init, absorb, commit = _server_half(parts, counting)
+    averaging = Averaging(stale=settings.stale, alone=True, ops=parts.ops)
+    server = server_half(parts, averaging, "gradient", settings.rate, counting)
     return Algorithm(
         takes="sums",
         batch=settings.batch,
         buffer=settings.buffer or settings.batch,
         always_ready=True,
-        init=init,
+        init=server.init,
         device_init=lambda: (),
         row_init=lambda: counting.empty() if counting else (),
         check_out=lambda server: server.parameters,
         device_step=device_step,
         sanitise=sanitise,
         accepts=staleness.accepts(settings.stale, settings.max_staleness),
-        absorb=absorb,
+        absorb=server.absorb,
         ready=lambda counts: counts.received >= 1,
-        commit=commit,
+        commit=server.commit,
         parameters=lambda server: server.parameters,
         totals=(lambda server: server.totals) if counting else None,
     )
@@ -126,39 +109,6 @@ def _split(batch: Batch, share: float, coins: Coins, ops: Ops) -> tuple[Array, A
         return batch.mask, batch.mask
     held_out = (coins.uniform("held-out", batch.mask.shape) < share).astype(ops.xp.float32) * batch.mask
     return batch.mask - held_out, held_out
-
-
-def _server_half(
-    parts: Parts, counting: Counting | None
-) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-    settings, ops, hyper = _settings(parts), parts.ops, parts.hyper
-    rate = settings.rate.build(hyper["rate"], ops)
-
-    def init(coins: Coins) -> Tree:
-        parameters = parts.model.init(coins)
-        totals = counting.empty() if counting else ()
-        return CrowdSgdState(
-            parameters=parameters, rate=rate.init(parameters), version=ops.xp.int32(0), totals=totals, window=()
-        )
-
-    def absorb(server: CrowdSgdState, row: Tree, check_in: Tree, stale: Array) -> tuple[Tree, Tree]:
-        weight = staleness.factor(settings.stale, stale, ops)
-        server = replace(server, window=trees.map(lambda leaf: leaf * weight, check_in["gradient"]))
-        if counting is None:
-            return server, row
-        totals = counting.add(server.totals, check_in["counts"])
-        return replace(server, totals=totals), counting.add(row, check_in["counts"])
-
-    def commit(server: CrowdSgdState) -> tuple[Tree, Tree]:
-        # Every check-in is a commit here, so the counters "versions" and "check-ins" are the same number.
-        count = server.version + ops.xp.int32(1)
-        change, memory = rate.step(server.rate, server.window, count)
-        moved = trees.map(lambda old, step: old - step, server.parameters, change)
-        parameters = projection.onto_ball(moved, hyper["radius"], ops)
-        server = replace(server, parameters=parameters, rate=memory, version=count, window=())
-        return server, {"estimated_error": counting.error(server.totals)} if counting else {}
-
-    return init, absorb, commit
 
 
 def _settings(parts: Parts) -> CrowdSgdSettings:

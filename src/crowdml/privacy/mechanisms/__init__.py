@@ -9,6 +9,7 @@ from crowdml.privacy.mechanisms.contract import calibrated as calibrated
 from crowdml.privacy.mechanisms.contract import clip_weights as clip_weights
 from crowdml.privacy.mechanisms.discrete_laplace import DISCRETE_LAPLACE as DISCRETE_LAPLACE
 from crowdml.privacy.mechanisms.gaussian import GAUSSIAN as GAUSSIAN
+from crowdml.privacy.mechanisms.k_norm import K_NORM as K_NORM
 from crowdml.privacy.mechanisms.laplace import LAPLACE as LAPLACE
 
 MECHANISMS: Registry[NoiseLaw] = Registry(
@@ -16,6 +17,7 @@ MECHANISMS: Registry[NoiseLaw] = Registry(
     {
         "laplace": LAPLACE,
         "gaussian": GAUSSIAN,
+        "k-norm": K_NORM,
         "discrete-laplace": DISCRETE_LAPLACE,
     },
 )

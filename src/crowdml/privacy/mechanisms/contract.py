@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from crowdml.core import Array, Coins, Ops, record, trees
@@ -21,6 +22,9 @@ class NoiseLaw:
         scale: `scale(epsilon, delta)`: the noise scale that keeps (ε, δ) for sensitivity 1.
         draw: `draw(coins, stage, scale, shape)`: noise of that scale; `scale` may be a traced number.
         cost: `cost(scale)`: what one release at sensitivity 1 and this scale costs.
+        deviation: `deviation(size)`: standard deviation of each number of a message of `size` numbers at scale 1;
+            None where that is no way to give this law.
+        whole: True where a message is drawn as one vector, False where every number has noise of its own.
     """
 
     name: str
@@ -30,6 +34,8 @@ class NoiseLaw:
     scale: Callable[[float, float], float]
     draw: Callable[[Coins, str, Array, tuple[int, ...]], Array]
     cost: Callable[[float], Spent]
+    deviation: Callable[[int], float] | None = None
+    whole: bool = False
 
 
 @record
@@ -91,5 +97,10 @@ def clip_weights(norms: Array, radius: float, ops: Ops) -> Array:
 
 
 def add_noise(law: NoiseLaw, tree: Tree, scale: Array, coins: Coins, stage: str) -> Tree:
-    """Add independent noise of the given scale to every number of a tree."""
+    """Add noise of the given scale to a message: to every number on its own, or to all of them as one vector."""
+    if law.whole:
+        drawn = law.draw(coins, stage, scale, (trees.size(tree),))
+        ends = list(itertools.accumulate(leaf.size for leaf in trees.leaves(tree)))
+        parts = iter(drawn[end - leaf.size : end] for end, leaf in zip(ends, trees.leaves(tree), strict=True))
+        return trees.map(lambda leaf: leaf + next(parts).reshape(leaf.shape), tree)
     return trees.map_paths(lambda path, leaf: leaf + law.draw(coins, f"{stage}/{path}", scale, leaf.shape), tree)

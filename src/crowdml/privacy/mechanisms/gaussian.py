@@ -19,4 +19,5 @@ GAUSSIAN = NoiseLaw(
     scale=lambda epsilon, delta: 1.0 / gaussian_mu(epsilon, delta),
     draw=_draw,
     cost=lambda scale: Spent(mu_squared=1.0 / scale**2),
+    deviation=lambda size: 1.0,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from crowdml.core import Array, Coins
 from crowdml.privacy.mechanisms.contract import NoiseLaw
 from crowdml.privacy.promise import Spent
@@ -19,4 +21,5 @@ LAPLACE = NoiseLaw(
     scale=lambda epsilon, delta: 1.0 / epsilon,
     draw=_draw,
     cost=lambda scale: Spent(pure=1.0 / scale),
+    deviation=lambda size: math.sqrt(2),
 )

@@ -1,0 +1,172 @@
+"""The device's half of algorithms with local steps (Crowd-ML library 2016, algorithm 1, device routine).
+
+A device moves its copy of the parameters by several steps, each on a part of its rows, and sends what has changed.
+With no local steps it sends the mean gradient of all its rows and leaves the step to the server. Noise is added once,
+to the message.
+
+The rate may follow any of four counters: versions and check-ins are the server's and come with the check-out; contacts
+and local steps are the device's own. What a device remembers counts from its last check-in that was used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crowdml.algorithms.contract import Parts
+from crowdml.algorithms.gradients import mean_gradient, sanitise_given, sanitise_mean
+from crowdml.algorithms.rates import RateSettings
+from crowdml.algorithms.server import Sends
+from crowdml.core import Array, BadInput, Batch, Coins, record, trees
+from crowdml.core.ops import Tree
+
+SERVER_COUNTERS = ("versions", "check-ins")
+
+
+@record
+class DeviceHalf:
+    """What a device does between check-out and check-in.
+
+    Attributes:
+        parts: What the algorithm is assembled from.
+        rate: The rate: the device's own where it takes steps, otherwise the server's.
+        sends: A change after local steps, or a gradient.
+        local_batch: Rows per local step.
+        by_size: Whether a device counts as much as it has rows, or all count alike.
+        alone: Whether a commit follows every check-in; then no weight is needed.
+        padded: Whether some of a device's parts may be empty, because devices differ in their number of rows.
+    """
+
+    parts: Parts
+    rate: RateSettings
+    sends: Sends
+    local_batch: int
+    by_size: bool
+    alone: bool
+    padded: bool
+
+    @property
+    def told(self) -> bool:
+        """Whether the device needs the server's counter with the check-out."""
+        return self.rate.counter in SERVER_COUNTERS and (self.sends == "change" or self._sequence == "rate")
+
+    @property
+    def _sequence(self) -> str:
+        return self.parts.plan.given.sequence if self.parts.plan.given else "iid"
+
+    @property
+    def _counts_contacts(self) -> bool:
+        return self.rate.counter == "device-contacts" or self._sequence == "geometric"
+
+    def init(self) -> Tree:
+        """Begin a device: only what its rate and its noise will ask for."""
+        xp, device = self.parts.ops.xp, {}
+        if self._counts_contacts:
+            device["contacts"] = xp.int32(0)
+        if self.rate.counter == "local-steps":
+            device["steps"] = xp.int32(0)
+        if self.sends == "change":
+            device["memory"] = self._rate(self.parts.hyper["rate"]).init(self.parts.model.zeros())
+        return device
+
+    def step(self, broadcast: Tree, device: Tree, batch: Batch, coins: Coins) -> tuple[Tree, Tree]:
+        """Work on one batch; return the release and the device's new state."""
+        one = self.parts.ops.xp.int32(1)
+        parameters = broadcast["parameters"] if self.told else broadcast
+        after = {"contacts": device["contacts"] + one} if self._counts_contacts else {}
+        begin = self._begin(broadcast, device, after)
+        release = self._noise_factor(begin, after)
+        if self.sends == "gradient":
+            found = mean_gradient(self.parts, parameters, batch, batch.mask)
+            return release | {"gradient": found.gradient} | self._weight(found.samples), after
+        moved, memory, taken = self._walk(parameters, device["memory"], begin, batch)
+        after["memory"] = memory
+        if "steps" in device:
+            after["steps"] = device["steps"] + taken
+        release["change"] = trees.map(lambda new, old: new - old, moved, parameters)
+        return release | self._weight(self.parts.ops.xp.sum(batch.mask)), after
+
+    def sanitise(self, release: Tree, coins: Coins) -> Tree:
+        """Add the noise, once, and multiply by the weight that the server divides by."""
+        update = release[self.sends]
+        if self.parts.plan.gradient:
+            update = sanitise_mean(self.parts, update, release["samples"], coins)
+        else:
+            update = sanitise_given(self.parts, update, release.get("factor", 1.0), coins, self.sends)
+        if self.alone:
+            return {self.sends: update}
+        xp = self.parts.ops.xp
+        weight = release["samples"] if self.by_size else xp.int32(1)
+        return {self.sends: trees.map(lambda leaf: leaf * xp.float32(weight), update), "weight": weight}
+
+    def _walk(self, parameters: Tree, memory: Tree, begin: Array, batch: Batch) -> tuple[Tree, Tree, Array]:
+        """Take one step on each part of the batch; return parameters, what the rate remembers, and steps taken."""
+        ops, rate = self.parts.ops, self._rate(self.parts.hyper["rate"])
+        one = ops.xp.int32(1)
+        counts_up = one if self.rate.counter == "local-steps" else ops.xp.int32(0)
+
+        def step(carry: Tree, part: Batch) -> Tree:
+            own, memory, taken = carry
+            found = mean_gradient(self.parts, own, part, part.mask)
+            change, after = rate.step(memory, found.gradient, begin + counts_up * taken)
+            if not self.padded:
+                return trees.map(lambda old, new: old - new, own, change), after, taken + one
+            real = found.samples > 0
+            moved = trees.map(lambda old, new: ops.xp.where(real, old - new, old), own, change)
+            after = trees.map(lambda old, new: ops.xp.where(real, new, old), memory, after)
+            return moved, after, taken + real.astype(ops.xp.int32)
+
+        cut = trees.map(lambda leaf: leaf.reshape(-1, self.local_batch, *leaf.shape[1:]), batch)
+        moved, memory, taken = ops.fold(step, (parameters, memory, ops.xp.int32(0)), cut)
+        return moved, memory, taken
+
+    def _begin(self, broadcast: Tree, device: Tree, after: Tree) -> Array:
+        """Return the rate's counter at the first local step, from 1."""
+        if self.told:
+            return broadcast["count"]
+        if self.rate.counter == "device-contacts":
+            return after["contacts"]
+        if self.rate.counter == "local-steps":
+            return device["steps"] + self.parts.ops.xp.int32(1)
+        return self.parts.ops.xp.int32(1)
+
+    def _noise_factor(self, begin: Array, after: Tree) -> dict[str, Any]:
+        """Return how much of the first message's noise this one gets; nothing where all get the same."""
+        xp, given = self.parts.ops.xp, self.parts.plan.given
+        if self._sequence == "geometric":
+            assert given is not None  # noqa: S101  a sequence belongs to given noise
+            return {"factor": xp.float32(given.factor) ** (after["contacts"] - xp.int32(1)).astype(xp.float32)}
+        if self._sequence == "rate":
+            # A power rate makes of 1 what it is at this count, as a share of c.
+            share, _ = self._rate(xp.float32(1)).step((), xp.float32(1), begin)
+            return {"factor": share}
+        return {}
+
+    def _weight(self, samples: Array) -> dict[str, Array]:
+        needed = self.parts.plan.gradient or (self.by_size and not self.alone)
+        return {"samples": samples.astype(self.parts.ops.xp.int32)} if needed else {}
+
+    def _rate(self, c: Array) -> Any:
+        return self.rate.build(c, self.parts.ops)
+
+
+def check_terms(parts: Parts, rate: RateSettings, sends: Sends) -> None:
+    """Refuse what cannot be kept or has no meaning for these steps."""
+    if sends == "change" and parts.plan.gradient:
+        raise BadInput(
+            "a change after local steps has no proven bound, so no ε can be claimed for it",
+            where="privacy.epsilon",
+            hint="give noise-scale instead, or send gradients: local-steps = 0",
+        )
+    if sends == "gradient" and rate.counter not in SERVER_COUNTERS:
+        raise BadInput(
+            f'without local steps the rate is the server\'s: it cannot count "{rate.counter}"',
+            where="algorithm.rate.counter",
+            hint='use counter = "versions" or "check-ins"',
+        )
+    remembers = bool(trees.leaves(rate.build(1.0, parts.ops).init(parts.ops.xp.float32(1))))
+    if parts.plan.given and parts.plan.given.sequence == "rate" and remembers:
+        raise BadInput(
+            f'the rate "{rate.kind}" differs from number to number, so noise cannot follow it',
+            where="privacy.noise-sequence",
+            hint='use "iid" or "geometric", or a rate that depends on its counter alone',
+        )

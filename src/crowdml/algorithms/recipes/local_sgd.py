@@ -1,0 +1,172 @@
+"""local-sgd: devices take several steps and send what has changed; the server averages.
+
+Hamm, Luken and Xie, "Crowd-ML: A library for privacy-preserving machine learning on smart devices", 2016: algorithm 1.
+The paper sends the parameters themselves; a change relative to what was checked out is the same message, and noise on
+it is the same noise. A check-in that started from an old version is refused unless the task says otherwise, and does
+not count towards the server's batch.
+
+fedavg and fedsgd (McMahan, Moore, Ramage, Hampson and Agüera y Arcas, 2017) are the same functions with another way of
+meeting: the server invites some devices to each round, and each counts as much as it has rows.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from crowdml.algorithms import staleness
+from crowdml.algorithms.averaging import Averaging
+from crowdml.algorithms.contract import Algorithm, Parts, Rounds
+from crowdml.algorithms.local_steps import DeviceHalf, check_terms
+from crowdml.algorithms.rates import RATES, RateSettings
+from crowdml.algorithms.rates.power import Constant, InverseSqrt
+from crowdml.algorithms.recipes.contract import Recipe
+from crowdml.algorithms.server import Sends, server_half
+from crowdml.core import Settings, record
+from crowdml.core.settings import OneOf
+
+RADIUS = Field(100_000.0, gt=0, description="the parameters stay in a ball of this radius")
+
+
+class LocalSgdSettings(Settings):
+    """The `[algorithm]` section of a local-sgd task."""
+
+    kind: Literal["local-sgd"] = "local-sgd"
+    local_steps: int = Field(
+        5, ge=0, description="S_d: steps a device takes per contact; 0: it sends its mean gradient and takes none"
+    )
+    local_batch: int = Field(10, gt=0, description="B_d: rows per step; a device gathers them all before a contact")
+    server_batch: int = Field(1, gt=0, description="B_s: check-ins the server averages before it makes a new version")
+    rate: Annotated[Any, OneOf(RATES)] = Field(
+        InverseSqrt(c=10.0, counter="local-steps"),
+        description="learning rate of the devices, or of the server when devices send gradients",
+    )
+    radius: float = RADIUS
+    stale: staleness.Stale = Field("drop", description="what to do with check-ins that started from an old version")
+    max_staleness: int = Field(1_000_000, ge=0, description="an older check-in is never used")
+
+
+class FedAvgSettings(Settings):
+    """The `[algorithm]` section of a fedavg task."""
+
+    kind: Literal["fedavg"] = "fedavg"
+    per_round: int = Field(10, gt=0, description="devices invited to each round")
+    epochs: int = Field(1, gt=0, description="times a device goes through its rows in a round")
+    local_batch: int = Field(10, gt=0, description="rows per step")
+    rate: Annotated[Any, OneOf(RATES)] = Field(Constant(c=3.0), description="learning rate of the devices")
+    radius: float = RADIUS
+
+
+class FedSgdSettings(Settings):
+    """The `[algorithm]` section of a fedsgd task."""
+
+    kind: Literal["fedsgd"] = "fedsgd"
+    per_round: int = Field(10, gt=0, description="devices invited to each round")
+    rate: Annotated[Any, OneOf(RATES)] = Field(Constant(c=30.0), description="learning rate of the server")
+    radius: float = RADIUS
+
+
+@record
+class _Shape:
+    """What distinguishes the three recipes."""
+
+    sends: Sends
+    rate: RateSettings
+    batch: int
+    local_batch: int
+    together: int
+    stale: staleness.Stale
+    max_staleness: int
+    rounds: Rounds | None
+
+
+def build_local_sgd(parts: Parts) -> Algorithm:
+    """Assemble local-sgd."""
+    own = parts.settings
+    assert isinstance(own, LocalSgdSettings)  # noqa: S101  the registry pairs settings and recipe
+    return _assemble(
+        parts,
+        _Shape(
+            sends="change" if own.local_steps else "gradient",
+            rate=own.rate,
+            batch=max(own.local_steps, 1) * own.local_batch,
+            local_batch=own.local_batch,
+            together=own.server_batch,
+            stale=own.stale,
+            max_staleness=own.max_staleness,
+            rounds=None,
+        ),
+    )
+
+
+def build_fedavg(parts: Parts) -> Algorithm:
+    """Assemble fedavg: rounds, passes over a device's own rows, weights by size."""
+    own = parts.settings
+    assert isinstance(own, FedAvgSettings)  # noqa: S101  the registry pairs settings and recipe
+    rounds = Rounds(per_round=own.per_round, epochs=own.epochs, multiple=own.local_batch)
+    return _assemble(parts, _in_rounds("change", own.rate, own.local_batch, rounds))
+
+
+def build_fedsgd(parts: Parts) -> Algorithm:
+    """Assemble fedsgd: rounds, one gradient over all of a device's rows, weights by size."""
+    own = parts.settings
+    assert isinstance(own, FedSgdSettings)  # noqa: S101  the registry pairs settings and recipe
+    return _assemble(parts, _in_rounds("gradient", own.rate, 1, Rounds(per_round=own.per_round, epochs=1, multiple=1)))
+
+
+def _in_rounds(sends: Sends, rate: RateSettings, local_batch: int, rounds: Rounds) -> _Shape:
+    return _Shape(
+        sends=sends,
+        rate=rate,
+        batch=local_batch,
+        local_batch=local_batch,
+        together=rounds.per_round,
+        stale="accept",
+        max_staleness=0,
+        rounds=rounds,
+    )
+
+
+def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
+    check_terms(parts, shape.rate, shape.sends)
+    alone = shape.together == 1
+    device = DeviceHalf(
+        parts=parts,
+        rate=shape.rate,
+        sends=shape.sends,
+        local_batch=shape.local_batch,
+        by_size=shape.rounds is not None,
+        alone=alone,
+        padded=shape.rounds is not None,
+    )
+    averaging = Averaging(stale=shape.stale, alone=alone, ops=parts.ops)
+    half = server_half(parts, averaging, shape.sends, shape.rate)
+
+    def check_out(server: Any) -> Any:
+        return {"count": half.count(server), "parameters": server.parameters} if device.told else server.parameters
+
+    return Algorithm(
+        takes="sums",
+        batch=shape.batch,
+        buffer=shape.batch,
+        always_ready=alone,
+        init=half.init,
+        device_init=device.init,
+        row_init=lambda: (),
+        check_out=check_out,
+        device_step=device.step,
+        sanitise=device.sanitise,
+        accepts=staleness.accepts(shape.stale, shape.max_staleness),
+        absorb=half.absorb,
+        ready=lambda counts: counts.received >= shape.together,
+        commit=half.commit,
+        parameters=lambda server: server.parameters,
+        rounds=shape.rounds,
+    )
+
+
+_HYPER = {"rate": "rate.c", "radius": "radius"}
+LOCAL_SGD = Recipe(settings=LocalSgdSettings, hyper=_HYPER, build=build_local_sgd, sequences=True)
+FEDAVG = Recipe(settings=FedAvgSettings, hyper=_HYPER, build=build_fedavg, sequences=True)
+FEDSGD = Recipe(settings=FedSgdSettings, hyper=_HYPER, build=build_fedsgd, sequences=True)

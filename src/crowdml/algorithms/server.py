@@ -1,0 +1,117 @@
+"""The server's half of algorithms that average: absorb check-ins, then take one step.
+
+A check-in carries either a gradient, and the server's rate makes a step of it, or a change of the parameters, which
+is added as it is. Afterwards the parameters are brought back into their ball.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+from crowdml.algorithms import projection
+from crowdml.algorithms.averaging import Averaging
+from crowdml.algorithms.contract import Parts
+from crowdml.algorithms.counting import Counting
+from crowdml.algorithms.rates import RateSettings
+from crowdml.core import Array, Coins, record, tree_record, trees
+from crowdml.core.ops import Tree
+
+Sends = Literal["gradient", "change"]
+"""What a check-in carries, and its name in the message."""
+
+
+@tree_record
+class ServerState:
+    """The server's state.
+
+    Attributes:
+        parameters: The model.
+        rate: What the server's rate remembers; `()` where devices take the steps.
+        version: Commits so far, int32.
+        received: Check-ins until now and until the last commit, int32; `()` where nobody asks.
+        totals: Sums over all check-ins (see `counting`), or `()`.
+        window: What was absorbed since the last commit.
+    """
+
+    parameters: Tree
+    rate: Tree
+    version: Array
+    received: Tree
+    totals: Tree
+    window: Tree
+
+
+@record
+class ServerHalf:
+    """The server's functions, as the contract names them.
+
+    Attributes:
+        init: Begins a task.
+        absorb: Folds in a check-in.
+        commit: Takes the step.
+        count: `count(server)`: what the rate's counter will be at the next step, from 1; for counters of the server.
+    """
+
+    init: Callable[[Coins], ServerState]
+    absorb: Callable[[ServerState, Tree, Tree, Array], tuple[Tree, Tree]]
+    commit: Callable[[ServerState], tuple[Tree, Tree]]
+    count: Callable[[ServerState], Array]
+
+
+def server_half(
+    parts: Parts,
+    averaging: Averaging,
+    sends: Sends,
+    rate_settings: RateSettings,
+    counting: Counting | None = None,
+) -> ServerHalf:
+    """Assemble the server's half; the rate is the server's own where devices send gradients."""
+    ops, hyper, one = parts.ops, parts.hyper, parts.ops.xp.int32(1)
+    rate = rate_settings.build(hyper["rate"], ops)
+    # With a commit at every check-in the counters "versions" and "check-ins" are the same number.
+    tallies = rate_settings.counter == "check-ins" and not averaging.alone
+
+    def init(coins: Coins) -> ServerState:
+        parameters = parts.model.init(coins)
+        return ServerState(
+            parameters=parameters,
+            rate=rate.init(parameters) if sends == "gradient" else (),
+            version=ops.xp.int32(0),
+            received={"now": ops.xp.int32(0), "committed": ops.xp.int32(0)} if tallies else (),
+            totals=counting.empty() if counting else (),
+            window=averaging.empty(parameters),
+        )
+
+    def absorb(server: ServerState, row: Tree, check_in: Tree, stale: Array) -> tuple[Tree, Tree]:
+        window = averaging.add(server.window, check_in[sends], check_in.get("weight", 1), stale)
+        server = replace(server, window=window)
+        if tallies:
+            server = replace(server, received=server.received | {"now": server.received["now"] + one})
+        if counting is None:
+            return server, row
+        totals = counting.add(server.totals, check_in["counts"])
+        return replace(server, totals=totals), counting.add(row, check_in["counts"])
+
+    def step(server: ServerState) -> tuple[Tree, Tree]:
+        update = averaging.mean(server.window)
+        if sends == "change":
+            return trees.map(lambda old, change: old + change, server.parameters, update), ()
+        change, memory = rate.step(server.rate, update, server.received["now"] if tallies else server.version + one)
+        return trees.map(lambda old, step: old - step, server.parameters, change), memory
+
+    def commit(server: ServerState) -> tuple[Tree, Tree]:
+        moved, memory = step(server)
+        parameters = projection.onto_ball(moved, hyper["radius"], ops)
+        window = averaging.empty(parameters)
+        server = replace(server, parameters=parameters, rate=memory, version=server.version + one, window=window)
+        if tallies:
+            server = replace(server, received=server.received | {"committed": server.received["now"]})
+        return server, {"estimated_error": counting.error(server.totals)} if counting else {}
+
+    def count(server: ServerState) -> Any:
+        # One version is one broadcast, so what it says does not change while the window fills.
+        return (server.received["committed"] if tallies else server.version) + one
+
+    return ServerHalf(init=init, absorb=absorb, commit=commit, count=count)

@@ -1,0 +1,66 @@
+"""Rounds: contacts of devices that the server invites, for algorithms in which they do not come by themselves.
+
+To each round the server invites some devices, chosen anew at random. All of them read the same version, go through
+their own rows, and the next version is made when all that were not lost have checked in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crowdml.algorithms import Rounds, Task
+from crowdml.core import BadInput
+from crowdml.simulation.contacts import Contacts, Ints
+
+
+def make_rounds(task: Task, rounds: Rounds, owner: Ints, generator: np.random.Generator) -> Contacts:
+    """Work out all rounds of a crowd whose row r belongs to device `owner[r]`."""
+    devices = task.crowd.devices
+    shards = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner, minlength=devices))[:-1])
+    holders = np.flatnonzero([len(shard) for shard in shards])
+    if rounds.per_round > len(holders):
+        raise BadInput(
+            f"{rounds.per_round} devices cannot be invited: {len(holders)} hold rows",
+            where="algorithm.per-round",
+            hint=f"per-round = {len(holders)}, or more devices",
+        )
+    invited = _invite(holders, rounds.per_round, _count(task, rounds), task.stop.max_releases, generator)
+    width = _up_to(max(map(len, shards)) * rounds.epochs, rounds.multiple)
+    rows = np.zeros((len(invited) * rounds.per_round, width), np.int32)
+    for line, device in zip(rows, invited.reshape(-1), strict=True):
+        shard = shards[device]
+        line[: len(shard) * rounds.epochs] = np.concatenate(
+            [generator.permutation(shard) for _ in range(rounds.epochs)]
+        )
+    begins = np.repeat(np.arange(len(invited), dtype=np.float64), rounds.per_round)
+    counts = np.array([len(shard) for shard in shards], np.int32)[invited.reshape(-1)] * rounds.epochs
+    return Contacts(
+        device=invited.reshape(-1), rows=rows, counts=counts, filled=begins, read=begins, arrival=begins + 0.5
+    )
+
+
+def _count(task: Task, rounds: Rounds) -> int:
+    """Return how many rounds go through all rows `passes` times, on average; at least one."""
+    crowd = task.crowd
+    count = max(1, crowd.passes * crowd.devices // (rounds.per_round * rounds.epochs))
+    return count if task.stop.max_versions is None else min(count, task.stop.max_versions)
+
+
+def _invite(
+    holders: Ints, per_round: int, count: int, max_releases: int | None, generator: np.random.Generator
+) -> Ints:
+    """Choose the devices of each round, without repetition in a round; end when too few may still send."""
+    left = {int(device): max_releases or count for device in holders}
+    invited: list[Ints] = []
+    for _ in range(count):
+        able = np.array([device for device, releases in left.items() if releases > 0])
+        if len(able) < per_round:
+            break
+        invited.append(generator.choice(able, per_round, replace=False))
+        for device in invited[-1].tolist():
+            left[device] -= 1
+    return np.stack(invited)
+
+
+def _up_to(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple

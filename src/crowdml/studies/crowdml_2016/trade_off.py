@@ -1,0 +1,83 @@
+"""Local steps against communication: how many check-ins a net needs, by local steps S_d and rows per step B_d.
+
+Not a figure of the paper: it measures the paper's reason for local steps, that they lower the number of messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from crowdml.simulation import Result
+from crowdml.studies.contract import Curve, Row, Study
+from crowdml.studies.crowdml_2016.grid import check_ins, draw_grid
+
+STEPS, ROWS = (0, 1, 5, 20), (10, 50)
+WANTED = 0.9
+
+
+def _label(steps: int, rows: int) -> str:
+    return f"S_d = {steps}, B_d = {rows}"
+
+
+def needed(result: Result) -> float:
+    """Return the check-ins at which the mean accuracy first reaches what is wanted; infinite where it never does."""
+    mean = 1 - result.measured["test_error"].mean(axis=1)
+    reached = np.flatnonzero(mean >= WANTED)
+    return float(check_ins(result)[reached[0]]) if len(reached) else float("inf")
+
+
+def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            setting=_label(steps, rows),
+            metric=metric,
+            paper=None,
+            ours=ours,
+            std=0.0,
+            verdict="trend",
+        )
+        for rows in ROWS
+        for steps in STEPS
+        for metric, ours in (
+            ("test accuracy after all check-ins", 1 - results[_label(steps, rows)].test_error),
+            (f"check-ins to accuracy {WANTED}", needed(results[_label(steps, rows)])),
+        )
+        if np.isfinite(ours)
+    )
+
+
+def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
+    columns = {f"B_d = {rows}": {f"S_d = {steps}": results[_label(steps, rows)] for steps in STEPS} for rows in ROWS}
+    draw_grid({"test accuracy": columns}, path, title)
+
+
+TRADE_OFF = Study(
+    title="test accuracy by check-ins, local steps and rows per step",
+    task=Path(__file__).parents[1] / "tasks" / "mnist-net.toml",
+    curves=tuple(
+        Curve(
+            label=_label(steps, rows),
+            changes=(
+                'privacy={ mode = "none" }',
+                f"algorithm.local-steps={steps}",
+                f"algorithm.local-batch={rows}",
+                'algorithm.rate={ kind = "inverse-sqrt", c = 1.0, counter = "versions" }',
+                "stop.max-versions=400",
+                "crowd.devices=10",
+                "crowd.passes=8",
+                "crowd.curve=40",
+            ),
+            chosen={"algorithm.rate.c": 1.0},
+            grid={},
+        )
+        for rows in ROWS
+        for steps in STEPS
+    ),
+    compare=_compare,
+    trials=2,
+    notes=("not a figure of the paper", "a message has 10,285 numbers, whatever the local steps"),
+    draw=_draw,
+)

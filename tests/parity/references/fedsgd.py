@@ -1,0 +1,31 @@
+"""fedsgd as a plain loop: in each round one step along the gradient over all rows of the invited devices."""
+
+from typing import Any
+
+import numpy as np
+
+from crowdml.algorithms import Task
+from crowdml.core import NUMPY
+from crowdml.data import Dataset
+from crowdml.simulation.coins import HashCoins
+from crowdml.simulation.timeline import Timeline
+
+
+def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
+    """Return the parameters after the last round."""
+    settings, classes, epsilon = task.algorithm, len(task.data.labels), task.privacy.epsilon
+    w = np.zeros((classes, dataset.features))
+    total, rows = np.zeros_like(w), 0
+    for i in range(len(timeline)):
+        chosen = timeline.rows[i, : timeline.counts[i]]
+        x, y = dataset.train_rows[chosen].astype(float), dataset.train_labels[chosen]
+        scores = np.exp(x @ w.T)
+        p = scores / scores.sum(axis=1, keepdims=True)
+        total += (p - np.eye(classes)[y]).T @ x
+        if epsilon is not None:  # theorem 1 of Crowd-ML 2015, for rows with L1 norm <= 1
+            total += 4.0 / epsilon * HashCoins(seed, i + 1, NUMPY).laplace("gradient/0/w", w.shape)
+        rows += len(x)
+        if timeline.commits[i]:
+            w = w - settings.rate.c * (total / rows + task.model.regularisation * w)
+            total, rows = np.zeros_like(w), 0
+    return ({"w": w},)
