@@ -14,12 +14,12 @@ from pydantic import Field, field_validator
 from crowdml.algorithms.contract import Algorithm, Hyper, Parts
 from crowdml.algorithms.recipes import RECIPES, Recipe
 from crowdml.algorithms.sections import CrowdSettings, DataSettings, StopSettings
-from crowdml.core import BadInput, Ops, Registry, Settings
+from crowdml.core import BadInput, Ops, Registry, Settings, trees
 from crowdml.core.settings import OneOf
 from crowdml.data import input_bound
 from crowdml.data.transforms import Bounds, Transform
 from crowdml.models import MODELS, Model
-from crowdml.privacy import Plan, PrivacySettings, make_plan
+from crowdml.privacy import Plan, PrivacySettings, Releases, make_plan
 
 _ALGORITHMS: Registry[type[Settings]] = Registry(
     "algorithm", {name: recipe.settings for name, recipe in RECIPES.items()}
@@ -79,13 +79,25 @@ class Task(Settings):
             counts=getattr(self.algorithm, "statistics", False),
             perturbs=self.recipe.perturbs,
             input_bound=input_bound(self.data.transform, 1, self.data.features),
+            releases=self._releases(model),
+        )
+
+    def _releases(self, model: Model) -> Releases:
+        """Say what a device sends, as far as a sound plan must know."""
+        if self.privacy.mode != "sound":
+            return Releases()
+        batch = getattr(self.algorithm, "batch", 1)
+        return Releases(
+            sound=self.recipe.sound,
+            size=trees.size(model.zeros()),
+            rows=getattr(self.algorithm, "buffer", None) or batch,
+            limit=self.stop.max_releases,
         )
 
     def hyper(self, plan: Plan) -> dict[str, float]:
         """Name every number that a compiled sweep may vary without compiling again."""
         own = {name: float(attrgetter(path)(self.algorithm)) for name, path in self.recipe.hyper.items()}
-        noise = plan.gradient.noise if plan.gradient else 0.0
-        return own | {"noise": noise, "regularisation": self.model.regularisation}
+        return own | {"noise": plan.noise, "regularisation": self.model.regularisation}
 
     def structure(self) -> str:
         """Return the task without its name and its hyper-parameters: equal structures share compiled code."""
@@ -115,6 +127,7 @@ class Task(Settings):
         from crowdml.core import NUMPY
 
         self.build(NUMPY)
+        self._check_uses()
         delays = self.crowd.delays
         if self.recipe.perturbs == "inputs" and (delays.request or delays.check_out or delays.check_in):
             raise BadInput(
@@ -127,6 +140,17 @@ class Task(Settings):
                 "no counts are sent, so the error cannot be estimated",
                 where="stop.error-below",
                 hint="give privacy.statistics-epsilon and algorithm.statistics = true, or leave error-below out",
+            )
+
+    def _check_uses(self) -> None:
+        """Refuse a pass that the ledger could not cover: every pass uses every sample once more."""
+        terms = self.privacy
+        if terms.mode == "sound" and terms.max_uses and self.crowd.passes > terms.max_uses and self.recipe.sound:
+            raise BadInput(
+                f"pass {terms.max_uses + 1} of {self.crowd.passes} is not covered: a sample may enter "
+                f"{terms.max_uses} release{'s' * (terms.max_uses > 1)}",
+                where="crowd.passes",
+                hint=f"passes = {terms.max_uses}, or a larger privacy.max-uses and more noise",
             )
 
 

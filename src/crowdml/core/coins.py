@@ -30,3 +30,11 @@ class Coins(Protocol):
     def discrete_laplace(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
         """Integers z with probability proportional to exp(-|z| / scale), int32."""
         ...
+
+    def discrete_gaussian(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
+        """Integers z with probability proportional to exp(-z² / (2 scale²)), int32."""
+        ...
+
+    def retry(self, number: Array) -> Coins:
+        """Coins for another try at the same stages, the `number`th; it may be traced."""
+        ...

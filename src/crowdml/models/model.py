@@ -33,6 +33,10 @@ class Gradients:
             return sum(layer.absolute_norms() for layer in present)
         return ops.xp.sqrt(sum(layer.squared_norms() for layer in present))
 
+    def rows(self) -> Parameters:
+        """Return each example's gradient: the parameters' shapes with examples as the first axis."""
+        return tuple({} if layer is None else layer.rows() for layer in self.layers)
+
     def total(self, weights: Array) -> Parameters:
         """Sum of the examples' gradients, each times its weight."""
         return tuple({} if layer is None else layer.total(weights) for layer in self.layers)
@@ -125,6 +129,11 @@ class _Zeros:
             return ops.xp.zeros(arguments[-1], dtype=ops.xp.float32)
 
         self.uniform = self.laplace = self.gaussian = self.discrete_laplace = draw
+        self.discrete_gaussian = draw
+
+    def retry(self, number: Array) -> _Zeros:
+        """Return coins that are all zero as well."""
+        return self
 
 
 def build(

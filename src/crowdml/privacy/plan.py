@@ -13,6 +13,8 @@ from crowdml.core import BadInput, record
 from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, calibrated
 from crowdml.privacy.promise import Promise, Spent
 from crowdml.privacy.settings import PrivacySettings
+from crowdml.privacy.sound import Sound
+from crowdml.privacy.sound_plan import Releases, make_sound
 
 Perturbs = Literal["gradient", "inputs", "nothing"]
 """Where an algorithm puts noise."""
@@ -53,6 +55,7 @@ class Plan:
         inputs: Noise on rows and labels; None where they are not sent.
         claim: What the paper would claim for the whole task; None where nothing is claimed.
         delta: The δ at which ε is reported.
+        sound: Everything about a release in sound mode; None in other modes.
     """
 
     mode: str
@@ -61,14 +64,24 @@ class Plan:
     inputs: Inputs | None
     claim: Promise | None
     delta: float
+    sound: Sound | None = None
 
     @property
     def promises(self) -> bool:
         """Whether any noise is added."""
-        return self.gradient is not None or self.inputs is not None
+        return self.gradient is not None or self.inputs is not None or self.sound is not None
+
+    @property
+    def noise(self) -> float:
+        """Scale of the noise on a sum of gradients, in the units of the sum: numbers, or levels in sound mode."""
+        if self.sound:
+            return self.sound.gradient.scale
+        return self.gradient.noise if self.gradient else 0.0
 
     def spent(self, uses: int) -> Spent:
-        """What `uses` releases cost a sample that is in all of them."""
+        """What `uses` releases cost a sample that is in all of them (not in sound mode: see `sound.event`)."""
+        if self.sound:
+            raise ValueError("a sound plan is accounted by its event")
         if self.inputs:
             return self.inputs.spent
         each = self.gradient.spent if self.gradient else Spent()
@@ -82,6 +95,7 @@ def make_plan(
     counts: bool,
     perturbs: Perturbs = "gradient",
     input_bound: float | None = None,
+    releases: Releases = Releases(),
 ) -> Plan:
     """Work out the plan of a task.
 
@@ -92,20 +106,34 @@ def make_plan(
         counts: Whether the algorithm sends error and label counts.
         perturbs: Where the algorithm puts noise.
         input_bound: Largest L1 norm of a row, or None where nothing is known.
+        releases: What the algorithm releases; sound mode needs to know.
     """
-    if terms.mode == "sound":
-        raise BadInput(
-            "sound mode needs the device ledger, which this version does not have yet",
-            where="privacy.mode",
-            hint='use mode = "paper" for a simulation with noise, or mode = "none"',
-        )
     if terms.mode == "none" or perturbs == "nothing":
         free = Statistics() if counts else None
         return Plan(mode=terms.mode, gradient=None, statistics=free, inputs=None, claim=None, delta=terms.delta)
+    if terms.mode == "sound":
+        return _sound_plan(terms, make_sound(terms, bound_of, counts, releases))
     _check_paper_terms(terms)
     if perturbs == "inputs":
         return _input_plan(terms, input_bound, classes)
     return _paper_plan(terms, bound_of, classes, counts)
+
+
+def _sound_plan(terms: PrivacySettings, sound: Sound) -> Plan:
+    counts = sound.statistics
+    return Plan(
+        mode="sound",
+        gradient=None,
+        statistics=Statistics(
+            error_scale=counts.error_scale, label_scale=counts.label_scale, spent=Spent(pure=counts.event.pure)
+        )
+        if counts
+        else None,
+        inputs=None,
+        claim=None,
+        delta=terms.delta,
+        sound=sound,
+    )
 
 
 def _paper_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None], classes: int, counts: bool) -> Plan:

@@ -93,7 +93,7 @@ def test_the_flip_has_exactly_the_probability_it_should(gamma: Fraction, monkeyp
 @pytest.mark.parametrize("scale", [Fraction(1), Fraction(2), Fraction(3, 2), Fraction(1, 2)])
 def test_discrete_laplace_has_exactly_its_probabilities(scale: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree(monkeypatch)
-    found, left = tree.explore(lambda: discrete_laplace(OsWords(), scale, 1), Fraction(1, 60_000))
+    found, left = tree.explore(lambda: discrete_laplace(OsWords(), scale, 1), Fraction(1, 200_000))
     assert left < Fraction(1, 4)
     ratio = math.exp(-1 / scale)
     for z in range(-3, 4):

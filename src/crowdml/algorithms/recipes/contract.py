@@ -20,6 +20,7 @@ class Recipe:
         build: Assembles the algorithm.
         perturbs: Where noise goes: on the gradient a device sends, on the rows it sends, or nowhere.
         pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
+        sound: Whether it has a sound form: whatever leaves a device is a sum of checked integers with discrete noise.
     """
 
     settings: type[Settings]
@@ -27,3 +28,4 @@ class Recipe:
     build: Callable[[Parts], Algorithm]
     perturbs: Perturbs = "gradient"
     pooled: bool = False
+    sound: bool = False

@@ -20,6 +20,7 @@ from crowdml.algorithms import projection, staleness
 from crowdml.algorithms.contract import Algorithm, Parts
 from crowdml.algorithms.counting import Counting
 from crowdml.algorithms.gradients import mean_gradient, sanitise_mean
+from crowdml.algorithms.grid_gradient import from_grid, grid_gradient, sanitise_grid
 from crowdml.algorithms.rates import RATES
 from crowdml.algorithms.rates.power import InverseSqrt
 from crowdml.algorithms.recipes.contract import Recipe
@@ -99,11 +100,14 @@ def build(parts: Parts) -> Algorithm:
 
 
 def _device_half(parts: Parts, counting: Counting | None) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    settings, xp = _settings(parts), parts.ops.xp
+    settings, xp, sound = _settings(parts), parts.ops.xp, parts.plan.sound is not None
 
     def device_step(broadcast: Tree, device: Tree, batch: Batch, coins: Coins) -> tuple[Tree, Tree]:
         training, counted = _split(batch, settings.held_out, coins, parts.ops)
-        found = mean_gradient(parts, broadcast, batch, training)
+        if sound:
+            found = grid_gradient(parts, broadcast, batch, training, coins)
+        else:
+            found = mean_gradient(parts, broadcast, batch, training)
         release = {"gradient": found.gradient, "samples": found.samples.astype(xp.int32)}
         if counting:
             wrong = parts.model.loss.predict(found.outputs) != batch.labels
@@ -111,7 +115,11 @@ def _device_half(parts: Parts, counting: Counting | None) -> tuple[Callable[...,
         return release, device
 
     def sanitise(release: Tree, coins: Coins) -> Tree:
-        check_in = release | {"gradient": sanitise_mean(parts, release["gradient"], release["samples"], coins)}
+        if sound:
+            noisy = sanitise_grid(parts, release["gradient"], coins)
+        else:
+            noisy = sanitise_mean(parts, release["gradient"], release["samples"], coins)
+        check_in = release | {"gradient": noisy}
         return check_in | {"counts": counting.sanitise(release["counts"], coins)} if counting else check_in
 
     return device_step, sanitise
@@ -143,7 +151,8 @@ def _server_half(
 
     def absorb(server: CrowdSgdState, row: Tree, check_in: Tree, stale: Array) -> tuple[Tree, Tree]:
         weight = staleness.factor(settings.stale, stale, ops)
-        server = replace(server, window=trees.map(lambda leaf: leaf * weight, check_in["gradient"]))
+        gradient = from_grid(parts, check_in, server.parameters) if parts.plan.sound else check_in["gradient"]
+        server = replace(server, window=trees.map(lambda leaf: leaf * weight, gradient))
         if counting is None:
             return server, row
         totals = counting.add(server.totals, check_in["counts"])
@@ -166,4 +175,4 @@ def _settings(parts: Parts) -> CrowdSgdSettings:
     return parts.settings
 
 
-CROWD_SGD = Recipe(settings=CrowdSgdSettings, hyper={"rate": "rate.c", "radius": "radius"}, build=build)
+CROWD_SGD = Recipe(settings=CrowdSgdSettings, hyper={"rate": "rate.c", "radius": "radius"}, build=build, sound=True)
