@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import cast
 
 from crowdml.algorithms.contract import Parts
 from crowdml.algorithms.gradients import MeanGradient
-from crowdml.core import Array, Batch, Coins, trees
+from crowdml.core import Array, Batch, Coins, GridCoins, trees
 from crowdml.core.ops import Tree
 from crowdml.privacy.grid import round_checked, to_levels
 from crowdml.privacy.sound import Sound
@@ -34,7 +35,7 @@ def grid_gradient(parts: Parts, parameters: Tree, batch: Batch, training: Array,
     levels = to_levels(sound.gradient.grid, rows, parts.ops)
     # Padding is zeroed before it is rounded: a row of zeros is never too long.
     levels = xp.where(marks[:, None] > 0, levels, xp.float32(0))
-    k = round_checked(sound.gradient.grid, levels, coins, "grid", parts.ops)
+    k = round_checked(sound.gradient.grid, levels, cast(GridCoins, coins), "grid", parts.ops)
     total = xp.sum(k, axis=0, dtype=xp.int32)
     return MeanGradient(gradient=_shaped(total, parameters), outputs=gradients.outputs, samples=samples)
 

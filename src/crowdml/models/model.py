@@ -129,11 +129,6 @@ class _Zeros:
             return ops.xp.zeros(arguments[-1], dtype=ops.xp.float32)
 
         self.uniform = self.laplace = self.gaussian = self.discrete_laplace = draw
-        self.discrete_gaussian = draw
-
-    def retry(self, number: Array) -> _Zeros:
-        """Return coins that are all zero as well."""
-        return self
 
 
 def build(

@@ -3,8 +3,8 @@
 A vector of norm at most C is scaled so that C becomes L levels, and every coordinate is rounded up or down at random,
 so that its mean stays what it was. Rounding can make a vector longer; so the *integers* are checked:
 
-- L2: ‖k‖² ≤ L² + L + ⌊d/4⌋. Rounding adds Σf(1 - f) ≤ d/4 to ‖x‖² in the mean, with a standard deviation near L at most.
-- L1: ‖k‖₁ ≤ L + ⌈√d⌉. Rounding leaves ‖x‖₁ in the mean, with a standard deviation of at most √d/2.
+- L2: ‖k‖² ≤ L² + L + ⌊d/4⌋. Rounding adds Σf(1 - f) ≤ d/4 to ‖x‖² in the mean, with a deviation near L at most.
+- L1: ‖k‖₁ ≤ L + ⌈√d⌉. Rounding leaves ‖x‖₁ in the mean, with a deviation of at most √d/2.
 
 A vector that is too long is rounded again, up to ten times; then it is cut toward zero; and if it is still too long,
 which only a vector can be that was not bounded before, it becomes zero. Coordinates that are not numbers become zero.
@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from crowdml.core import Array, Coins, Ops, record
+from crowdml.core import Array, GridCoins, Ops, record
 
 Per = Literal["example", "release"]
 
@@ -86,7 +86,7 @@ def to_levels(grid: Grid, vectors: Array, ops: Ops) -> Array:
     return x * (xp.float32(grid.levels) / xp.maximum(norms, xp.float32(grid.levels)))[:, None]
 
 
-def round_checked(grid: Grid, x: Array, coins: Coins, stage: str, ops: Ops) -> Array:
+def round_checked(grid: Grid, x: Array, coins: GridCoins, stage: str, ops: Ops) -> Array:
     """Round vectors of shape (count, size) to integers that obey the limit, int32."""
     xp = ops.xp
     x = xp.clip(xp.where(xp.isfinite(x), x, xp.float32(0)), -float(grid.levels), float(grid.levels))

@@ -95,7 +95,7 @@ def make_plan(
     counts: bool,
     perturbs: Perturbs = "gradient",
     input_bound: float | None = None,
-    releases: Releases = Releases(),
+    releases: Releases | None = None,
 ) -> Plan:
     """Work out the plan of a task.
 
@@ -112,7 +112,7 @@ def make_plan(
         free = Statistics() if counts else None
         return Plan(mode=terms.mode, gradient=None, statistics=free, inputs=None, claim=None, delta=terms.delta)
     if terms.mode == "sound":
-        return _sound_plan(terms, make_sound(terms, bound_of, counts, releases))
+        return _sound_plan(terms, make_sound(terms, bound_of, counts, releases or Releases()))
     _check_paper_terms(terms)
     if perturbs == "inputs":
         return _input_plan(terms, input_bound, classes)

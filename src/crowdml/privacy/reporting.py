@@ -47,9 +47,9 @@ def pld_epsilon(schedule: Schedule, delta: float) -> float:
         for epsilon, count in schedule.pure
     ]
     parts += [
-        privacy_loss_distribution.from_gaussian_mechanism(
-            1 / mu, value_discretization_interval=INTERVAL
-        ).self_compose(count)
+        privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=INTERVAL).self_compose(
+            count
+        )
         for mu, count in schedule.gaussian
     ]
     if not parts:

@@ -118,8 +118,7 @@ def calibrate(
     law = SOUND_LAWS[name]
     kinds: list[FilterKind] = ["pure"] * law.pure + ["rdp"] * (delta > 0)  # type: ignore[assignment]
     found = [(_scale(law, grid, kind, epsilon, delta, uses, statistics), kind) for kind in kinds]
-    scale, kind = min(pair for pair in found if pair[0] is not None)  # type: ignore[type-var]
-    assert scale is not None  # noqa: S101  the refusals have seen to it that something is left
+    scale, kind = min((scale, kind) for scale, kind in found if scale is not None)
     if scale > LARGEST:
         raise BadInput(
             f"noise of {scale:.3g} levels does not fit into the 32 bits of a message",

@@ -87,7 +87,9 @@ def _checked(terms: PrivacySettings, releases: Releases) -> tuple[float, int]:
             hint='at most 1000; mode = "none" says openly that there is no guarantee',
         )
     if not SOUND_LAWS[terms.mechanism].pure and terms.delta == 0:
-        raise BadInput(f'"{terms.mechanism}" needs delta above zero', where="privacy.delta", hint="such as delta = 1e-6")
+        raise BadInput(
+            f'"{terms.mechanism}" needs delta above zero', where="privacy.delta", hint="such as delta = 1e-6"
+        )
     if terms.statistics_epsilon >= epsilon:
         raise BadInput(
             f"statistics-epsilon = {terms.statistics_epsilon} leaves nothing of epsilon = {epsilon}",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from crowdml.core import Array, Coins
+from typing import cast
+
+from crowdml.core import Array, Coins, GridCoins
 from crowdml.privacy.mechanisms.contract import NoiseLaw
 from crowdml.privacy.promise import Spent, gaussian_mu
 
 
 def _draw(coins: Coins, stage: str, scale: Array, shape: tuple[int, ...]) -> Array:
-    return coins.discrete_gaussian(stage, scale, shape)
+    return cast(GridCoins, coins).discrete_gaussian(stage, scale, shape)
 
 
 DISCRETE_GAUSSIAN = NoiseLaw(

@@ -54,4 +54,4 @@ def _exponents(y: Integers, p: int, q: int, t: int) -> Integers:
     size = np.abs(y)
     if t * t * q > FAST or (len(size) and size.max() > 40 * t):
         size = size.astype(object)
-    return (size * (t * q) - p) ** 2  # type: ignore[no-any-return]
+    return (size * (t * q) - p) ** 2
