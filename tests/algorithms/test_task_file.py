@@ -155,7 +155,6 @@ WRONG: dict[str, tuple[str, str, str, str, str]] = {
     "truth for the format": ("crowdml = 1", "crowdml = true", "crowdml", "True", "1"),
     "a bad name": ('name = "digits"', 'name = "My Digits"', "name", "My Digits", ""),
     "error-below two": ("error-below = 0.05", "error-below = 2.0", "stop.error-below", "less than 1", ""),
-    "sound mode": ('mode = "paper"', 'mode = "sound"', "privacy.mode", "ledger", 'mode = "paper"'),
     "statistics too dear": ("epsilon = 0.5", "epsilon = 9.0", "privacy.statistics-epsilon", "leaves", "smaller"),
     "gaussian without delta": (
         "epsilon = 8.0", 'epsilon = 8.0\nmechanism = "gaussian"', "privacy.delta", "delta above zero", "1e-5"
@@ -205,9 +204,7 @@ def test_a_section_with_defaults_may_be_left_out(section: str) -> None:
     parse(re.sub(rf"\[{section}\]\n(.+\n)+", "", GOOD))
 
 
-@pytest.mark.parametrize(
-    ("key", "where"), [("features", "data"), ("labels", "data"), ("mode", "privacy"), ("name", "")]
-)
+@pytest.mark.parametrize(("key", "where"), [("features", "data"), ("labels", "data"), ("name", "")])
 def test_a_missing_key_is_named_with_the_line_of_its_section(key: str, where: str) -> None:
     source = re.sub(rf"(?m)^{key} = .*\n", "", GOOD)
     error = refused(source)
@@ -334,7 +331,6 @@ def test_what_is_not_a_change(change: str) -> None:
         ("algorithm.rate.c=nan", "--set algorithm.rate.c", "finite"),
         ("algorithm.rate={kind='inverse', c=-1}", "--set algorithm.rate.c", "greater than 0"),
         ("model.kind=softmaks", "--set model.kind", "unknown kind"),
-        ("privacy.mode=sound", "--set privacy.mode", "ledger"),
         ("name=", "--set name", "not ''"),
         ("algorithm=3", "--set algorithm", "not 3"),
         ("crowd.delays.law=slow", "--set crowd.delays.law", "not possible"),

@@ -113,7 +113,7 @@ def test_an_algorithm_that_sends_nothing_promises_nothing() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
-    ({"mode": "sound"}, "privacy.mode", "ledger", 'mode = "paper"'),
+    ({"mode": "sound"}, "privacy.mode", "no sound form", 'mode = "paper"'),
     ({"mode": "paper"}, "privacy.epsilon", "needs epsilon", "epsilon = 10.0"),
     ({"mode": "paper", "epsilon": 1.0, "mechanism": "discrete-laplace"}, "privacy.mechanism", "counts", "laplace"),
     ({"mode": "paper", "epsilon": 1.0, "mechanism": "gaussian"}, "privacy.delta", "delta above zero", "1e-5"),
@@ -171,8 +171,8 @@ def test_every_mechanism_is_named_as_it_is_registered() -> None:
     assert all(law.name == name for name, law in MECHANISMS.items())
 
 
-def test_the_mode_must_be_said_and_every_term_is_described() -> None:
-    assert PrivacySettings.model_fields["mode"].is_required()
+def test_sound_is_the_default_and_every_term_is_described() -> None:
+    assert PrivacySettings().mode == "sound"
     assert all(field.description for field in PrivacySettings.model_fields.values())
 
 

@@ -85,3 +85,35 @@ def test_numpy_and_jax_draw_alike(law: str) -> None:
     ours = getattr(HashCoins(seed, 9, NUMPY), law)("s", (30, 7))
     theirs = np.asarray(getattr(HashCoins(jnp.asarray(seed), 9, JAX), law)("s", (30, 7)))
     np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("scale", [4.0, 524.0])
+def test_discrete_gaussian_draws_have_their_law(scale: float) -> None:
+    """χ² of 10⁶ draws over at most 121 cells. False alarm: 4 standard deviations, 1 in 30,000; the seed is fixed."""
+    from scipy import stats
+
+    draws = HashCoins(np.array([1, 2], np.uint32), 1, NUMPY).discrete_gaussian("s", scale, (1_000_000,))
+    assert draws.dtype == np.int32
+    reach = int(4.5 * scale)
+    width = max(1, reach // 60)
+    edges = np.arange(-reach, reach + 1, width)
+    inner = np.arange(-40 * int(scale), 40 * int(scale) + 1)
+    pmf = np.exp(-(inner.astype(float) ** 2) / (2 * scale**2))
+    cells = np.searchsorted(edges, inner, side="right")
+    expected = np.bincount(cells, pmf / pmf.sum(), minlength=len(edges) + 1) * 1e6
+    observed = np.bincount(np.searchsorted(edges, draws, side="right"), minlength=len(edges) + 1)
+    common = expected > 20
+    square = ((observed - expected)[common] ** 2 / expected[common]).sum()
+    assert abs(stats.norm.isf(stats.chi2.sf(square, common.sum() - 1))) < 4
+
+
+def test_another_try_has_other_coins_and_the_same_ones_when_asked_again() -> None:
+    coins = HashCoins(np.array([1, 2], np.uint32), 9, NUMPY)
+    first, second, again = (coins.retry(n).uniform("s", (1000,)) for n in (1, 2, 1))
+    np.testing.assert_array_equal(first, again)
+    for other in (
+        second,
+        coins.uniform("s", (1000,)),
+        HashCoins(np.array([1, 2], np.uint32), 10, NUMPY).retry(1).uniform("s", (1000,)),
+    ):
+        assert abs(np.corrcoef(first, other)[0, 1]) < 0.15

@@ -66,8 +66,19 @@ def server_half(
     sends: Sends,
     rate_settings: RateSettings,
     counting: Counting | None = None,
+    read: Callable[[Tree, Tree], Tree] | None = None,
 ) -> ServerHalf:
-    """Assemble the server's half; the rate is the server's own where devices send gradients."""
+    """Assemble the server's half; the rate is the server's own where devices send gradients.
+
+    Args:
+        parts: What the algorithm is assembled from.
+        averaging: The window between two commits.
+        sends: What a check-in carries.
+        rate_settings: The rate.
+        counting: Counts that travel along, if any.
+        read: `read(check_in, parameters)` makes an update of what a check-in carries, where that is not the update
+            itself but integers on a grid.
+    """
     ops, hyper, one = parts.ops, parts.hyper, parts.ops.xp.int32(1)
     rate = rate_settings.build(hyper["rate"], ops)
     # With a commit at every check-in the counters "versions" and "check-ins" are the same number.
@@ -85,7 +96,8 @@ def server_half(
         )
 
     def absorb(server: ServerState, row: Tree, check_in: Tree, stale: Array) -> tuple[Tree, Tree]:
-        window = averaging.add(server.window, check_in[sends], check_in.get("weight", 1), stale)
+        update = read(check_in, server.parameters) if read else check_in[sends]
+        window = averaging.add(server.window, update, check_in.get("weight", 1), stale)
         server = replace(server, window=window)
         if tallies:
             server = replace(server, received=server.received | {"now": server.received["now"] + one})

@@ -19,7 +19,7 @@ from crowdml.core.settings import OneOf
 from crowdml.data import input_bound
 from crowdml.data.transforms import Bounds, Transform
 from crowdml.models import MODELS, Model
-from crowdml.privacy import Plan, PrivacySettings, make_plan
+from crowdml.privacy import Plan, PrivacySettings, Releases, make_plan
 
 _ALGORITHMS: Registry[type[Settings]] = Registry(
     "algorithm", {name: recipe.settings for name, recipe in RECIPES.items()}
@@ -80,6 +80,19 @@ class Task(Settings):
             perturbs=self.recipe.perturbs,
             input_bound=input_bound(self.data.transform, 1, self.data.features),
             size=trees.size(model.zeros()) if self.privacy.noise_scale else 1,
+            releases=self._releases(model),
+        )
+
+    def _releases(self, model: Model) -> Releases:
+        """Say what a device sends, as far as a sound plan must know."""
+        if self.privacy.mode != "sound":
+            return Releases()
+        batch = getattr(self.algorithm, "batch", 1)
+        return Releases(
+            sound=self.recipe.sound,
+            size=trees.size(model.zeros()),
+            rows=getattr(self.algorithm, "buffer", None) or batch,
+            limit=self.stop.max_releases,
         )
 
     def hyper(self, plan: Plan) -> dict[str, float]:
@@ -123,6 +136,7 @@ class Task(Settings):
         from crowdml.core import NUMPY
 
         self.build(NUMPY)
+        self._check_uses()
         if self.privacy.noise_sequence != "iid" and not self.recipe.sequences:
             raise BadInput(
                 f"{self.algorithm.kind} adds the same noise to every message",
@@ -160,6 +174,17 @@ class Task(Settings):
                 "a central server learns at its own pace: nothing it does is delayed",
                 where="crowd.delays",
                 hint=f"leave the delays out for {self.algorithm.kind}",
+            )
+
+    def _check_uses(self) -> None:
+        """Refuse a pass that the ledger could not cover: every pass uses every sample once more."""
+        terms = self.privacy
+        if terms.mode == "sound" and terms.max_uses and self.crowd.passes > terms.max_uses and self.recipe.sound:
+            raise BadInput(
+                f"pass {terms.max_uses + 1} of {self.crowd.passes} is not covered: a sample may enter "
+                f"{terms.max_uses} release{'s' * (terms.max_uses > 1)}",
+                where="crowd.passes",
+                hint=f"passes = {terms.max_uses}, or a larger privacy.max-uses and more noise",
             )
 
 

@@ -133,6 +133,12 @@ def privacy_lines(privacy: dict[str, Any]) -> list[str]:
     if privacy["sample"] is None:
         return [f"privacy: mode {privacy['mode']}, {privacy['guarantee']}"]
     lines = [f"privacy: mode {privacy['mode']}"]
+    if "promised" in privacy:
+        promised = privacy["promised"]
+        lines.append(
+            f"  promised                     {_promise(promised)} in all, for one {privacy['unit']} in "
+            f"{promised['uses']} releases; enforced by {privacy['enforced_by']}"
+        )
     if privacy["paper_claim"]:
         lines.append(f"  the paper would claim        {_promise(privacy['paper_claim'])}")
     lines.append(f"  what it really adds up to    {_promise(privacy['sample'])} for one sample")

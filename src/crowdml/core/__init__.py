@@ -1,6 +1,7 @@
 """The vocabulary every other part is written in: records, trees, ops, coins, errors, settings."""
 
 from crowdml.core.coins import Coins as Coins
+from crowdml.core.coins import GridCoins as GridCoins
 from crowdml.core.errors import BadInput as BadInput
 from crowdml.core.errors import CrowdError as CrowdError
 from crowdml.core.ops import NUMPY as NUMPY

@@ -30,3 +30,15 @@ class Coins(Protocol):
     def discrete_laplace(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
         """Integers z with probability proportional to exp(-|z| / scale), int32."""
         ...
+
+
+class GridCoins(Coins, Protocol):
+    """What sound mode draws besides. Every driver's coins are of this kind; a test of other modes needs less."""
+
+    def discrete_gaussian(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
+        """Integers z with probability proportional to exp(-z² / (2 scale²)), int32."""
+        ...
+
+    def retry(self, number: Array) -> GridCoins:
+        """Coins for another try at the same stages, the `number`th; it may be traced."""
+        ...

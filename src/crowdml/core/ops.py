@@ -33,6 +33,7 @@ class Ops:
         sum_of_squares: Of all numbers of an array.
         bits: `bits(x, dtype)` reads the same 32 bits as another type.
         fold: `fold(step, carry, xs)` applies `carry = step(carry, x)` along the first axis of the tree `xs`.
+        repeat: `repeat(unfinished, step, carry)` applies `carry = step(carry)` while `unfinished(carry)` says so.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Ops:
     sum_of_squares: Callable[[Array], Array]
     bits: Callable[[Array, Any], Array]
     fold: Callable[[Callable[[Tree, Tree], Tree], Tree, Tree], Tree]
+    repeat: Callable[[Callable[[Tree], Array], Callable[[Tree], Tree], Tree], Tree]
 
 
 def _fold(step: Callable[[Tree, Tree], Tree], carry: Tree, xs: Tree) -> Tree:
@@ -50,6 +52,12 @@ def _fold(step: Callable[[Tree, Tree], Tree], carry: Tree, xs: Tree) -> Tree:
 
     for index in range(len(trees.leaves(xs)[0])):
         carry = step(carry, trees.map(lambda leaf, at=index: leaf[at], xs))
+    return carry
+
+
+def _repeat(unfinished: Callable[[Tree], Array], step: Callable[[Tree], Tree], carry: Tree) -> Tree:
+    while unfinished(carry):
+        carry = step(carry)
     return carry
 
 
@@ -62,4 +70,5 @@ NUMPY = Ops(
     sum_of_squares=lambda a: np.sum(a * a),
     bits=lambda x, dtype: np.asarray(x).view(dtype),
     fold=_fold,
+    repeat=_repeat,
 )

@@ -33,6 +33,10 @@ class Gradients:
             return sum(layer.absolute_norms() for layer in present)
         return ops.xp.sqrt(sum(layer.squared_norms() for layer in present))
 
+    def rows(self) -> Parameters:
+        """Return each example's gradient: the parameters' shapes with examples as the first axis."""
+        return tuple({} if layer is None else layer.rows() for layer in self.layers)
+
     def total(self, weights: Array) -> Parameters:
         """Sum of the examples' gradients, each times its weight."""
         return tuple({} if layer is None else layer.total(weights) for layer in self.layers)

@@ -1,5 +1,7 @@
 """Privacy: bounds, noise, what a release costs, and how costs add up."""
 
+from crowdml.privacy.accounting import Event as Event
+from crowdml.privacy.accounting import Filter as Filter
 from crowdml.privacy.given import GivenNoise as GivenNoise
 from crowdml.privacy.mechanisms import MECHANISMS as MECHANISMS
 from crowdml.privacy.mechanisms import add_noise as add_noise
@@ -11,3 +13,6 @@ from crowdml.privacy.plan import make_plan as make_plan
 from crowdml.privacy.promise import Promise as Promise
 from crowdml.privacy.promise import Spent as Spent
 from crowdml.privacy.settings import PrivacySettings as PrivacySettings
+from crowdml.privacy.sound import Sound as Sound
+from crowdml.privacy.sound_plan import Releases as Releases
+from crowdml.privacy.sound_plan import require_meaning as require_meaning

@@ -14,6 +14,8 @@ from crowdml.privacy.given import GivenNoise, given_noise
 from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, calibrated
 from crowdml.privacy.promise import Promise, Spent
 from crowdml.privacy.settings import PrivacySettings
+from crowdml.privacy.sound import Sound
+from crowdml.privacy.sound_plan import Releases, make_sound
 
 Perturbs = Literal["gradient", "inputs", "nothing"]
 """Where an algorithm puts noise."""
@@ -55,6 +57,7 @@ class Plan:
         given: Noise of a given size on each message, without any ε; None elsewhere.
         claim: What the paper would claim for the whole task; None where nothing is claimed.
         delta: The δ at which ε is reported.
+        sound: Everything about a release in sound mode; None in other modes.
     """
 
     mode: str
@@ -64,21 +67,26 @@ class Plan:
     claim: Promise | None
     delta: float
     given: GivenNoise | None = None
+    sound: Sound | None = None
 
     @property
     def promises(self) -> bool:
         """Whether there is noise for which an ε can be stated."""
-        return self.gradient is not None or self.inputs is not None
+        return self.gradient is not None or self.inputs is not None or self.sound is not None
 
     @property
     def noise(self) -> float:
-        """Scale of the noise on what a device sends; 0 where there is none."""
+        """Scale of the noise on what a device sends, in levels in sound mode; 0 where there is none."""
+        if self.sound:
+            return self.sound.gradient.scale
         if self.given:
             return self.given.scale
         return self.gradient.noise if self.gradient else 0.0
 
     def spent(self, uses: int) -> Spent:
-        """What `uses` releases cost a sample that is in all of them."""
+        """What `uses` releases cost a sample that is in all of them (not in sound mode: see `sound.event`)."""
+        if self.sound:
+            raise ValueError("a sound plan is accounted by its event")
         if self.inputs:
             return self.inputs.spent
         each = self.gradient.spent if self.gradient else Spent()
@@ -93,6 +101,7 @@ def make_plan(
     perturbs: Perturbs = "gradient",
     input_bound: float | None = None,
     size: int = 1,
+    releases: Releases | None = None,
 ) -> Plan:
     """Work out the plan of a task.
 
@@ -104,22 +113,36 @@ def make_plan(
         perturbs: Where the algorithm puts noise.
         input_bound: Largest L1 norm of a row, or None where nothing is known.
         size: Numbers in a message.
+        releases: What the algorithm releases; sound mode needs to know.
     """
-    if terms.mode == "sound":
-        raise BadInput(
-            "sound mode needs the device ledger, which this version does not have yet",
-            where="privacy.mode",
-            hint='use mode = "paper" for a simulation with noise, or mode = "none"',
-        )
     if terms.mode == "none" or perturbs == "nothing":
         free = Statistics() if counts else None
         return Plan(mode=terms.mode, gradient=None, statistics=free, inputs=None, claim=None, delta=terms.delta)
+    if terms.mode == "sound":
+        return _sound_plan(terms, make_sound(terms, bound_of, counts, releases or Releases()))
     if terms.noise_scale is not None and perturbs == "gradient":
         return _given_plan(terms, size)
     _check_paper_terms(terms)
     if perturbs == "inputs":
         return _input_plan(terms, input_bound, classes)
     return _paper_plan(terms, bound_of, classes, counts)
+
+
+def _sound_plan(terms: PrivacySettings, sound: Sound) -> Plan:
+    counts = sound.statistics
+    return Plan(
+        mode="sound",
+        gradient=None,
+        statistics=Statistics(
+            error_scale=counts.error_scale, label_scale=counts.label_scale, spent=Spent(pure=counts.event.pure)
+        )
+        if counts
+        else None,
+        inputs=None,
+        claim=None,
+        delta=terms.delta,
+        sound=sound,
+    )
 
 
 def _paper_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None], classes: int, counts: bool) -> Plan:

@@ -14,14 +14,12 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class PrivacySettings(Settings):
-    """What is promised to owners, and how it is kept.
-
-    `mode` has no default: whether a task promises anything must be said, not assumed.
-    """
+    """What is promised to owners, and how it is kept."""
 
     mode: Literal["sound", "paper", "none"] = Field(
-        description='"paper": a paper\'s formula to the letter, simulation only; "none": no noise and no promise; '
-        '"sound": enforced by a ledger (not available yet)'
+        "sound",
+        description='"sound": proven, and enforced by a ledger; "paper": a paper\'s formula to the letter, simulation '
+        'only; "none": no noise and no promise',
     )
     unit: Literal["sample", "device"] = Field("sample", description="what one promise protects")
     adjacency: Literal["replace", "add-remove"] = Field("replace", description="which data sets are neighbours")
@@ -29,7 +27,9 @@ class PrivacySettings(Settings):
     clip: Positive | None = Field(
         None, description="longest gradient of one example, in the mechanism's norm; not given: the model's own bound"
     )
-    epsilon: Positive | None = Field(None, description="ε; in paper mode what the paper would claim")
+    epsilon: Positive | None = Field(
+        None, description="ε: in sound mode the total over the task, in paper mode what the paper would claim"
+    )
     delta: float = Field(0.0, ge=0, lt=1, description="δ; 0 is pure ε")
     statistics_epsilon: float = Field(
         0.0, ge=0, description="part of ε for error and label counts, half each; 0: counts are not sent"

@@ -10,8 +10,11 @@ import numpy as np
 from crowdml.algorithms import Task
 from crowdml.core import NUMPY
 from crowdml.data import Dataset, Fitted
-from crowdml.privacy import Plan, Promise
+from crowdml.privacy import Plan, Promise, Sound
 from crowdml.simulation.timeline import Timeline
+
+FILTER_NAMES = {"pure": "Σε", "rdp": "Rényi divergences"}
+"""How a page calls the sum that enforces."""
 
 
 def report(task: Task, timelines: Sequence[Timeline]) -> dict[str, Any]:
@@ -40,6 +43,8 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
     plan = task.plan(task.model_for(NUMPY))
     if not plan.promises:
         return {"mode": plan.mode, "sample": None, "device": None, "paper_claim": None} | _unpromised(task, plan)
+    if plan.sound:
+        return _sound_report(plan, plan.sound, min(task.crowd.passes, releases), releases, width)
     per_sample = plan.spent(min(task.crowd.passes, releases))
     per_device = plan.spent(1).grouped(most_rows) if plan.inputs else plan.spent(releases).grouped(width)
     return {
@@ -59,6 +64,28 @@ def _unpromised(task: Task, plan: Plan) -> dict[str, str]:
         return {"guarantee": "no formal guarantee"}
     noise = f"{plan.given.law.name} of s.d. {plan.given.deviation:.3g} on each number of a message"
     return {"noise": noise, "guarantee": "no formal guarantee: for noise given by its s.d. no ε can be stated"}
+
+
+def _sound_report(plan: Plan, sound: Sound, uses: int, releases: int, width: int) -> dict[str, Any]:
+    """Add up what a ledger would have charged: `uses` releases for a sample, all of them for a device."""
+    for_device = sound.event.times(releases)
+    if sound.unit == "sample":
+        for_device = for_device.grouped(width)
+    grid = sound.gradient.grid
+    return {
+        "mode": "sound",
+        "unit": sound.unit,
+        "sample": _plain(sound.event.times(uses).promise(plan.delta)),
+        "device": _plain(for_device.promise(plan.delta)),
+        "promised": {"epsilon": sound.filter.epsilon, "delta": sound.filter.delta, "uses": sound.uses},
+        "enforced_by": FILTER_NAMES[sound.filter.kind],
+        "paper_claim": None,
+        "noise": (
+            f"{sound.gradient.law.name} of scale {sound.gradient.scale:g} levels on each integer; "
+            f"one {grid.per} is at most {grid.radius:.3g} in L{grid.order}, by clipping, on {grid.levels} levels"
+        ),
+        "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
+    }
 
 
 def _noise(task: Task, plan: Plan) -> str:

@@ -55,4 +55,5 @@ JAX = Ops(
     sum_of_squares=_sum_of_squares,
     bits=jax.lax.bitcast_convert_type,
     fold=_fold,
+    repeat=jax.lax.while_loop,
 )

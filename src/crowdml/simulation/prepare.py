@@ -11,12 +11,20 @@ from crowdml.core import BadInput
 from crowdml.data import Dataset, Fitted
 from crowdml.data import load as load_dataset
 from crowdml.data.transforms import fit_all
+from crowdml.privacy import require_meaning
 
 _prepared: dict[str, tuple[list[Fitted], Dataset]] = {}
 
 
 def prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     """Load, check and transform the dataset of a task. The last one is kept: a sweep prepares its data once."""
+    prepared = _prepare(task)
+    samples = len(prepared[1].train_labels)
+    require_meaning(task.privacy, samples if task.privacy.unit == "sample" else task.crowd.devices)
+    return prepared
+
+
+def _prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     key = task.data.model_dump_json()
     if key not in _prepared:
         dataset = _held_back(_checked(task), task.data.validation)

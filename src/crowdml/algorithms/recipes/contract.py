@@ -21,6 +21,7 @@ class Recipe:
         perturbs: Where noise goes: on the gradient a device sends, on the rows it sends, or nowhere.
         sequences: Whether noise of a given size may change from one of a device's messages to the next.
         pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
+        sound: Whether it has a sound form: whatever leaves a device is a sum of checked integers with discrete noise.
     """
 
     settings: type[Settings]
@@ -29,3 +30,4 @@ class Recipe:
     perturbs: Perturbs = "gradient"
     sequences: bool = False
     pooled: bool = False
+    sound: bool = False

@@ -10,6 +10,7 @@ asks for statistics, the noisy counts of errors and labels.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from crowdml.algorithms.averaging import Averaging
 from crowdml.algorithms.contract import Algorithm, Parts
 from crowdml.algorithms.counting import Counting
 from crowdml.algorithms.gradients import mean_gradient, sanitise_mean
+from crowdml.algorithms.grid_gradient import from_grid, grid_gradient, sanitise_grid
 from crowdml.algorithms.rates import RATES
 from crowdml.algorithms.rates.power import InverseSqrt
 from crowdml.algorithms.recipes.contract import Recipe
@@ -60,7 +62,8 @@ def build(parts: Parts) -> Algorithm:
     counting = Counting(classes=parts.classes, noise=noise, ops=parts.ops) if noise else None
     device_step, sanitise = _device_half(parts, counting)
     averaging = Averaging(stale=settings.stale, alone=True, ops=parts.ops)
-    server = server_half(parts, averaging, "gradient", settings.rate, counting)
+    read = functools.partial(from_grid, parts) if parts.plan.sound else None
+    server = server_half(parts, averaging, "gradient", settings.rate, counting, read)
     return Algorithm(
         takes="sums",
         batch=settings.batch,
@@ -82,11 +85,14 @@ def build(parts: Parts) -> Algorithm:
 
 
 def _device_half(parts: Parts, counting: Counting | None) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    settings, xp = _settings(parts), parts.ops.xp
+    settings, xp, sound = _settings(parts), parts.ops.xp, parts.plan.sound is not None
 
     def device_step(broadcast: Tree, device: Tree, batch: Batch, coins: Coins) -> tuple[Tree, Tree]:
         training, counted = _split(batch, settings.held_out, coins, parts.ops)
-        found = mean_gradient(parts, broadcast, batch, training)
+        if sound:
+            found = grid_gradient(parts, broadcast, batch, training, coins)
+        else:
+            found = mean_gradient(parts, broadcast, batch, training)
         release = {"gradient": found.gradient, "samples": found.samples.astype(xp.int32)}
         if counting:
             wrong = parts.model.loss.predict(found.outputs) != batch.labels
@@ -94,7 +100,11 @@ def _device_half(parts: Parts, counting: Counting | None) -> tuple[Callable[...,
         return release, device
 
     def sanitise(release: Tree, coins: Coins) -> Tree:
-        check_in = release | {"gradient": sanitise_mean(parts, release["gradient"], release["samples"], coins)}
+        if sound:
+            noisy = sanitise_grid(parts, release["gradient"], coins)
+        else:
+            noisy = sanitise_mean(parts, release["gradient"], release["samples"], coins)
+        check_in = release | {"gradient": noisy}
         return check_in | {"counts": counting.sanitise(release["counts"], coins)} if counting else check_in
 
     return device_step, sanitise
@@ -116,4 +126,4 @@ def _settings(parts: Parts) -> CrowdSgdSettings:
     return parts.settings
 
 
-CROWD_SGD = Recipe(settings=CrowdSgdSettings, hyper={"rate": "rate.c", "radius": "radius"}, build=build)
+CROWD_SGD = Recipe(settings=CrowdSgdSettings, hyper={"rate": "rate.c", "radius": "radius"}, build=build, sound=True)

@@ -30,6 +30,10 @@ class Factors(Protocol):
         """L1 norm of each example's gradient, shape (size,)."""
         ...
 
+    def rows(self) -> Tree:
+        """Each example's gradient, written out: the shape of the parameters with examples as the first axis."""
+        ...
+
     def total(self, weights: Array) -> Tree:
         """Sum of the examples' gradients, each times its weight; the shape of the layer's parameters."""
         ...

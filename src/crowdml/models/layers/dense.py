@@ -31,6 +31,11 @@ class DenseFactors:
         xp = self.ops.xp
         return xp.sum(xp.abs(self.slope), axis=0) * (xp.sum(xp.abs(self.x), axis=0) + float(self.bias))
 
+    def rows(self) -> Tree:
+        """Write the outer products out."""
+        made = {"w": self.slope.T[:, :, None] * self.x.T[:, None, :]}
+        return made | {"b": self.slope.T} if self.bias else made
+
     def total(self, weights: Array) -> Tree:
         """Weighted sum by one matrix product."""
         weighted = self.slope * weights

@@ -7,6 +7,7 @@ from crowdml.privacy.mechanisms.contract import NoiseLaw as NoiseLaw
 from crowdml.privacy.mechanisms.contract import add_noise as add_noise
 from crowdml.privacy.mechanisms.contract import calibrated as calibrated
 from crowdml.privacy.mechanisms.contract import clip_weights as clip_weights
+from crowdml.privacy.mechanisms.discrete_gaussian import DISCRETE_GAUSSIAN as DISCRETE_GAUSSIAN
 from crowdml.privacy.mechanisms.discrete_laplace import DISCRETE_LAPLACE as DISCRETE_LAPLACE
 from crowdml.privacy.mechanisms.gaussian import GAUSSIAN as GAUSSIAN
 from crowdml.privacy.mechanisms.k_norm import K_NORM as K_NORM
@@ -19,5 +20,6 @@ MECHANISMS: Registry[NoiseLaw] = Registry(
         "gaussian": GAUSSIAN,
         "k-norm": K_NORM,
         "discrete-laplace": DISCRETE_LAPLACE,
+        "discrete-gaussian": DISCRETE_GAUSSIAN,
     },
 )

@@ -1,0 +1,170 @@
+"""The ledger on disk: an SQLite file of one device, safe against a crash at any moment.
+
+A charge and the final bytes of its check-in are stored in one transaction, and only then handed out for sending. So
+whatever was sent was charged before, a crash can at worst leave a charge without a send, and a resend after a crash has
+the very same bytes. `synchronous=FULL` is asserted: with less, a power cut can lose what was promised to be stored.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.core import BadInput, record
+from crowdml.core.errors import TermsViolated
+from crowdml.privacy.ledger import Cap, Entry, LedgerChain, Terms
+from crowdml.privacy.promise import Promise
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY, raw BLOB NOT NULL, samples BLOB, hash BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS unsettled (key TEXT PRIMARY KEY, task TEXT NOT NULL, body BLOB NOT NULL);
+"""
+
+
+@record
+class Unsettled:
+    """A check-in that was charged and of which nobody knows yet whether it arrived."""
+
+    key: str
+    task: str
+    body: bytes
+
+
+class Ledger:
+    """A device's ledger.
+
+    >>> import tempfile
+    >>> from crowdml.privacy import Event, Filter
+    >>> terms = Terms(unit="device", filter=Filter(kind="pure", epsilon=2.0, delta=0.0), uses=2,
+    ...               event=Event.of_pure(1.0))
+    >>> with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.sqlite") as ledger:
+    ...     ledger.accept("digits", "sheet-hash", terms)
+    ...     body = ledger.charge("digits", "key", b"final bytes", version=0)
+    ...     ledger.spent("digits")
+    Promise(epsilon=1.0, delta=0.0)
+
+    Args:
+        path: The file; made if it is not there.
+        cap: The owner's limit over all tasks.
+    """
+
+    def __init__(self, path: Path | str, cap: Cap = Cap()) -> None:  # noqa: B008  a frozen record
+        """Open, lock and verify the whole chain."""
+        self.path = Path(path)
+        new = not self.path.exists()
+        self._db = sqlite3.connect(self.path, isolation_level=None, timeout=5.0)
+        try:
+            self._prepare(new)
+            self.chain = LedgerChain(cap)
+            self._load()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def __enter__(self) -> Ledger:
+        """Use in a `with` block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def accept(self, task: str, sheet: str, terms: Terms) -> None:
+        """Accept a task's terms, or raise `TermsViolated`. The same sheet again changes nothing."""
+        known = self.chain.tasks.get(task)
+        if known is not None and known.sheet == sheet and known.terms.uses == terms.uses:
+            return
+        self._write(self.chain.accept(task, sheet, terms), None, None)
+
+    def charge(
+        self, task: str, key: str, body: bytes, *, samples: npt.NDArray[Any] | None = None, version: int
+    ) -> bytes:
+        """Charge one release and keep its final bytes; return the bytes to send. A resend costs nothing.
+
+        Raises:
+            BudgetExhausted: The terms do not cover it.
+            TermsViolated: Other bytes were charged under this key, or the task was never accepted.
+        """
+        numbers = np.zeros(0, np.int64) if samples is None else np.asarray(samples)
+        entry = self.chain.charge(task, key, body, numbers, version)
+        if entry is not None:
+            self._write(entry, numbers, Unsettled(key=key, task=task, body=body))
+        return body
+
+    def settle(self, key: str) -> None:
+        """Forget the bytes of a check-in that was acknowledged or refused for good; its charge stays."""
+        self._db.execute("DELETE FROM unsettled WHERE key = ?", (key,))
+
+    def unsettled(self) -> list[Unsettled]:
+        """List what must be sent again, byte for byte, oldest first."""
+        rows = self._db.execute("SELECT key, task, body FROM unsettled ORDER BY rowid").fetchall()
+        return [Unsettled(key=key, task=task, body=body) for key, task, body in rows]
+
+    def close_task(self, task: str) -> None:
+        """End a task: from now on it counts with what it has spent."""
+        self._write(self.chain.close(task), None, None)
+
+    def spent(self, task: str) -> Promise:
+        """Return ε spent by the unit that is worst off."""
+        return self.chain.spent(task)
+
+    def entries(self) -> list[bytes]:
+        """Return all entries as they were written."""
+        return [raw for (raw,) in self._db.execute("SELECT raw FROM entries ORDER BY number")]
+
+    def _prepare(self, new: bool) -> None:
+        mode = self._db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        self._db.execute("PRAGMA synchronous = FULL")
+        level = self._db.execute("PRAGMA synchronous").fetchone()[0]
+        if (mode, level) != ("wal", 2):
+            raise BadInput(f"{self.path} cannot be written safely (journal {mode}, synchronous {level})")
+        self._db.execute("BEGIN IMMEDIATE")
+        for statement in SCHEMA.strip().split(";\n"):
+            self._db.execute(statement)
+        self._db.execute("COMMIT")
+        if new:
+            _sync_folder(self.path.parent)
+
+    def _load(self) -> None:
+        for raw, samples, digest in self._db.execute("SELECT raw, samples, hash FROM entries ORDER BY number"):
+            self.chain.replay(raw, None if samples is None else np.frombuffer(samples, "<i4"))
+            if self.chain.head != digest:
+                raise TermsViolated(f"{self.path}: entry {self.chain.length - 1} is not the one that was written")
+
+    def _write(self, entry: Entry, samples: npt.NDArray[Any] | None, sent: Unsettled | None) -> None:
+        """Store an entry, and the bytes that belong to it, in one transaction; then count it."""
+        number = self.chain.length
+        packed = None if samples is None else samples.astype("<i4").tobytes()
+        before = self.chain.head
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            last = self._db.execute("SELECT hash FROM entries ORDER BY number DESC LIMIT 1").fetchone()
+            if (last is not None and last[0] != before) or (last is None and number):
+                raise TermsViolated(f"{self.path}: another process has written to this ledger")
+            raw = self.chain.append(entry, samples)
+            self._db.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (number, raw, packed, self.chain.head))
+            if sent is not None:
+                self._db.execute("INSERT INTO unsettled VALUES (?, ?, ?)", (sent.key, sent.task, sent.body))
+            self._db.execute("COMMIT")
+        except BaseException:
+            # Whether it is on disk is not known. The file decides when it is read again; this object is finished.
+            self._db.close()
+            raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new file's name survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

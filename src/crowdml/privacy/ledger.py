@@ -1,0 +1,294 @@
+"""The ledger: an append-only, hash-chained record of what a device has promised and spent, across tasks.
+
+This is the pure part: `LedgerChain` takes entries and refuses what the terms or the owner's cap do not cover; where
+entries are kept is a driver's business. An entry is a flat JSON object of integers and strings, where numbers with a
+fraction are decimal strings, written canonically (sorted keys, no spaces, ASCII). Its hash is SHA-256 over the hash
+before it (32 zero bytes at first) followed by its bytes. Three kinds:
+
+    accept   a task's terms were accepted: task, sheet (hash of the signed sheet), unit, filter, epsilon, delta, uses,
+             and what one release costs: pure (absent for Gaussian noise) and rho
+    charge   one release: task, key (idempotency key), body (hash of the final bytes), samples (how many are in it),
+             most (uses of its most used sample, this one included), version
+    close    a task ended: task; from then on it counts with what it has spent, not with what it might have
+
+Costs in entries are rounded up, so the sums never under-report. A charge precedes the first send; the same key with
+the same bytes is a resend and costs nothing; the same key with other bytes would be a second release and is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Context, Decimal
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.core import record
+from crowdml.core.errors import BudgetExhausted, TermsViolated
+from crowdml.privacy.accounting import Event, Filter, FilterKind
+from crowdml.privacy.promise import Promise
+from crowdml.privacy.sound import Sound
+
+START = bytes(32)
+_UP = Context(prec=12, rounding=ROUND_CEILING)
+
+Entry = dict[str, int | str]
+
+
+@record
+class Terms:
+    """What an owner accepted.
+
+    Attributes:
+        unit: What one promise protects.
+        filter: Which sum enforces, and its limit.
+        uses: Releases a sample may enter, or a device may make.
+        event: Cost of one release.
+    """
+
+    unit: Literal["sample", "device"]
+    filter: Filter
+    uses: int
+    event: Event
+
+    @staticmethod
+    def of(sound: Sound) -> Terms:
+        """Take the terms from a plan."""
+        return Terms(unit=sound.unit, filter=sound.filter, uses=sound.uses, event=sound.event)
+
+
+@record
+class Cap:
+    """The owner's limit over all tasks; ε and δ of tasks add up. No cap is an infinite one."""
+
+    epsilon: float = math.inf
+    delta: float = 1.0
+
+
+@dataclasses.dataclass(kw_only=True)
+class SpendingState:
+    """What one task has spent so far. It changes in place: a ledger of ten thousand releases is read in a moment.
+
+    Attributes:
+        terms: As accepted.
+        sheet: Hash of the sheet.
+        uses: How often each sample was used, by its number on this device.
+        releases: Charges so far.
+        widest: Most samples in one release.
+        closed: Whether the task has ended.
+    """
+
+    terms: Terms
+    sheet: str
+    uses: npt.NDArray[np.int32]
+    releases: int = 0
+    widest: int = 0
+    closed: bool = False
+
+    def spent(self) -> Event:
+        """Cost for the unit that is worst off."""
+        count = self.releases if self.terms.unit == "device" else int(self.uses.max(initial=0))
+        return self.terms.event.times(count)
+
+    def of_device(self) -> Event:
+        """Cost for the device as a whole."""
+        total = self.terms.event.times(self.releases)
+        return total if self.terms.unit == "device" else total.grouped(self.widest)
+
+    def reserved(self) -> Promise:
+        """What counts against the owner's cap: the whole promise while the task is open, then what was spent."""
+        if self.closed:
+            return self.spent().promise(self.terms.filter.delta)
+        return Promise(epsilon=self.terms.filter.epsilon, delta=self.terms.filter.delta)
+
+
+class LedgerChain:
+    """The state of a ledger: the hash of its last entry, and what every task has spent.
+
+    >>> terms = Terms(unit="device", filter=Filter(kind="pure", epsilon=2.0, delta=0.0), uses=2,
+    ...               event=Event.of_pure(1.0))
+    >>> chain = LedgerChain()
+    >>> made = [chain.append(chain.accept("digits", "ab", terms))]
+    >>> made += [chain.append(chain.charge("digits", f"key-{n}", b"bytes", np.array([], int), n)) for n in (0, 1)]
+    >>> chain.spent("digits")
+    Promise(epsilon=2.0, delta=0.0)
+    >>> chain.charge("digits", "key-2", b"bytes", np.array([], int), 2)
+    Traceback (most recent call last):
+    crowdml.core.errors.BudgetExhausted: digits: 2 of 2 releases are spent
+    """
+
+    def __init__(self, cap: Cap = Cap()) -> None:  # noqa: B008  a frozen record
+        """Begin an empty ledger."""
+        self.cap = cap
+        self.head = START
+        self.length = 0
+        self.tasks: dict[str, SpendingState] = {}
+        self._bodies: dict[str, tuple[str, str]] = {}
+
+    def accept(self, task: str, sheet: str, terms: Terms) -> Entry:
+        """Return the entry that accepts a task, or raise `TermsViolated`. Accepting the same sheet again is refused."""
+        if task in self.tasks:
+            known = self.tasks[task].sheet == sheet
+            raise TermsViolated(f"{task}: {'already accepted' if known else 'the terms are not those accepted'}")
+        if not terms.filter.covers(terms.event.times(terms.uses)):
+            raise TermsViolated(f"{task}: {terms.uses} releases cost more than ε = {terms.filter.epsilon:g}")
+        open_promises = [own.reserved() for own in self.tasks.values()]
+        epsilon = sum((own.epsilon for own in open_promises), terms.filter.epsilon)
+        delta = sum((own.delta for own in open_promises), terms.filter.delta)
+        if epsilon > self.cap.epsilon or delta > self.cap.delta:
+            raise TermsViolated(
+                f"{task}: ε = {epsilon:g}, δ = {delta:g} with all tasks; the owner's cap is ε = {self.cap.epsilon:g}, "
+                f"δ = {self.cap.delta:g}"
+            )
+        entry: Entry = {
+            "kind": "accept",
+            "task": task,
+            "sheet": sheet,
+            "unit": terms.unit,
+            "filter": terms.filter.kind,
+            "epsilon": _exact(terms.filter.epsilon),
+            "delta": _exact(terms.filter.delta),
+            "uses": terms.uses,
+            "rho": decimal_up(terms.event.rho),
+        }
+        return entry if math.isinf(terms.event.pure) else entry | {"pure": decimal_up(terms.event.pure)}
+
+    def charge(self, task: str, key: str, body: bytes, samples: npt.NDArray[Any], version: int) -> Entry | None:
+        """Return the entry for one release; None for a resend of identical bytes, which costs nothing.
+
+        Args:
+            task: The task.
+            key: Idempotency key of the check-in.
+            body: The final bytes.
+            samples: Numbers of the samples in it, each once.
+            version: Version the device started from.
+        """
+        digest = hashlib.sha256(body).hexdigest()
+        if key in self._bodies:
+            if self._bodies[key] != (task, digest):
+                raise TermsViolated(f"{task}: other bytes under the key of an earlier release")
+            return None
+        most = self._require(task, samples)
+        return {
+            "kind": "charge",
+            "task": task,
+            "key": key,
+            "body": digest,
+            "samples": len(samples),
+            "most": most,
+            "version": version,
+        }
+
+    def close(self, task: str) -> Entry:
+        """Return the entry that ends a task."""
+        self._spending(task)
+        return {"kind": "close", "task": task}
+
+    def append(self, entry: Entry, samples: npt.NDArray[Any] | None = None) -> bytes:
+        """Take an entry into the chain and return its bytes."""
+        raw = canonical(entry)
+        self._apply(entry, samples)
+        self.head, self.length = next_hash(self.head, raw), self.length + 1
+        return raw
+
+    def replay(self, raw: bytes, samples: npt.NDArray[Any] | None = None) -> None:
+        """Take an entry that was kept, exactly as it was written."""
+        self._apply(json.loads(raw), samples)
+        self.head, self.length = next_hash(self.head, raw), self.length + 1
+
+    def spent(self, task: str) -> Promise:
+        """Return ε spent by the unit that is worst off, the smallest figure that is valid."""
+        own = self._spending(task)
+        return own.spent().promise(own.terms.filter.delta)
+
+    def left(self, task: str) -> int:
+        """Return how many more releases the unit that is worst off may enter."""
+        own = self._spending(task)
+        return own.terms.uses - (own.releases if own.terms.unit == "device" else int(own.uses.max(initial=0)))
+
+    def _require(self, task: str, samples: npt.NDArray[Any]) -> int:
+        """Refuse a release that the terms do not cover; return the uses of its most used sample."""
+        own = self._spending(task)
+        if own.closed:
+            raise BudgetExhausted(f"{task}: the task is closed")
+        if len(samples) and (len(np.unique(samples)) != len(samples) or samples.min() < 0):
+            raise ValueError("samples are numbers from 0 on, each once")
+        known = samples[samples < len(own.uses)]
+        most = 1 + int(own.uses[known].max(initial=0))
+        if own.terms.unit == "device" and own.releases >= own.terms.uses:
+            raise BudgetExhausted(f"{task}: {own.releases} of {own.terms.uses} releases are spent")
+        if own.terms.unit == "sample" and not len(samples):
+            raise ValueError("a release of a task that promises something to samples must name them")
+        if own.terms.unit == "sample" and most > own.terms.uses:
+            raise BudgetExhausted(f"{task}: a sample of this release was used {most - 1} of {own.terms.uses} times")
+        return most
+
+    def _spending(self, task: str) -> SpendingState:
+        if task not in self.tasks:
+            raise TermsViolated(f"{task}: its terms were never accepted")
+        return self.tasks[task]
+
+    def _apply(self, entry: Mapping[str, Any], samples: npt.NDArray[Any] | None) -> None:
+        kind, task = entry["kind"], str(entry["task"])
+        if kind == "accept":
+            self.tasks[task] = SpendingState(terms=_terms(entry), sheet=str(entry["sheet"]), uses=np.zeros(0, np.int32))
+        elif kind == "charge":
+            self._bodies[str(entry["key"])] = task, str(entry["body"])
+            self._count(self._spending(task), entry, samples)
+        else:
+            self._spending(task).closed = True
+
+    def _count(self, own: SpendingState, entry: Mapping[str, Any], samples: npt.NDArray[Any] | None) -> None:
+        """Add one release."""
+        if samples is not None and len(samples):
+            reach, known = int(samples.max()) + 1, len(own.uses)
+            if reach > known:
+                own.uses = np.concatenate([own.uses, np.zeros(max(reach, 2 * known) - known, np.int32)])
+            own.uses[samples] += 1
+        own.releases += 1
+        own.widest = max(own.widest, int(entry["samples"]))
+
+
+def canonical(entry: Mapping[str, Any]) -> bytes:
+    """Write an entry as every runtime writes it.
+
+    >>> canonical({"b": 2, "a": "0.5"})
+    b'{"a":"0.5","b":2}'
+    """
+    if not all(type(value) in (int, str) for value in entry.values()):
+        raise TypeError(f"an entry holds integers and strings only: {entry}")
+    return json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def next_hash(before: bytes, raw: bytes) -> bytes:
+    """Return the hash of an entry."""
+    return hashlib.sha256(before + raw).digest()
+
+
+def decimal_up(value: float) -> str:
+    """Write a cost as a decimal string of twelve digits, rounded up.
+
+    >>> decimal_up(0.1), decimal_up(2.0)
+    ('0.100000000001', '2')
+    """
+    return format(_UP.create_decimal(Decimal(value)).normalize(), "f")
+
+
+def _exact(value: float) -> str:
+    """Write a limit as the shortest decimal that reads back as the same number."""
+    return format(Decimal(repr(value)).normalize(), "f")
+
+
+def _terms(entry: Mapping[str, Any]) -> Terms:
+    kind: FilterKind = "pure" if entry["filter"] == "pure" else "rdp"
+    return Terms(
+        unit="sample" if entry["unit"] == "sample" else "device",
+        filter=Filter(kind=kind, epsilon=float(entry["epsilon"]), delta=float(entry["delta"])),
+        uses=int(entry["uses"]),
+        event=Event(pure=float(entry.get("pure", "inf")), rho=float(entry["rho"])),
+    )

@@ -1,0 +1,163 @@
+"""Sound mode: bound, noise law and cost of a release in one frozen record, for integers on a grid.
+
+ε is a *total*: over all releases a sample may enter (`max-uses`, unit sample) or a device may make (`max-releases`,
+unit device), statistics included. Noise is calibrated so that the enforcing filter covers exactly that many releases.
+Scales are rounded up to few binary places, so that exact samplers and every runtime hold them without rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal
+
+from crowdml.core import BadInput, record
+from crowdml.privacy.accounting import Event, Filter, FilterKind, rho_budget
+from crowdml.privacy.grid import Grid
+from crowdml.privacy.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, NoiseLaw
+
+SOUND_LAWS: dict[str, NoiseLaw] = {"laplace": DISCRETE_LAPLACE, "gaussian": DISCRETE_GAUSSIAN}
+"""What a mechanism of the task file becomes on the grid."""
+
+LARGEST = 1 << 26
+"""Largest scale of noise in levels: with tails of 30 scales the sum still fits into 31 bits."""
+
+
+@record
+class SoundMechanism:
+    """Bound, noise and cost of the sums of integers that a device releases.
+
+    Guarantee: neighbours differ in one sample (grid per example) or in all rows of one device (grid per release), the
+    number of rows being the same. The sum of checked integers changes by at most `grid.sensitivity` in the grid's
+    norm (proof: `grid`), independent discrete noise of `scale` is added to every coordinate, so one release costs
+    `event`: pure ε = Δ₁/scale for discrete Laplace noise, ρ = Δ₂²/(2 scale²) for discrete Gaussian noise.
+
+    Attributes:
+        grid: The bound.
+        law: The noise law, in the same norm.
+        scale: Scale or standard deviation of the noise, in levels; a number with at most four binary places.
+    """
+
+    grid: Grid
+    law: NoiseLaw
+    scale: float
+
+    def __post_init__(self) -> None:
+        """Refuse a norm mismatch, continuous noise, and scales that are not exact."""
+        if self.grid.order != self.law.order or not self.law.integer:
+            raise ValueError(f"{self.law.name} noise does not fit a grid of order {self.grid.order}")
+        if Fraction(self.scale).denominator > 16 or self.scale <= 0:
+            raise ValueError(f"{self.scale} is not an exact scale")
+
+    @property
+    def event(self) -> Event:
+        """Cost of one release; floating point is rounded up."""
+        scale = Fraction(self.scale)
+        if self.law.pure:
+            return Event.of_pure(_up(Fraction(2 * self.grid.limit) / scale))
+        return Event(pure=math.inf, rho=_up(Fraction(self.grid.sensitivity_squared) / (2 * scale**2)))
+
+
+@record
+class SoundStatistics:
+    """Discrete Laplace noise on the error count and the label counts of one release.
+
+    Guarantee: one sample changes the error count by 1 and the label counts by 2 in L1; a device with `rows` rows in a
+    release by `rows` and `2·rows`. Independent noise, so the costs add up.
+
+    Attributes:
+        error_scale: Scale on the error count.
+        label_scale: Scale on each label count.
+        rows: Rows that may change at once.
+    """
+
+    error_scale: float
+    label_scale: float
+    rows: int
+
+    @property
+    def event(self) -> Event:
+        """Cost of both counts in one release."""
+        cost = Fraction(self.rows) / Fraction(self.error_scale) + Fraction(2 * self.rows) / Fraction(self.label_scale)
+        return Event.of_pure(_up(cost))
+
+
+@record
+class Sound:
+    """Everything a device releases in sound mode, and what enforces the promise.
+
+    Attributes:
+        gradient: Bound and noise of the gradient.
+        statistics: Noise of the counts; None where they are not sent.
+        filter: Which sum enforces, and its limit.
+        unit: What one promise protects.
+        uses: Releases a unit may be in: max-uses for samples, max-releases for devices.
+    """
+
+    gradient: SoundMechanism
+    statistics: SoundStatistics | None
+    filter: Filter
+    unit: Literal["sample", "device"]
+    uses: int
+
+    def __post_init__(self) -> None:
+        """Check the promise with the sums that the ledger will use."""
+        if not self.filter.covers(self.event.times(self.uses)):
+            raise ValueError(f"{self.uses} releases cost more than ε = {self.filter.epsilon}")
+
+    @property
+    def event(self) -> Event:
+        """Cost of one release for a unit that is in it."""
+        return self.gradient.event.plus(self.statistics.event) if self.statistics else self.gradient.event
+
+
+def calibrate(
+    name: str, grid: Grid, epsilon: float, delta: float, uses: int, statistics: SoundStatistics | None
+) -> tuple[SoundMechanism, Filter]:
+    """Return the least noise that keeps (ε, δ) over so many uses, and the filter that proves it."""
+    law = SOUND_LAWS[name]
+    kinds: list[FilterKind] = ["pure"] * law.pure + ["rdp"] * (delta > 0)  # type: ignore[assignment]
+    found = [(_scale(law, grid, kind, epsilon, delta, uses, statistics), kind) for kind in kinds]
+    scale, kind = min((scale, kind) for scale, kind in found if scale is not None)
+    if scale > LARGEST:
+        raise BadInput(
+            f"noise of {scale:.3g} levels does not fit into the 32 bits of a message",
+            where="privacy.epsilon",
+            hint="a larger epsilon, or fewer uses",
+        )
+    return SoundMechanism(grid=grid, law=law, scale=scale), Filter(kind=kind, epsilon=epsilon, delta=delta)
+
+
+def _scale(
+    law: NoiseLaw,
+    grid: Grid,
+    kind: FilterKind,
+    epsilon: float,
+    delta: float,
+    uses: int,
+    statistics: SoundStatistics | None,
+) -> float | None:
+    """Return the scale that one filter needs; None where statistics leave nothing."""
+    counts = statistics.event if statistics else Event()
+    if kind == "pure":
+        left = epsilon / uses - counts.pure
+        return exact_scale(grid.sensitivity / left) if left > 0 else None
+    left = rho_budget(epsilon, delta) / uses - counts.rho
+    if left <= 0:
+        return None
+    return exact_scale(grid.sensitivity / math.sqrt(2 * left))
+
+
+def exact_scale(least: float) -> float:
+    """Round a scale up to a sixteenth, or to a whole number from 500 on.
+
+    >>> exact_scale(3.01), exact_scale(1000.2)
+    (3.0625, 1001.0)
+    """
+    least *= 1 + 1e-12
+    return math.ceil(least * 16) / 16 if least < 500 else float(math.ceil(least))
+
+
+def _up(value: Fraction) -> float:
+    found = float(value)
+    return found if Fraction(found) >= value else math.nextafter(found, math.inf)

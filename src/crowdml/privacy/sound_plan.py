@@ -1,0 +1,144 @@
+"""The plan of a sound task: every term checked, then calibrated. Whatever could not be proven is refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crowdml.core import BadInput, record
+from crowdml.privacy.grid import make_grid
+from crowdml.privacy.settings import PrivacySettings
+from crowdml.privacy.sound import SOUND_LAWS, Sound, SoundStatistics, calibrate, exact_scale
+
+LARGEST_EPSILON = 1000.0
+
+
+@record
+class Releases:
+    """What an algorithm releases, as far as a sound plan must know.
+
+    Attributes:
+        sound: Whether the algorithm has a sound form.
+        size: Numbers in a gradient.
+        rows: Rows in a release at most.
+        limit: Releases of one device at most (`stop.max-releases`).
+    """
+
+    sound: bool = False
+    size: int = 1
+    rows: int = 1
+    limit: int | None = None
+
+
+def make_sound(
+    terms: PrivacySettings, bound_of: Callable[[int], float | None], counts: bool, releases: Releases
+) -> Sound:
+    """Check the terms and calibrate."""
+    epsilon, uses = _checked(terms, releases)
+    law = SOUND_LAWS[terms.mechanism]
+    radius = terms.clip or bound_of(law.order)
+    if radius is None or radius == 0.0:
+        raise BadInput(
+            "nothing bounds the gradient of one example" if radius is None else "every row is zero",
+            where="privacy.clip",
+            hint=f"give clip, or end data.transform with a norm of order {law.order} and use a linear model",
+        )
+    grid = make_grid(law.order, releases.size, radius, "example" if terms.unit == "sample" else "release")
+    statistics = _statistics(terms, releases, uses) if counts and terms.statistics_epsilon else None
+    mechanism, filter_ = calibrate(terms.mechanism, grid, epsilon, terms.delta, uses, statistics)
+    return Sound(gradient=mechanism, statistics=statistics, filter=filter_, unit=terms.unit, uses=uses)
+
+
+def _statistics(terms: PrivacySettings, releases: Releases, uses: int) -> SoundStatistics:
+    """Split statistics-epsilon over all uses, and over the two kinds of count by halves."""
+    each = terms.statistics_epsilon / uses / 2
+    rows = 1 if terms.unit == "sample" else releases.rows
+    return SoundStatistics(error_scale=exact_scale(rows / each), label_scale=exact_scale(2 * rows / each), rows=rows)
+
+
+def require_meaning(terms: PrivacySettings, units: int) -> None:
+    """Refuse a δ that would allow one unit's rows to be published outright.
+
+    Args:
+        terms: The `[privacy]` section.
+        units: Number of samples, or of devices, that are promised something.
+    """
+    if terms.mode == "sound" and terms.delta > 0 and terms.delta * units >= 1:
+        raise BadInput(
+            f"delta = {terms.delta:g} is no promise to {units} {terms.unit}s: publishing one of them outright keeps it",
+            where="privacy.delta",
+            hint=f"well below 1/{units}, such as delta = {0.01 / units:.0e}",
+        )
+
+
+def _checked(terms: PrivacySettings, releases: Releases) -> tuple[float, int]:
+    """Refuse, with what would be right; return ε and the number of uses."""
+    _check_form(terms, releases)
+    epsilon = terms.epsilon
+    if epsilon is None:
+        raise BadInput(
+            "sound mode needs epsilon, the total over the task",
+            where="privacy.epsilon",
+            hint='such as epsilon = 8.0; mode = "none" promises nothing',
+        )
+    if epsilon > LARGEST_EPSILON:
+        raise BadInput(
+            f"epsilon = {epsilon:g} promises nothing anyone could rely on",
+            where="privacy.epsilon",
+            hint='at most 1000; mode = "none" says openly that there is no guarantee',
+        )
+    if not SOUND_LAWS[terms.mechanism].pure and terms.delta == 0:
+        raise BadInput(
+            f'"{terms.mechanism}" needs delta above zero', where="privacy.delta", hint="such as delta = 1e-6"
+        )
+    if terms.statistics_epsilon >= epsilon:
+        raise BadInput(
+            f"statistics-epsilon = {terms.statistics_epsilon} leaves nothing of epsilon = {epsilon}",
+            where="privacy.statistics-epsilon",
+            hint="it is a part of epsilon: make it smaller",
+        )
+    if terms.owner_range and not terms.owner_range[0] <= epsilon <= terms.owner_range[1]:
+        raise BadInput(
+            f"epsilon = {epsilon:g} is outside of owner-range",
+            where="privacy.owner-range",
+            hint="it is what an owner gets who chooses nothing",
+        )
+    return epsilon, _uses(terms, releases)
+
+
+def _check_form(terms: PrivacySettings, releases: Releases) -> None:
+    if not releases.sound:
+        raise BadInput(
+            "this algorithm has no sound form yet: nothing it sends is on the grid",
+            where="privacy.mode",
+            hint='use algorithm.kind = "crowd-sgd", or mode = "paper" in a simulation, or mode = "none"',
+        )
+    if terms.adjacency == "add-remove":
+        raise BadInput(
+            "the number of samples travels in clear, so add-remove is not protected",
+            where="privacy.adjacency",
+            hint='use adjacency = "replace"',
+        )
+    if terms.mechanism not in SOUND_LAWS:
+        raise BadInput(
+            f'"{terms.mechanism}" cannot be named in sound mode',
+            where="privacy.mechanism",
+            hint='use "laplace" or "gaussian": on the grid they are discrete, and exact samplers exist for them',
+        )
+
+
+def _uses(terms: PrivacySettings, releases: Releases) -> int:
+    if terms.unit == "sample":
+        if terms.max_uses is None:
+            raise BadInput(
+                "epsilon is a total: over how many releases of one sample?",
+                where="privacy.max-uses",
+                hint="max-uses = 1 for a single pass; in a simulation as many as crowd.passes",
+            )
+        return terms.max_uses
+    if releases.limit is None:
+        raise BadInput(
+            "epsilon is a total: over how many releases of one device?",
+            where="stop.max-releases",
+            hint="such as max-releases = 10",
+        )
+    return releases.limit

@@ -1,0 +1,119 @@
+"""The ledger on disk: what is stored before a send, and what a file that was changed is worth."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import crowdml
+from crowdml.core.errors import BudgetExhausted, TermsViolated
+from crowdml.device import Ledger
+from crowdml.privacy import Event, Filter, Promise
+from crowdml.privacy.ledger import Terms
+
+
+def terms(uses: int = 3) -> Terms:
+    limit = Filter(kind="pure", epsilon=0.5 * uses, delta=0.0)
+    return Terms(unit="sample", filter=limit, uses=uses, event=Event.of_pure(0.5))
+
+
+def test_a_ledger_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with crowdml.Ledger(path) as ledger:
+        ledger.accept("task", "sheet", terms())
+        assert ledger.charge("task", "a", b"one", samples=np.array([0, 1]), version=4) == b"one"
+        head = ledger.chain.head
+    with Ledger(path) as ledger:
+        assert ledger.chain.head == head and ledger.spent("task") == Promise(epsilon=0.5)
+        ledger.accept("task", "sheet", terms())  # the same sheet again
+        for key in ("b", "c"):
+            ledger.charge("task", key, b"more", samples=np.array([1]), version=5)
+        with pytest.raises(BudgetExhausted):
+            ledger.charge("task", "d", b"too much", samples=np.array([1]), version=6)
+        assert len(ledger.entries()) == 4
+
+
+def test_the_bytes_are_kept_until_they_are_settled_and_a_resend_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.accept("task", "sheet", terms())
+        ledger.charge("task", "a", b"one", samples=np.array([0]), version=0)
+        ledger.charge("task", "b", b"two", samples=np.array([1]), version=0)
+    with Ledger(path) as ledger:
+        waiting = ledger.unsettled()
+        assert [(own.key, own.body) for own in waiting] == [("a", b"one"), ("b", b"two")]
+        for own in waiting:
+            ledger.charge(own.task, own.key, own.body, samples=np.array([0]), version=0)
+        assert len(ledger.entries()) == 3 and ledger.spent("task").epsilon == 0.5
+        with pytest.raises(TermsViolated):
+            ledger.charge("task", "a", b"drawn anew", samples=np.array([0]), version=0)
+        ledger.settle("a")
+        assert [own.key for own in ledger.unsettled()] == ["b"]
+
+
+def test_a_changed_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.accept("task", "sheet", terms())
+        for key in ("a", "b"):
+            ledger.charge("task", key, key.encode(), samples=np.array([0]), version=0)
+    with sqlite3.connect(path) as db:
+        db.execute("DELETE FROM entries WHERE number = 1")
+    db.close()
+    with pytest.raises(TermsViolated, match="not the one that was written"):
+        Ledger(path)
+
+
+def test_two_processes_cannot_both_write(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as one, Ledger(path) as other:
+        one.accept("task", "sheet", terms())
+        with pytest.raises(TermsViolated, match="another process"):
+            other.accept("task", "sheet", terms())
+
+
+def test_a_failed_write_ends_the_ledger(tmp_path: Path) -> None:
+    """Whether the entry reached the disk is not known, so this object must not go on counting."""
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.accept("task", "sheet", terms())
+        ledger._db.execute("DROP TABLE unsettled")
+        with pytest.raises(sqlite3.OperationalError):
+            ledger.charge("task", "a", b"one", samples=np.array([0]), version=0)
+        with pytest.raises(sqlite3.ProgrammingError):
+            ledger.charge("task", "b", b"two", samples=np.array([1]), version=0)
+
+
+def test_full_synchronous_is_asserted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Careless(sqlite3.Connection):
+        def execute(self, statement: str, *arguments: object) -> sqlite3.Cursor:
+            return super().execute(statement.replace("= FULL", "= NORMAL"), *arguments)  # type: ignore[arg-type]
+
+    real = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path, **options: real(path, factory=Careless, **options))
+    with pytest.raises(Exception, match="cannot be written safely"):
+        Ledger(tmp_path / "ledger.sqlite")
+
+
+def test_ten_thousand_releases_are_read_in_a_moment_and_charged_in_less(tmp_path: Path) -> None:
+    """Twice the goals (0.2 s and 1 ms of CPU): a busy machine must not fail."""
+    path = tmp_path / "ledger.sqlite"
+    body, samples = os.urandom(3000), np.arange(70)
+    with Ledger(path) as ledger:
+        ledger._db.execute("PRAGMA synchronous = OFF")  # the disk's time is not measured here
+        ledger.accept("task", "sheet", terms(uses=10_000))
+        began = time.process_time()
+        for number in range(10_000):
+            ledger.charge("task", f"key-{number}", body, samples=samples + number % 5 * 70, version=number)
+            ledger.settle(f"key-{number}")
+        assert (time.process_time() - began) / 10_000 < 1e-3
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        Ledger(path).close()
+        times.append(time.process_time() - began)
+    assert min(times) < 0.4

@@ -1,0 +1,92 @@
+"""Filters and reports: facts that were found by other means, and another implementation as judge."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crowdml.privacy import Event, Filter, Promise
+from crowdml.privacy.accounting import rdp_epsilon, rho_budget
+from crowdml.privacy.promise import gaussian_epsilon
+from crowdml.privacy.reporting import Schedule, pld_epsilon, smallest
+
+
+def test_five_pure_releases_at_ten_give_fifty_and_rho_alone_would_say_357() -> None:
+    five = Event.of_pure(10.0).times(5)
+    assert five.promise(0.0) == Promise(epsilon=50.0)
+    assert five.promise(1e-5) == Promise(epsilon=50.0)
+    assert five.epsilon("rdp", 1e-5) == pytest.approx(357, abs=3)  # 357 on a coarse set of orders
+    assert Filter(kind="pure", epsilon=50.0, delta=0.0).covers(five)
+    assert not Filter(kind="pure", epsilon=49.9, delta=0.0).covers(five)
+
+
+@pytest.mark.parametrize(
+    ("each", "delta", "total"), [(0.1, 1e-3, 0.242), (0.1, 1e-5, 0.410), (1.0, 1e-3, 3.87), (1.0, 1e-5, 5.33)]
+)
+def test_twenty_gaussian_releases(each: float, delta: float, total: float) -> None:
+    z = math.sqrt(2 * math.log(1.25 / 1e-3)) / each
+    reported = pld_epsilon(Schedule(gaussian=((1 / z, 20),)), delta)
+    assert reported == pytest.approx(total, rel=4e-3)
+    # Σρ is valid, so never below; and not far above.
+    enforced = rdp_epsilon(20 / (2 * z * z), delta)
+    assert reported <= enforced < 1.35 * reported
+
+
+def test_the_pld_of_pure_releases_lies_between() -> None:
+    """A hundred pure releases of 0.1: tighter than either sum, above an ideal Gaussian of the same ρ."""
+    event = Event.of_pure(0.1).times(100)
+    reported = pld_epsilon(Schedule(pure=((0.1, 100),)), 1e-5)
+    assert reported < rdp_epsilon(event.rho, 1e-5) < event.pure == pytest.approx(10.0)
+    assert reported > gaussian_epsilon(math.sqrt(2 * event.rho), 1e-5) * 0.98
+    name, promise = smallest({"Σε": event.pure, "Σρ": rdp_epsilon(event.rho, 1e-5), "PLD": reported}, 1e-5)
+    assert (name, promise) == ("PLD", Promise(epsilon=reported, delta=1e-5))
+
+
+def test_our_judge_agrees_on_rho() -> None:
+    import dp_accounting
+
+    orders = [1 + x / 50 for x in range(1, 2000)] + list(range(41, 5000, 3))
+    for rho in (1e-6, 1e-3, 0.1, 1.0, 10.0, 100.0):
+        judge = dp_accounting.rdp.RdpAccountant(orders=orders)
+        judge.compose(dp_accounting.GaussianDpEvent(1 / math.sqrt(2 * rho)))
+        for delta in (1e-3, 1e-6):
+            theirs = judge.get_epsilon(delta)
+            assert theirs * 0.995 - 1e-6 <= rdp_epsilon(rho, delta) <= theirs * (1 + 1e-9)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.floats(1e-8, 500.0), st.floats(-12, -0.5).map(lambda power: 10.0**power))
+def test_rho_is_never_below_the_truth_of_an_ideal_gaussian(rho: float, delta: float) -> None:
+    found = rdp_epsilon(rho, delta)
+    assert found >= gaussian_epsilon(math.sqrt(2 * rho), delta) - 1e-9
+    assert rdp_epsilon(rho * 1.01, delta) >= found - 1e-12
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.floats(0.01, 900.0), st.floats(-12, -1).map(lambda power: 10.0**power))
+def test_the_budget_is_used_up_and_not_passed(epsilon: float, delta: float) -> None:
+    rho = rho_budget(epsilon, delta)
+    assert rdp_epsilon(rho, delta) <= epsilon
+    assert rdp_epsilon(rho * 1.0001, delta) > epsilon * 0.99999
+
+
+def test_borders() -> None:
+    assert rdp_epsilon(0.0, 1e-5) == 0.0 and rdp_epsilon(1.0, 0.0) == math.inf
+    assert Event().times(3) == Event() and Event.of_gaussian(4.0, 2.0) == Event(pure=math.inf, rho=1.0)
+    assert Event(pure=math.inf, rho=1.0).times(0) == Event()
+    assert Event(pure=1.0, rho=0.5).grouped(3) == Event(pure=3.0, rho=4.5)
+    assert pld_epsilon(Schedule(), 1e-5) == 0.0
+    with pytest.raises(ValueError):
+        Filter(kind="rdp", epsilon=1.0, delta=0.0)
+
+
+def test_a_charge_is_decided_in_less_than_a_millisecond() -> None:
+    filter_ = Filter(kind="rdp", epsilon=8.0, delta=1e-5)
+    began = time.process_time()
+    for count in range(200):
+        filter_.covers(Event(pure=math.inf, rho=1e-3).times(count))
+    assert (time.process_time() - began) / 200 < 1e-3

@@ -1,0 +1,175 @@
+"""The ledger's chain: refusals, sums, canonical bytes, and what a replay finds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crowdml.core.errors import BudgetExhausted, TermsViolated
+from crowdml.privacy import Event, Filter, Promise
+from crowdml.privacy.ledger import Cap, LedgerChain, Terms, canonical, decimal_up, next_hash
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "ledger.json"
+NOBODY = np.zeros(0, np.int64)
+
+
+def pure(uses: int = 3, each: float = 0.5, unit: Any = "sample", epsilon: float | None = None) -> Terms:
+    limit = uses * each if epsilon is None else epsilon
+    return Terms(unit=unit, filter=Filter(kind="pure", epsilon=limit, delta=0.0), uses=uses, event=Event.of_pure(each))
+
+
+def gaussian(uses: int = 3) -> Terms:
+    event = Event(pure=math.inf, rho=0.01)
+    return Terms(unit="sample", filter=Filter(kind="rdp", epsilon=2.0, delta=1e-5), uses=uses, event=event)
+
+
+def begun(terms: Terms, cap: Cap = Cap()) -> LedgerChain:  # noqa: B008  a frozen record
+    chain = LedgerChain(cap)
+    chain.append(chain.accept("task", "sheet", terms))
+    return chain
+
+
+def charge(chain: LedgerChain, key: str, samples: Any, body: bytes = b"bytes", task: str = "task") -> None:
+    entry = chain.charge(task, key, body, np.asarray(samples), 0)
+    if entry is not None:
+        chain.append(entry, np.asarray(samples))
+
+
+def test_a_sample_is_used_as_often_as_the_terms_say() -> None:
+    chain = begun(pure(uses=2))
+    charge(chain, "a", [0, 1])
+    charge(chain, "b", [1, 2])
+    assert chain.spent("task") == Promise(epsilon=1.0) and chain.left("task") == 0
+    with pytest.raises(BudgetExhausted, match="used 2 of 2 times"):
+        charge(chain, "c", [1, 3])
+    charge(chain, "c", [0, 2, 3])  # others may still be used: disjoint batches compose in parallel
+    assert chain.spent("task") == Promise(epsilon=1.0)
+    # The device as a whole: three releases, three samples at once.
+    assert chain.tasks["task"].of_device().pure == pytest.approx(3 * 3 * 0.5)
+
+
+def test_a_device_is_charged_for_every_release() -> None:
+    chain = begun(pure(uses=2, unit="device"))
+    charge(chain, "a", NOBODY)
+    charge(chain, "b", NOBODY)
+    with pytest.raises(BudgetExhausted, match="2 of 2 releases"):
+        charge(chain, "c", NOBODY)
+    assert chain.spent("task") == Promise(epsilon=1.0)
+
+
+def test_a_resend_is_free_and_other_bytes_are_refused() -> None:
+    chain = begun(pure())
+    charge(chain, "a", [0])
+    before = chain.head, chain.length
+    charge(chain, "a", [0])
+    assert (chain.head, chain.length) == before and chain.spent("task").epsilon == 0.5
+    with pytest.raises(TermsViolated, match="other bytes"):
+        charge(chain, "a", [0], b"changed")
+
+
+def test_terms_are_immutable_and_must_add_up() -> None:
+    chain = begun(pure())
+    with pytest.raises(TermsViolated, match="already accepted"):
+        chain.accept("task", "sheet", pure())
+    with pytest.raises(TermsViolated, match="not those accepted"):
+        chain.accept("task", "another", pure())
+    with pytest.raises(TermsViolated, match="cost more"):
+        chain.accept("dear", "sheet", pure(uses=3, each=0.5, epsilon=1.4))
+    with pytest.raises(TermsViolated, match="never accepted"):
+        chain.charge("unknown", "a", b"", np.array([1]), 0)
+
+
+def test_the_owners_cap_holds_over_all_tasks() -> None:
+    chain = begun(pure(), Cap(epsilon=2.5, delta=1e-4))
+    with pytest.raises(TermsViolated, match="the owner's cap"):
+        chain.accept("second", "s", pure())
+    charge(chain, "a", [0])
+    chain.append(chain.close("task"))
+    chain.append(chain.accept("second", "s", pure()))  # the first counts 0.5 now, not 1.5
+    with pytest.raises(BudgetExhausted, match="closed"):
+        charge(chain, "b", [1])
+    with pytest.raises(TermsViolated, match=r"δ = 0\.001"):
+        LedgerChain(Cap(epsilon=9.0, delta=1e-4)).accept(
+            "t",
+            "s",
+            Terms(
+                unit="sample",
+                filter=Filter(kind="rdp", epsilon=2.0, delta=1e-3),
+                uses=1,
+                event=Event(pure=math.inf, rho=0.01),
+            ),
+        )
+
+
+def test_gaussian_releases_are_added_up_in_rho() -> None:
+    chain = begun(gaussian(uses=4))
+    for number in range(4):
+        charge(chain, f"k{number}", [7])
+    assert chain.spent("task") == Event(pure=math.inf, rho=float(decimal_up(0.01))).times(4).promise(1e-5)
+    assert chain.spent("task").epsilon <= 2.0
+
+
+def test_samples_must_be_named_once_each() -> None:
+    chain = begun(pure())
+    for samples in ([1, 1], [-1], NOBODY):
+        with pytest.raises(ValueError):
+            charge(chain, "a", samples)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=5, unique=True), max_size=30), st.integers(1, 4))
+def test_no_course_of_events_passes_the_limit_and_a_replay_finds_the_same(batches: list[list[int]], uses: int) -> None:
+    chain = begun(pure(uses=uses))
+    kept = []
+    counts: dict[int, int] = {}
+    spent = [0.0]
+    for number, batch in enumerate(batches):
+        entry = None
+        try:
+            entry = chain.charge("task", str(number), b"b", np.array(batch), 0)
+        except BudgetExhausted:
+            assert max(counts.get(sample, 0) for sample in batch) == uses
+            continue
+        assert entry is not None
+        kept.append((chain.append(entry, np.array(batch)), np.array(batch)))
+        for sample in batch:
+            counts[sample] = counts.get(sample, 0) + 1
+        spent.append(chain.spent("task").epsilon)
+    assert spent == sorted(spent) and spent[-1] <= uses * 0.5
+    assert spent[-1] == 0.5 * max(counts.values(), default=0)
+    again = begun(pure(uses=uses))
+    for raw, samples in kept:
+        again.replay(raw, samples)
+    assert again.head == chain.head and again.spent("task") == chain.spent("task")
+
+
+def test_entries_hold_integers_and_strings_only() -> None:
+    with pytest.raises(TypeError):
+        canonical({"epsilon": 0.5})
+    with pytest.raises(TypeError):
+        canonical({"yes": True})
+    assert canonical({"z": 1, "a": "é"}) == b'{"a":"\\u00e9","z":1}'
+
+
+@given(st.floats(1e-30, 1e6))
+def test_costs_are_written_rounded_up(value: float) -> None:
+    written = decimal_up(value)
+    assert value <= float(written) <= value * (1 + 1e-10) and "e" not in written.lower()
+
+
+def test_vectors() -> None:
+    """The same entries, bytes and hashes in every runtime."""
+    before = bytes(32)
+    for case in json.loads(VECTORS.read_text()):
+        raw = canonical(case["entry"])
+        assert raw.decode() == case["raw"]
+        before = next_hash(before, raw)
+        assert before.hex() == case["hash"] == hashlib.sha256(bytes.fromhex(case["before"]) + raw).hexdigest()

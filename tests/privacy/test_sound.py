@@ -1,0 +1,209 @@
+"""Sound plans: calibrated to the total, refused where nothing could be proven."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crowdml.algorithms import parse
+from crowdml.core import NUMPY, BadInput
+from crowdml.privacy import Plan, PrivacySettings, Releases, Sound, make_plan, require_meaning
+from crowdml.privacy.accounting import rho_budget
+from crowdml.privacy.grid import make_grid
+from crowdml.privacy.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, LAPLACE
+from crowdml.privacy.sound import SoundMechanism
+
+GOOD: dict[str, Any] = {"epsilon": 8.0, "clip": 1.0, "max_uses": 10}
+SHAPE = Releases(sound=True, size=640, rows=20, limit=30)
+
+
+def plan(
+    bound_of: Callable[[int], float | None] = lambda order: None, releases: Releases = SHAPE, **terms: Any
+) -> Plan:
+    return make_plan(PrivacySettings(**terms), bound_of, 10, True, releases=releases)
+
+
+def sound(**terms: Any) -> Sound:
+    made = plan(**(GOOD | terms)).sound
+    assert made is not None
+    return made
+
+
+def test_pure_noise_is_calibrated_to_the_total() -> None:
+    made = sound(mechanism="laplace")
+    grid = make_grid(1, 640, 1.0, "example")
+    assert made.gradient.grid == grid and made.gradient.law is DISCRETE_LAPLACE
+    # Ten uses of ε = 0.8 each: scale 2·(L + √d)/0.8 levels.
+    assert made.gradient.scale == pytest.approx(2 * grid.limit / 0.8, rel=1e-3)
+    assert made.event.times(10).promise(0.0).epsilon <= 8.0
+    assert made.event.times(10).promise(0.0).epsilon == pytest.approx(8.0, rel=1e-3)
+    assert made.filter.kind == "pure" and made.uses == 10
+
+
+def test_gaussian_noise_is_calibrated_to_the_total() -> None:
+    made = sound(mechanism="gaussian", delta=1e-5)
+    assert made.gradient.law is DISCRETE_GAUSSIAN and made.filter.kind == "rdp"
+    assert 10 * made.event.rho <= rho_budget(8.0, 1e-5)
+    assert 10 * made.event.rho == pytest.approx(rho_budget(8.0, 1e-5), rel=5e-3)
+    assert math.isinf(made.event.pure)
+
+
+def test_many_pure_uses_are_enforced_by_whichever_sum_needs_less_noise() -> None:
+    few, many = sound(delta=1e-6, max_uses=2), sound(delta=1e-6, max_uses=1000)
+    assert (few.filter.kind, many.filter.kind) == ("pure", "rdp")
+    assert many.gradient.scale < sound(max_uses=1000).gradient.scale
+    assert sound(max_uses=1000).filter.kind == "pure"  # δ = 0 leaves no choice
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_statistics_are_inside_epsilon(mechanism: str) -> None:
+    made = sound(mechanism=mechanism, delta=1e-5, statistics_epsilon=1.0)
+    assert made.statistics is not None
+    assert made.statistics.event.times(10).pure <= 1.0 + 1e-9
+    assert made.statistics.event.times(10).pure == pytest.approx(1.0, rel=1e-2)
+    assert made.event.times(10).promise(1e-5).epsilon <= 8.0 * (1 + 1e-9)
+    assert made.gradient.scale > sound(mechanism=mechanism, delta=1e-5).gradient.scale
+    # The label counts change by two for one sample, whatever the number of labels is.
+    assert made.statistics.label_scale == pytest.approx(2 * made.statistics.error_scale, rel=1e-2)
+
+
+def test_a_device_is_protected_by_a_bound_on_the_whole_release() -> None:
+    made = sound(unit="device", statistics_epsilon=1.0)
+    assert made.gradient.grid.per == "release" and made.uses == 30
+    assert made.statistics is not None and made.statistics.rows == 20
+    assert made.statistics.error_scale == pytest.approx(20 * 30 * 2 / 1.0, rel=1e-2)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    mechanism=st.sampled_from(["laplace", "gaussian"]),
+    epsilon=st.floats(0.05, 1000.0),
+    delta=st.floats(-9, -3).map(lambda power: 10.0**power),
+    uses=st.integers(1, 500),
+    share=st.sampled_from([0.0, 0.1, 0.5]),
+    unit=st.sampled_from(["sample", "device"]),
+)
+def test_the_promise_is_covered_by_the_sum_that_enforces(
+    mechanism: str, epsilon: float, delta: float, uses: int, share: float, unit: str
+) -> None:
+    try:
+        made = plan(
+            mechanism=mechanism,
+            epsilon=epsilon,
+            delta=delta,
+            unit=unit,
+            clip=0.5,
+            max_uses=uses,
+            statistics_epsilon=share * epsilon,
+            releases=Releases(sound=True, size=100, rows=20, limit=uses),
+        ).sound
+    except BadInput as error:
+        assert "32 bits" in error.what
+        return
+    assert made is not None
+    assert made.filter.covers(made.event.times(made.uses))
+    # And not wasted: less than a twentieth less noise would pass it.
+    if made.gradient.scale > 2:
+        smaller = SoundMechanism(
+            grid=made.gradient.grid, law=made.gradient.law, scale=math.floor(made.gradient.scale * 0.9 * 16) / 16
+        )
+        counts = made.statistics.event if made.statistics else smaller.event.times(0)
+        assert not made.filter.covers(smaller.event.plus(counts).times(made.uses))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "no epsilon": ({"epsilon": None}, "privacy.epsilon", "needs epsilon", "epsilon = 8.0"),
+    "epsilon without meaning": ({"epsilon": 1001.0}, "privacy.epsilon", "promises nothing", 'mode = "none"'),
+    "gaussian, no delta": ({"mechanism": "gaussian"}, "privacy.delta", "delta above zero", "1e-6"),
+    "no uses": ({"max_uses": None}, "privacy.max-uses", "how many releases of one sample", "max-uses = 1"),
+    "no releases": (
+        {"unit": "device", "releases": Releases(sound=True)}, "stop.max-releases", "of one device", "max-releases = 10"
+    ),
+    "no bound": ({"clip": None}, "privacy.clip", "nothing bounds the gradient", "order 1"),
+    "zero rows": ({"clip": None, "bound_of": lambda order: 0.0}, "privacy.clip", "zero", ""),
+    "all statistics": ({"statistics_epsilon": 8.0}, "privacy.statistics-epsilon", "leaves nothing", "smaller"),
+    "add-remove": ({"adjacency": "add-remove"}, "privacy.adjacency", "in clear", '"replace"'),
+    "integer law": ({"mechanism": "discrete-laplace"}, "privacy.mechanism", "cannot be named", "laplace"),
+    "not a sound algorithm": ({"releases": Releases()}, "privacy.mode", "no sound form", "crowd-sgd"),
+    "owner range": ({"owner_range": [1.0, 4.0]}, "privacy.owner-range", "outside", "owner"),
+    "too much noise": ({"epsilon": 1e-6}, "privacy.epsilon", "32 bits", "larger epsilon"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", list(REFUSED))
+def test_refusals_say_where_what_and_what_would_be_right(case: str) -> None:
+    terms, where, what, hint = REFUSED[case]
+    plan(**GOOD)  # without the fault it is accepted
+    with pytest.raises(BadInput) as caught:
+        plan(**(GOOD | terms))
+    assert caught.value.where == where
+    assert what in caught.value.what
+    assert hint in caught.value.hint
+
+
+def test_a_delta_that_allows_publishing_a_unit_is_refused() -> None:
+    terms = PrivacySettings(mechanism="gaussian", delta=1e-3)
+    require_meaning(terms, 999)
+    with pytest.raises(BadInput) as caught:
+        require_meaning(terms, 1000)
+    assert (
+        caught.value.where == "privacy.delta" and "1000 samples" in caught.value.what and "1e-05" in caught.value.hint
+    )
+    require_meaning(PrivacySettings(mode="paper", delta=0.5), 1000)  # a paper may claim what it likes
+
+
+def test_a_mechanism_refuses_a_norm_mismatch_and_continuous_noise() -> None:
+    for order, law in ((2, DISCRETE_LAPLACE), (1, DISCRETE_GAUSSIAN), (1, LAPLACE)):
+        with pytest.raises(ValueError, match="does not fit"):
+            SoundMechanism(grid=make_grid(order, 10, 1.0, "example"), law=law, scale=1.0)
+    with pytest.raises(ValueError, match="exact"):
+        SoundMechanism(grid=make_grid(1, 10, 1.0, "example"), law=DISCRETE_LAPLACE, scale=0.1)
+
+
+TASK = """
+crowdml = 1
+name = "sound"
+[data]
+features = 4
+labels = ["a", "b"]
+[model]
+kind = "softmax"
+[algorithm]
+kind = "crowd-sgd"
+[privacy]
+epsilon = 2.0
+clip = 1.0
+max-uses = 3
+[crowd]
+passes = 3
+"""
+
+
+def test_a_task_file_is_sound_unless_it_says_otherwise() -> None:
+    task = parse(TASK)
+    made = task.plan(task.model_for(NUMPY))
+    assert made.mode == "sound" and made.sound is not None and made.sound.gradient.grid.size == 8
+    assert task.hyper(made)["noise"] == made.sound.gradient.scale
+
+
+def test_a_pass_that_the_ledger_cannot_cover_is_refused() -> None:
+    with pytest.raises(BadInput) as caught:
+        parse(TASK, changes=["crowd.passes=4"])
+    assert "crowd.passes" in caught.value.where
+    assert "pass 4 of 4 is not covered" in caught.value.what and "passes = 3" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["central-sgd", "central-batch"])
+def test_algorithms_without_a_sound_form_are_refused(kind: str) -> None:
+    with pytest.raises(BadInput, match="no sound form"):
+        parse(TASK, changes=[f"algorithm={{ kind = '{kind}' }}"])
+
+
+def test_an_algorithm_that_sends_nothing_needs_no_terms() -> None:
+    task = parse(TASK, changes=["algorithm={ kind = 'decentral' }"])
+    assert not task.plan(task.model_for(NUMPY)).promises
