@@ -118,7 +118,14 @@ def calibrate(
     law = SOUND_LAWS[name]
     kinds: list[FilterKind] = ["pure"] * law.pure + ["rdp"] * (delta > 0)  # type: ignore[assignment]
     found = [(_scale(law, grid, kind, epsilon, delta, uses, statistics), kind) for kind in kinds]
-    scale, kind = min((scale, kind) for scale, kind in found if scale is not None)
+    possible = [(scale, kind) for scale, kind in found if scale is not None]
+    if not possible:
+        raise BadInput(
+            "the counts take all of epsilon, as the sum that enforces adds up",
+            where="privacy.statistics-epsilon",
+            hint="make it smaller: next to Gaussian noise pure counts are dear",
+        )
+    scale, kind = min(possible)
     if scale > LARGEST:
         raise BadInput(
             f"noise of {scale:.3g} levels does not fit into the 32 bits of a message",
