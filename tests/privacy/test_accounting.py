@@ -37,7 +37,7 @@ def test_twenty_gaussian_releases(each: float, delta: float, total: float) -> No
 
 
 def test_the_pld_of_pure_releases_lies_between() -> None:
-    """A hundred pure releases of 0.1: tighter than either sum, above what an ideal Gaussian of the same ρ would give."""
+    """A hundred pure releases of 0.1: tighter than either sum, above an ideal Gaussian of the same ρ."""
     event = Event.of_pure(0.1).times(100)
     reported = pld_epsilon(Schedule(pure=((0.1, 100),)), 1e-5)
     assert reported < rdp_epsilon(event.rho, 1e-5) < event.pure == pytest.approx(10.0)

@@ -148,7 +148,7 @@ class Ledger:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             last = self._db.execute("SELECT hash FROM entries ORDER BY number DESC LIMIT 1").fetchone()
-            if last is not None and last[0] != before or (last is None and number):
+            if (last is not None and last[0] != before) or (last is None and number):
                 raise TermsViolated(f"{self.path}: another process has written to this ledger")
             raw = self.chain.append(entry, samples)
             self._db.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (number, raw, packed, self.chain.head))
