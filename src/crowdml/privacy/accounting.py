@@ -22,6 +22,9 @@ from crowdml.privacy.promise import Promise
 
 FilterKind = Literal["pure", "rdp"]
 
+FILTER_NAMES: dict[FilterKind, str] = {"pure": "Σε", "rdp": "Rényi divergences"}
+"""How a page calls the sum that enforces."""
+
 MARGIN = 1 + 1e-9
 """Sums of floating-point numbers are trusted up to this factor, always to the safe side."""
 

@@ -11,11 +11,8 @@ from crowdml.algorithms import Task
 from crowdml.core import NUMPY
 from crowdml.data import Dataset, Fitted
 from crowdml.privacy import Plan, Promise, Sound
+from crowdml.privacy.accounting import FILTER_NAMES
 from crowdml.simulation.timeline import Timeline
-
-FILTER_NAMES = {"pure": "Σε", "rdp": "Rényi divergences"}
-"""How a page calls the sum that enforces."""
-
 
 def report(task: Task, timelines: Sequence[Timeline]) -> dict[str, Any]:
     """Return claim and corrected ε of a course of check-ins, for one sample and for one device, over the whole task."""

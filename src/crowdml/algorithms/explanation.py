@@ -1,0 +1,236 @@
+"""What a task means for owners: what leaves a device, what is promised, and what it adds up to.
+
+Everything is taken from the algorithm and the plan that run: the table lists the leaves of a real check-in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from crowdml.algorithms.task import Task
+from crowdml.core import NUMPY, Array, Batch, record, trees
+from crowdml.privacy import Event, Plan, Promise, Sound
+from crowdml.privacy.accounting import FILTER_NAMES
+from crowdml.protocol import message
+
+
+@record
+class Leaving:
+    """One part of a message that leaves a device.
+
+    Attributes:
+        name: Its name on the wire.
+        what: What it is, in words.
+        size_bytes: Its length.
+        protection: Bound and noise, or "in clear".
+    """
+
+    name: str
+    what: str
+    size_bytes: int
+    protection: str
+
+
+@record
+class Explanation:
+    """What a task means.
+
+    Attributes:
+        mode: As in the task file.
+        leaving: What leaves a device with every check-in.
+        promise: The promise in words.
+        per_release: ε of a single release, for a sample and for a device.
+        total: ε over the task, for a sample and for a device; None where releases are not limited.
+        curve: ε for the promised unit after 1, 2, … releases, by the sum that enforces and the smallest valid one.
+        notes: What the figures leave out.
+    """
+
+    mode: str
+    leaving: tuple[Leaving, ...]
+    promise: str
+    per_release: dict[str, Promise | None]
+    total: dict[str, Promise | None]
+    curve: tuple[tuple[int, float, float], ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, in the layout that `privacy explain --json` writes."""
+        return {
+            "mode": self.mode,
+            "leaving": [vars(own) for own in self.leaving],
+            "promise": self.promise,
+            "per_release": {unit: vars(own) if own else None for unit, own in self.per_release.items()},
+            "total": {unit: vars(own) if own else None for unit, own in self.total.items()},
+            "curve": [{"releases": count, "enforced": enforced, "valid": best} for count, enforced, best in self.curve],
+            "notes": list(self.notes),
+        }
+
+
+def explain(task: Task) -> Explanation:
+    """Explain a task."""
+    plan = task.plan(task.model_for(NUMPY))
+    of_sample, of_device = _events(task, plan)
+    uses, releases = _uses(task, plan), task.stop.max_releases
+    return Explanation(
+        mode=plan.mode,
+        leaving=_leaving(task, plan),
+        promise=_words(task, plan),
+        per_release={"sample": _promised(of_sample, plan), "device": _promised(of_device, plan)},
+        total={
+            "sample": _promised(of_sample.times(uses), plan) if of_sample and uses else None,
+            "device": _promised(of_device.times(releases), plan) if of_device and releases else None,
+        },
+        curve=_curve(plan.sound) if plan.sound else (),
+        notes=_notes(task, plan),
+    )
+
+
+def _events(task: Task, plan: Plan) -> tuple[Event | None, Event | None]:
+    """Return what one release costs a sample, and a whole device; None without sound noise."""
+    if plan.sound is None:
+        return None, None
+    event = plan.sound.event
+    if plan.sound.unit == "device":
+        return event, event
+    return event, event.grouped(getattr(task.algorithm, "buffer", None) or task.algorithm.batch)
+
+
+def _uses(task: Task, plan: Plan) -> int | None:
+    if plan.sound is None:
+        return None
+    limits = [own for own in (task.privacy.max_uses, task.stop.max_releases) if own is not None]
+    return min(limits)
+
+
+def _promised(event: Event | None, plan: Plan) -> Promise | None:
+    return event.promise(plan.delta) if event else None
+
+
+def _curve(sound: Sound) -> tuple[tuple[int, float, float], ...]:
+    """ε against releases, at no more than 200 points."""
+    counts = np.unique(np.linspace(1, sound.uses, min(sound.uses, 200)).round().astype(int)).tolist()
+    delta = sound.filter.delta
+    totals = [(count, sound.event.times(count)) for count in counts]
+    return tuple((n, own.epsilon(sound.filter.kind, delta), own.promise(delta).epsilon) for n, own in totals)
+
+
+def _words(task: Task, plan: Plan) -> str:
+    if task.recipe.perturbs == "nothing":
+        return "Nothing leaves a device, so nothing needs to be promised."
+    if plan.sound is None and plan.promises:
+        return (
+            f"A paper's formula, for simulation only. It claims ε = {task.privacy.epsilon:g} for each release; no owner "
+            "is promised anything."
+        )
+    if plan.sound is None:
+        return "No formal guarantee: what leaves a device carries no noise."
+    sound, terms = plan.sound, task.privacy
+    whom = "Each sample" if sound.unit == "sample" else "Each device, with all its samples,"
+    times = f"the {sound.uses} releases it may enter" if sound.uses > 1 else "the one release it may enter"
+    delta = f" and δ = {terms.delta:g}" if sound.filter.kind == "rdp" else ""
+    return (
+        f"{whom} is promised ε = {terms.epsilon:g}{delta} over {times}, statistics included: replacing it by another "
+        f"changes the probability of anything the server might see by a factor of at most "
+        f"e^{terms.epsilon:g} = {math.exp(min(terms.epsilon or 0.0, 700)):.3g}{', but for δ' if delta else ''}. The "
+        f"device's ledger enforces it by {FILTER_NAMES[sound.filter.kind]}, before anything is sent. Nobody has to be "
+        "trusted for that, not even the server."
+    )
+
+
+def _notes(task: Task, plan: Plan) -> tuple[str, ...]:
+    notes = []
+    fitted = [own.kind for own in task.data.transform if own.kind in ("pca", "standardise")]
+    if fitted and plan.promises:
+        notes.append(
+            f"{' and '.join(fitted)}: not accounted if fitted on private rows; a live task fits on public ones"
+        )
+    if plan.sound:
+        notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
+        notes.append("how many rows a device has, and when it checks in, are not hidden")
+        if plan.sound.unit == "sample" and task.stop.max_releases is None:
+            notes.append("without stop.max-releases nothing limits what all releases together say about a device")
+    return tuple(notes)
+
+
+def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:
+    if plan.inputs or task.recipe.perturbs == "inputs":
+        noise = "in clear"
+        if plan.inputs:
+            noise = f"Laplace noise of scale {plan.inputs.row_scale:.3g}, labels kept with {plan.inputs.keep:.0%}"
+        return (
+            Leaving(name="rows", what="the rows and labels themselves", size_bytes=4 * task.features, protection=noise),
+        )
+    if task.recipe.perturbs == "nothing":
+        return ()
+    algorithm, nothing = task.build(NUMPY), _Nothing()
+    server = algorithm.init(nothing)
+    batch = Batch(
+        rows=np.zeros((algorithm.batch, task.features), np.float32),
+        labels=np.zeros(algorithm.batch, np.int32),
+        mask=np.ones(algorithm.batch, np.float32),
+    )
+    release, _ = algorithm.device_step(algorithm.check_out(server), algorithm.device_init(), batch, nothing)
+    check_in = message(0, algorithm.sanitise(release, nothing))
+    return tuple(_one(path, np.asarray(leaf), plan) for path, leaf in trees.paths(check_in))
+
+
+KNOWN = {
+    "version": "which version the device started from",
+    "samples": "how many rows the gradient is over",
+    "rows": "how many rows were looked at",
+    "counted": "how many rows errors were counted over",
+    "errors": "how many of them the model got wrong",
+    "labels": "how often each label occurs",
+    "gradient": "the direction in which the model should move",
+}
+
+
+def _one(path: str, leaf: Array, plan: Plan) -> Leaving:
+    name = path.removeprefix("content/")
+    word = next((word for word in name.split("/") if word in KNOWN), name)
+    return Leaving(name=name, what=KNOWN.get(word, name), size_bytes=leaf.nbytes, protection=_protection(word, plan))
+
+
+def _protection(word: str, plan: Plan) -> str:
+    counts = plan.statistics
+    if word == "errors" and counts and counts.error_scale:
+        return f"discrete Laplace noise of scale {counts.error_scale:g}"
+    if word == "labels" and counts and counts.label_scale:
+        return f"discrete Laplace noise of scale {counts.label_scale:g}"
+    if word == "gradient" and plan.sound:
+        own, grid = plan.sound.gradient, plan.sound.gradient.grid
+        return (
+            f"each {grid.per} clipped to {grid.radius:.3g} in L{grid.order}, rounded to {grid.levels} levels, checked; "
+            f"{own.law.name.replace('-', ' ')} noise of scale {own.scale:g} levels"
+        )
+    if word == "gradient" and plan.gradient:
+        bound = plan.gradient.bound
+        return f"one example at most {bound.radius:.3g} in L{bound.order}; {plan.gradient.law.name} noise, simulated"
+    return "in clear"
+
+
+class _Nothing:
+    """Coins for a look at shapes: whatever is drawn is nothing."""
+
+    def uniform(self, stage: str, shape: tuple[int, ...]) -> Array:
+        """Return a half."""
+        return np.full(shape, 0.5, np.float32)
+
+    def laplace(self, stage: str, shape: tuple[int, ...]) -> Array:
+        """Return zeros."""
+        return np.zeros(shape, np.float32)
+
+    gaussian = laplace
+
+    def discrete_laplace(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
+        """Return zeros."""
+        return np.zeros(shape, np.int32)
+
+    discrete_gaussian = discrete_laplace
+
+    def retry(self, number: Array) -> _Nothing:
+        """Return the same."""
+        return self
