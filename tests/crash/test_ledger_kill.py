@@ -43,7 +43,7 @@ with Ledger(path) as ledger:
 
 def test_nothing_is_ever_sent_that_was_not_charged(tmp_path: Path) -> None:
     path, sent = tmp_path / "ledger.sqlite", tmp_path / "sent"
-    chance = random.Random(7)  # noqa: S311  when to kill is no secret
+    chance = random.Random(7)
     lengths = []
     for _ in range(CYCLES):
         process = subprocess.Popen([sys.executable, "-c", DEVICE, str(path), str(sent)], stdout=subprocess.PIPE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from pathlib import Path
 
 import numpy as np
@@ -99,21 +98,14 @@ def test_full_synchronous_is_asserted(tmp_path: Path, monkeypatch: pytest.Monkey
         Ledger(tmp_path / "ledger.sqlite")
 
 
-def test_ten_thousand_releases_are_read_in_a_moment_and_charged_in_less(tmp_path: Path) -> None:
-    """Twice the goals (0.2 s and 1 ms of CPU): a busy machine must not fail."""
+def test_a_long_ledger_is_read_back_whole(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    body, samples = os.urandom(3000), np.arange(70)
+    body, samples = os.urandom(300), np.arange(70)
     with Ledger(path) as ledger:
-        ledger._db.execute("PRAGMA synchronous = OFF")  # the disk's time is not measured here
-        ledger.accept("task", "sheet", terms(uses=10_000))
-        began = time.process_time()
-        for number in range(10_000):
+        ledger._db.execute("PRAGMA synchronous = OFF")  # nothing is killed here
+        ledger.accept("task", "sheet", terms(uses=400))
+        for number in range(2000):
             ledger.charge("task", f"key-{number}", body, samples=samples + number % 5 * 70, version=number)
             ledger.settle(f"key-{number}")
-        assert (time.process_time() - began) / 10_000 < 1e-3
-    times = []
-    for _ in range(3):
-        began = time.process_time()
-        Ledger(path).close()
-        times.append(time.process_time() - began)
-    assert min(times) < 0.4
+    with Ledger(path) as again, pytest.raises(BudgetExhausted):
+        again.charge("task", "one too many", body, samples=samples, version=2000)

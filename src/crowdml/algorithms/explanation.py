@@ -122,8 +122,8 @@ def _words(task: Task, plan: Plan) -> str:
         return "Nothing leaves a device, so nothing needs to be promised."
     if plan.sound is None and plan.promises:
         return (
-            f"A paper's formula, for simulation only. It claims ε = {task.privacy.epsilon:g} for each release; no owner "
-            "is promised anything."
+            f"A paper's formula, for simulation only. It claims ε = {task.privacy.epsilon:g} for each release; no "
+            "owner is promised anything."
         )
     if plan.sound is None:
         return "No formal guarantee: what leaves a device carries no noise."
@@ -148,6 +148,7 @@ def _notes(task: Task, plan: Plan) -> tuple[str, ...]:
             f"{' and '.join(fitted)}: not accounted if fitted on private rows; a live task fits on public ones"
         )
     if plan.sound:
+        notes.append("this version has no live devices yet: what is promised here is so far only simulated")
         notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
         notes.append("how many rows a device has, and when it checks in, are not hidden")
         if plan.sound.unit == "sample" and task.stop.max_releases is None:

@@ -14,6 +14,7 @@ from crowdml.privacy import Plan, Promise, Sound
 from crowdml.privacy.accounting import FILTER_NAMES
 from crowdml.simulation.timeline import Timeline
 
+
 def report(task: Task, timelines: Sequence[Timeline]) -> dict[str, Any]:
     """Return claim and corrected ε of a course of check-ins, for one sample and for one device, over the whole task."""
     return _report(

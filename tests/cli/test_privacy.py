@@ -1,0 +1,35 @@
+"""crowdml privacy explain, as an owner or an operator meets it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "digits.toml"
+SOUND = (
+    *("--set", "privacy.mode=sound", "--set", "privacy.mechanism=gaussian", "--set", "privacy.clip=0.5"),
+    *("--set", "privacy.epsilon=8.0", "--set", "privacy.delta=1e-5", "--set", "privacy.max-uses=10"),
+)
+
+
+def explain(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from crowdml.cli import main; main()", "privacy", "explain", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=200)
+
+
+def test_a_sound_task_is_explained(tmp_path: Path) -> None:
+    ran = explain(str(EXAMPLE), *SOUND, "--json", "out.json", "--plot", "out.png", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    for words in ("What leaves a device", "gradient/0/w", "in clear", "one device", "only simulated"):
+        assert words in " ".join(ran.stdout.split()), words
+    assert json.loads((tmp_path / "out.json").read_text())
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_noise_there_is_no_guarantee() -> None:
+    assert "No formal guarantee" in explain(str(EXAMPLE)).stdout
+
+
+def test_terms_that_cannot_be_kept_are_refused() -> None:
+    ran = explain(str(EXAMPLE), "--set", "privacy.mode=sound")
+    assert ran.returncode == 2 and "epsilon" in ran.stderr and "Traceback" not in ran.stderr
