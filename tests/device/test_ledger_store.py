@@ -109,3 +109,27 @@ def test_a_long_ledger_is_read_back_whole(tmp_path: Path) -> None:
             ledger.settle(f"key-{number}")
     with Ledger(path) as again, pytest.raises(BudgetExhausted):
         again.charge("task", "one too many", body, samples=samples, version=2000)
+
+
+def test_numbers_of_samples_that_were_changed_are_refused(tmp_path: Path) -> None:
+    """Uses are counted from these numbers: a damaged one would let a sample in once too often."""
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.accept("task", "sheet", terms())
+        ledger.charge("task", "a", b"one", samples=np.array([0, 1]), version=0)
+    with sqlite3.connect(path) as database:
+        database.execute(
+            "UPDATE entries SET samples = ? WHERE samples IS NOT NULL", (np.array([0, 9], "<i4").tobytes(),)
+        )
+    database.close()
+    with pytest.raises(TermsViolated, match="not those that were charged"):
+        Ledger(path)
+
+
+def test_the_same_sheet_with_another_cost_is_refused(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.accept("task", "sheet", terms())
+        ledger.accept("task", "sheet", terms())
+        limit = Filter(kind="pure", epsilon=1.5, delta=0.0)
+        with pytest.raises(TermsViolated):
+            ledger.accept("task", "sheet", Terms(unit="sample", filter=limit, uses=3, event=Event.of_pure(0.25)))

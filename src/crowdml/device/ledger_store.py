@@ -80,8 +80,7 @@ class Ledger:
 
     def accept(self, task: str, sheet: str, terms: Terms) -> None:
         """Accept a task's terms, or raise `TermsViolated`. The same sheet again changes nothing."""
-        known = self.chain.tasks.get(task)
-        if known is not None and known.sheet == sheet and known.terms.uses == terms.uses:
+        if self.chain.agrees(task, sheet, terms):
             return
         self._write(self.chain.accept(task, sheet, terms), None, None)
 

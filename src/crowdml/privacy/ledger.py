@@ -8,7 +8,8 @@ before it (32 zero bytes at first) followed by its bytes. Three kinds:
     accept   a task's terms were accepted: task, sheet (hash of the signed sheet), unit, filter, epsilon, delta, uses,
              and what one release costs: pure (absent for Gaussian noise) and rho
     charge   one release: task, key (idempotency key), body (hash of the final bytes), samples (how many are in it),
-             most (uses of its most used sample, this one included), version
+             named (hash of their numbers, little-endian 32-bit), most (uses of its most used sample, this one
+             included), version
     close    a task ended: task; from then on it counts with what it has spent, not with what it might have
 
 Costs in entries are rounded up, so the sums never under-report. A charge precedes the first send; the same key with
@@ -145,18 +146,12 @@ class LedgerChain:
                 f"{task}: ε = {epsilon:g}, δ = {delta:g} with all tasks; the owner's cap is ε = {self.cap.epsilon:g}, "
                 f"δ = {self.cap.delta:g}"
             )
-        entry: Entry = {
-            "kind": "accept",
-            "task": task,
-            "sheet": sheet,
-            "unit": terms.unit,
-            "filter": terms.filter.kind,
-            "epsilon": _exact(terms.filter.epsilon),
-            "delta": _exact(terms.filter.delta),
-            "uses": terms.uses,
-            "rho": decimal_up(terms.event.rho),
-        }
-        return entry if math.isinf(terms.event.pure) else entry | {"pure": decimal_up(terms.event.pure)}
+        return _accepted(task, sheet, terms)
+
+    def agrees(self, task: str, sheet: str, terms: Terms) -> bool:
+        """Tell whether exactly these terms were accepted: sheet, limit, uses and what a release costs."""
+        known = self.tasks.get(task)
+        return known is not None and known.sheet == sheet and known.terms == _terms(_accepted(task, sheet, terms))
 
     def charge(self, task: str, key: str, body: bytes, samples: npt.NDArray[Any], version: int) -> Entry | None:
         """Return the entry for one release; None for a resend of identical bytes, which costs nothing.
@@ -180,6 +175,7 @@ class LedgerChain:
             "key": key,
             "body": digest,
             "samples": len(samples),
+            "named": _named(samples),
             "most": most,
             "version": version,
         }
@@ -197,8 +193,11 @@ class LedgerChain:
         return raw
 
     def replay(self, raw: bytes, samples: npt.NDArray[Any] | None = None) -> None:
-        """Take an entry that was kept, exactly as it was written."""
-        self._apply(json.loads(raw), samples)
+        """Take an entry that was kept, exactly as it was written; numbers of other samples are refused."""
+        entry = json.loads(raw)
+        if entry["kind"] == "charge" and _named(np.zeros(0) if samples is None else samples) != entry["named"]:
+            raise TermsViolated(f"{entry['task']}: the samples of {entry['key']} are not those that were charged")
+        self._apply(entry, samples)
         self.head, self.length = next_hash(self.head, raw), self.length + 1
 
     def spent(self, task: str) -> Promise:
@@ -252,6 +251,26 @@ class LedgerChain:
             own.uses[samples] += 1
         own.releases += 1
         own.widest = max(own.widest, int(entry["samples"]))
+
+
+def _accepted(task: str, sheet: str, terms: Terms) -> Entry:
+    entry: Entry = {
+        "kind": "accept",
+        "task": task,
+        "sheet": sheet,
+        "unit": terms.unit,
+        "filter": terms.filter.kind,
+        "epsilon": _exact(terms.filter.epsilon),
+        "delta": _exact(terms.filter.delta),
+        "uses": terms.uses,
+        "rho": decimal_up(terms.event.rho),
+    }
+    return entry if math.isinf(terms.event.pure) else entry | {"pure": decimal_up(terms.event.pure)}
+
+
+def _named(samples: npt.NDArray[Any]) -> str:
+    """Hash the numbers of samples, so that the chain covers them too."""
+    return hashlib.sha256(np.asarray(samples).astype("<i4").tobytes()).hexdigest()
 
 
 def canonical(entry: Mapping[str, Any]) -> bytes:

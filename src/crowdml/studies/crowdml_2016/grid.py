@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,12 +44,13 @@ def draw_grid(cells: Cells, path: Path, title: str) -> None:
             at.spines[["top", "right"]].set_visible(False)
             if row == 0:
                 at.set_title(heading, fontsize="medium")
+            if row == len(cells) - 1:
+                at.set_xlabel("check-ins", fontsize="small")
             if column == 0:
                 at.set_ylabel(name, fontsize="small")
-    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
-    figure.supxlabel("check-ins", fontsize="medium")
+    figure.suptitle("\n".join(textwrap.wrap(title, 28 * len(columns))), x=0.01, ha="left", fontsize="medium")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=len(labels), frameon=False, fontsize="small")
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize="small")
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.removeprefix("."))
     write_whole(path, buffer.getvalue())
