@@ -105,7 +105,7 @@ FIG2 = Study(
         f'verdicts read "s.d." as that of the {USED}; the other reading is shown beside it',
         "the paper does not say how rows are scaled or how many devices take part: here rows have L2 norm 1 and one "
         "device has them all, so that its own counter is the common one",
-        "this setting was found by trying about a dozen on the test rows; most others do not show the paper's pattern, so "
+        "this setting was found by trying about a dozen on the test rows; most others do not show the paper's pattern: "
         "what holds here is attainable, not robust",
     ),
     draw=_draw,
