@@ -5,3 +5,6 @@ from crowdml.protocol.messages import PROTOCOL_VERSION as PROTOCOL_VERSION
 from crowdml.protocol.messages import Messages as Messages
 from crowdml.protocol.messages import layouts as layouts
 from crowdml.protocol.messages import message as message
+from crowdml.protocol.sheet import Sheet as Sheet
+from crowdml.protocol.sheet import SignedSheet as SignedSheet
+from crowdml.protocol.sheet import sign_sheet as sign_sheet

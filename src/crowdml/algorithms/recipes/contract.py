@@ -21,6 +21,7 @@ class Recipe:
         perturbs: Where noise goes: on the gradient a device sends, on the rows it sends, or nowhere.
         sequences: Whether noise of a given size may change from one of a device's messages to the next.
         pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
+        live: Whether server and devices can run it, and not only a simulation.
         sound: Whether it has a sound form: whatever leaves a device is a sum of checked integers with discrete noise.
     """
 
@@ -31,3 +32,4 @@ class Recipe:
     sequences: bool = False
     pooled: bool = False
     sound: bool = False
+    live: bool = False

@@ -126,4 +126,6 @@ def _settings(parts: Parts) -> CrowdSgdSettings:
     return parts.settings
 
 
-CROWD_SGD = Recipe(settings=CrowdSgdSettings, hyper={"rate": "rate.c", "radius": "radius"}, build=build, sound=True)
+CROWD_SGD = Recipe(
+    settings=CrowdSgdSettings, hyper={"rate": "rate.c", "radius": "radius"}, build=build, sound=True, live=True
+)

@@ -167,6 +167,6 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
 
 
 _HYPER = {"rate": "rate.c", "radius": "radius"}
-LOCAL_SGD = Recipe(settings=LocalSgdSettings, hyper=_HYPER, build=build_local_sgd, sequences=True)
-FEDAVG = Recipe(settings=FedAvgSettings, hyper=_HYPER, build=build_fedavg, sequences=True)
-FEDSGD = Recipe(settings=FedSgdSettings, hyper=_HYPER, build=build_fedsgd, sequences=True)
+LOCAL_SGD = Recipe(settings=LocalSgdSettings, hyper=_HYPER, build=build_local_sgd, sequences=True, live=True)
+FEDAVG = Recipe(settings=FedAvgSettings, hyper=_HYPER, build=build_fedavg, sequences=True, live=True)
+FEDSGD = Recipe(settings=FedSgdSettings, hyper=_HYPER, build=build_fedsgd, sequences=True, live=True)

@@ -1,0 +1,120 @@
+"""What server and devices share about a live task: the algorithm over NumPy, its messages, its terms.
+
+Both build it from the same sheet, so that they cannot disagree about the one legal shape of a check-in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.algorithms.contract import Algorithm
+from crowdml.algorithms.task import Task
+from crowdml.core import NUMPY, Array, BadInput, Batch, record
+from crowdml.core.ops import Tree
+from crowdml.data.transforms import Fitted, compose
+from crowdml.privacy import Plan
+from crowdml.protocol import Messages, Sheet, layouts
+
+LIVE_MODES = ("sound", "none")
+
+
+@record
+class LiveTask:
+    """A task as server and devices run it.
+
+    Attributes:
+        task: The settings.
+        algorithm: Its functions, over NumPy.
+        plan: Bound, noise and promise.
+        messages: Layout of both messages.
+        transform: Turns an owner's rows into the model's.
+    """
+
+    task: Task
+    algorithm: Algorithm
+    plan: Plan
+    messages: Messages
+    transform: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+
+
+def definition_of(task: Task) -> dict[str, Any]:
+    """Return what a sheet says of a task: everything but the simulated crowd and the dataset's name."""
+    content: dict[str, Any] = task.model_dump(mode="json", by_alias=True, exclude={"crowd": True})
+    for name in ("dataset", "validation"):
+        content["data"].pop(name)
+    return content
+
+
+def open_task(sheet: Sheet) -> LiveTask:
+    """Build a task from its sheet; what cannot be run live is refused."""
+    task = Task.model_validate(sheet.definition, by_alias=True, by_name=False)
+    require_live(task)
+    if task.name != sheet.task:
+        raise BadInput(f"the sheet of {sheet.task} defines {task.name}")
+    if len(sheet.arrays) != len(task.data.transform):
+        raise BadInput(f"{len(task.data.transform)} transforms, but arrays for {len(sheet.arrays)}")
+    fitted = [transform.restore(own) for transform, own in zip(task.data.transform, sheet.arrays, strict=True)]
+    return assemble(task, fitted)
+
+
+def assemble(task: Task, fitted: list[Fitted]) -> LiveTask:
+    """Build a task whose transforms are ready."""
+    algorithm = task.build(NUMPY)
+    server = algorithm.init(_Still())
+    broadcast = algorithm.check_out(server)
+    return LiveTask(
+        task=task,
+        algorithm=algorithm,
+        plan=task.plan(task.model_for(NUMPY)),
+        messages=layouts(broadcast, example_check_in(algorithm, broadcast, task.features)),
+        transform=compose(fitted),
+    )
+
+
+def require_live(task: Task) -> None:
+    """Refuse what exists in simulation only."""
+    if task.privacy.mode not in LIVE_MODES:
+        raise BadInput(
+            f'mode = "{task.privacy.mode}" exists in simulation only',
+            where="privacy.mode",
+            hint='use "sound", or "none" to say openly that nothing is promised',
+        )
+    if not task.recipe.live:
+        raise BadInput(
+            f"{task.algorithm.kind} exists in simulation only",
+            where="algorithm.kind",
+            hint='use "crowd-sgd", "local-sgd", "fedavg" or "fedsgd"',
+        )
+
+
+def example_check_in(algorithm: Algorithm, broadcast: Tree, features: int) -> Tree:
+    """Make one check-in of an empty batch, for its shape."""
+    size = max(algorithm.batch, algorithm.rounds.multiple if algorithm.rounds else 1)
+    rows = np.zeros((size, features), np.float32)
+    batch = Batch(rows=rows, labels=np.zeros(size, np.int32), mask=np.zeros(size, np.float32))
+    release, _ = algorithm.device_step(broadcast, algorithm.device_init(), batch, _Still())
+    return algorithm.sanitise(release, _Still())
+
+
+class _Still:
+    """Coins that always fall on zero, for shapes only."""
+
+    def uniform(self, stage: str, shape: tuple[int, ...]) -> Array:
+        return np.full(shape, 0.5, np.float32)
+
+    def laplace(self, stage: str, shape: tuple[int, ...]) -> Array:
+        return np.zeros(shape, np.float32)
+
+    gaussian = laplace
+
+    def discrete_laplace(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
+        return np.zeros(shape, np.int32)
+
+    discrete_gaussian = discrete_laplace
+
+    def retry(self, number: Array) -> _Still:
+        return self

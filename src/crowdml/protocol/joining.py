@@ -1,0 +1,93 @@
+"""Joining: the link that invites a device, and what the device sends to enrol.
+
+An invite's secret, the operator's key and the sheet's hash stand in the fragment of the link, which browsers do not
+send to servers: whoever has the link can join once, and notices a server that shows another sheet.
+
+    https://crowd.example:8800/join/digits#code=…&key=…&sheet=…
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from crowdml.core import BadInput, record
+from crowdml.protocol.keys import SigningKey, verify
+
+_PURPOSE = b"crowdml enrol 1\0"
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+@record
+class InviteLink:
+    """A link taken apart.
+
+    Attributes:
+        server: Address of the server, such as `https://crowd.example:8800`.
+        task: Name of the task.
+        code: The secret, good for one device.
+        key: Fingerprint of the operator's key.
+        sheet: Hash of the sheet.
+    """
+
+    server: str
+    task: str
+    code: str
+    key: str
+    sheet: str
+
+    def to_url(self) -> str:
+        """Write the link."""
+        fragment = urlencode({"code": self.code, "key": self.key, "sheet": self.sheet})
+        return f"{self.server}/join/{self.task}#{fragment}"
+
+    @staticmethod
+    def parse(url: str) -> InviteLink:
+        """Read a link, or say what is wrong with it.
+
+        >>> link = InviteLink(server="https://crowd.example", task="digits", code="c", key="k", sheet="s")
+        >>> InviteLink.parse(link.to_url()) == link
+        True
+        """
+        parts = urlsplit(url)
+        found = re.fullmatch(r"(.*)/join/([^/]+)/?", parts.path)
+        if parts.scheme not in ("http", "https") or not parts.netloc or not found:
+            raise BadInput(f"{url.partition('#')[0]} is not an invite", hint="https://SERVER/join/TASK#code=…")
+        fields = {name: values[0] for name, values in parse_qs(parts.fragment).items()}
+        missing = [name for name in ("code", "key", "sheet") if not fields.get(name)]
+        if missing or not _NAME.fullmatch(found[2]):
+            lacking = f"it lacks {', '.join(missing)}" if missing else f"{found[2]!r} is no name of a task"
+            raise BadInput(f"the invite is not complete: {lacking}", hint="copy the whole link, quoted in a shell")
+        return InviteLink(
+            server=f"{parts.scheme}://{parts.netloc}{found[1]}",
+            task=found[2],
+            code=fields["code"],
+            key=fields["key"],
+            sheet=fields["sheet"],
+        )
+
+
+def make_code() -> str:
+    """Make the secret of an invite: 160 bits that are easy to read aloud."""
+    return base64.b32encode(secrets.token_bytes(20)).decode("ascii").lower()
+
+
+def make_token() -> str:
+    """Make a bearer token of 256 bits."""
+    return secrets.token_urlsafe(32)
+
+
+def sign_enrolment(key: SigningKey, task: str, code: str, sheet: str) -> bytes:
+    """Sign a request to join, so that the server can pin the device's key."""
+    return key.sign(_enrolment(task, code, sheet))
+
+
+def verify_enrolment(public: bytes, signature: bytes, task: str, code: str, sheet: str) -> None:
+    """Check a request to join."""
+    verify(public, signature, _enrolment(task, code, sheet))
+
+
+def _enrolment(task: str, code: str, sheet: str) -> bytes:
+    return _PURPOSE + "\0".join((task, code, sheet)).encode()

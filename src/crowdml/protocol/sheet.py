@@ -1,0 +1,155 @@
+"""The task sheet: everything a device must know about a task, signed by the operator.
+
+A sheet is a JSON text that travels as the very bytes that were signed; nobody writes it anew. Its hash names it: a
+device pins the hash it accepted, every receipt repeats it, and an invite carries it. Arrays that transforms learnt from
+public data are part of it, so that all devices prepare their rows alike.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.core import record
+from crowdml.core.errors import MalformedMessage, NotAuthorised
+from crowdml.protocol.keys import SigningKey, fingerprint, verify
+
+SHEET_VERSION = 1
+LARGEST_SHEET = 64 << 20
+"""Bytes in a sheet at most."""
+
+_PURPOSE = b"crowdml sheet 1\0"
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+@record
+class Sheet:
+    """What a signed text says.
+
+    Attributes:
+        task: Name of the task on its server.
+        incarnation: 1 at first; one more after every restore of a backup.
+        definition: The task file's content, without the simulated crowd.
+        arrays: For every transform what it learnt; empty for fixed ones.
+    """
+
+    task: str
+    incarnation: int
+    definition: dict[str, Any]
+    arrays: tuple[dict[str, npt.NDArray[Any]], ...]
+
+
+@record
+class SignedSheet:
+    """A sheet's text with its signature and the operator's public key.
+
+    Attributes:
+        text: The bytes that were signed.
+        signature: Ed25519 signature.
+        key: The operator's public key.
+    """
+
+    text: bytes
+    signature: bytes
+    key: bytes
+
+    @property
+    def hash(self) -> str:
+        """Name of this sheet: SHA-256 of its text, in hexadecimal."""
+        return hashlib.sha256(self.text).hexdigest()
+
+    def open(self, expected_key: str | None = None) -> Sheet:
+        """Check the signature and read the text.
+
+        Args:
+            expected_key: Fingerprint of the operator's key, where an invite or an earlier sheet gave it.
+
+        Raises:
+            NotAuthorised: Signature or key are not the operator's.
+            MalformedMessage: The text is not a sheet.
+        """
+        if expected_key is not None and fingerprint(self.key) != expected_key:
+            raise NotAuthorised("the sheet is signed with another key than the operator's")
+        verify(self.key, self.signature, _PURPOSE + self.text)
+        return _read(self.text)
+
+    def to_json(self) -> dict[str, str]:
+        """Return the envelope that travels."""
+        return {"sheet": self.text.decode("ascii"), "signature": _encode(self.signature), "key": _encode(self.key)}
+
+    @staticmethod
+    def from_json(envelope: Any) -> SignedSheet:
+        """Read an envelope; the signature is not checked yet."""
+        if not isinstance(envelope, dict) or not all(
+            isinstance(envelope.get(name), str) for name in ("sheet", "signature", "key")
+        ):
+            raise MalformedMessage("a signed sheet has three texts: sheet, signature, key")
+        try:
+            text = envelope["sheet"].encode("ascii")
+            return SignedSheet(text=text, signature=_decode(envelope["signature"]), key=_decode(envelope["key"]))
+        except ValueError:
+            raise MalformedMessage("the signed sheet is not written in ASCII and base64") from None
+
+
+def sign_sheet(sheet: Sheet, key: SigningKey) -> SignedSheet:
+    """Write and sign a sheet."""
+    content = {
+        "arrays": [{name: _array(value) for name, value in own.items()} for own in sheet.arrays],
+        "definition": sheet.definition,
+        "format": SHEET_VERSION,
+        "incarnation": sheet.incarnation,
+        "task": sheet.task,
+    }
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+    return SignedSheet(text=text, signature=key.sign(_PURPOSE + text), key=key.public)
+
+
+def _read(text: bytes) -> Sheet:
+    if len(text) > LARGEST_SHEET:
+        raise MalformedMessage(f"a sheet of {len(text)} bytes is larger than {LARGEST_SHEET}")
+    try:
+        content = json.loads(text)
+        if content["format"] != SHEET_VERSION:
+            raise MalformedMessage(f"the sheet has format {content['format']!r}; this device reads {SHEET_VERSION}")
+        return Sheet(
+            task=_checked(content["task"], str),
+            incarnation=_checked(content["incarnation"], int),
+            definition=_checked(content["definition"], dict),
+            arrays=tuple(
+                {name: _to_array(value) for name, value in _checked(own, dict).items()} for own in content["arrays"]
+            ),
+        )
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise MalformedMessage(f"the text is not a sheet: {error}") from None
+
+
+def _checked(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r} should be of type {kind.__name__}")
+    return value
+
+
+def _array(value: npt.NDArray[Any]) -> dict[str, Any]:
+    little = np.ascontiguousarray(value, "<f4")
+    return {"shape": list(little.shape), "values": _encode(little.tobytes())}
+
+
+def _to_array(value: Mapping[str, Any]) -> npt.NDArray[Any]:
+    shape: Sequence[int] = value["shape"]
+    if not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError(f"{shape} is no shape")
+    return np.frombuffer(_decode(value["values"]), "<f4").astype(np.float32).reshape(shape)
+
+
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode("ascii")
+
+
+def _decode(text: str) -> bytes:
+    return base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
