@@ -17,7 +17,7 @@ from crowdml.core import NUMPY, Array, BadInput, Batch, record
 from crowdml.core.ops import Tree
 from crowdml.data.transforms import Fitted, compose
 from crowdml.privacy import Plan
-from crowdml.protocol import Messages, Sheet, layouts
+from crowdml.protocol import Layout, Messages, Sheet, layouts
 
 LIVE_MODES = ("sound", "none")
 
@@ -31,6 +31,8 @@ class LiveTask:
         algorithm: Its functions, over NumPy.
         plan: Bound, noise and promise.
         messages: Layout of both messages.
+        state: Layout of the server's state.
+        row: Layout of what the server keeps for one device.
         transform: Turns an owner's rows into the model's.
     """
 
@@ -38,6 +40,8 @@ class LiveTask:
     algorithm: Algorithm
     plan: Plan
     messages: Messages
+    state: Layout
+    row: Layout
     transform: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 
@@ -64,13 +68,15 @@ def open_task(sheet: Sheet) -> LiveTask:
 def assemble(task: Task, fitted: list[Fitted]) -> LiveTask:
     """Build a task whose transforms are ready."""
     algorithm = task.build(NUMPY)
-    server = algorithm.init(_Still())
+    server = algorithm.init(StillCoins())
     broadcast = algorithm.check_out(server)
     return LiveTask(
         task=task,
         algorithm=algorithm,
         plan=task.plan(task.model_for(NUMPY)),
         messages=layouts(broadcast, example_check_in(algorithm, broadcast, task.features)),
+        state=Layout(server),
+        row=Layout({"row": algorithm.row_init()}),
         transform=compose(fitted),
     )
 
@@ -96,25 +102,29 @@ def example_check_in(algorithm: Algorithm, broadcast: Tree, features: int) -> Tr
     size = max(algorithm.batch, algorithm.rounds.multiple if algorithm.rounds else 1)
     rows = np.zeros((size, features), np.float32)
     batch = Batch(rows=rows, labels=np.zeros(size, np.int32), mask=np.zeros(size, np.float32))
-    release, _ = algorithm.device_step(broadcast, algorithm.device_init(), batch, _Still())
-    return algorithm.sanitise(release, _Still())
+    release, _ = algorithm.device_step(broadcast, algorithm.device_init(), batch, StillCoins())
+    return algorithm.sanitise(release, StillCoins())
 
 
-class _Still:
-    """Coins that always fall on zero, for shapes only."""
+class StillCoins:
+    """Coins that always fall the same way, where only shapes matter."""
 
     def uniform(self, stage: str, shape: tuple[int, ...]) -> Array:
+        """One half."""
         return np.full(shape, 0.5, np.float32)
 
     def laplace(self, stage: str, shape: tuple[int, ...]) -> Array:
+        """Zero."""
         return np.zeros(shape, np.float32)
 
     gaussian = laplace
 
     def discrete_laplace(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
+        """Zero."""
         return np.zeros(shape, np.int32)
 
     discrete_gaussian = discrete_laplace
 
-    def retry(self, number: Array) -> _Still:
+    def retry(self, number: Array) -> StillCoins:
+        """Fall the same way."""
         return self

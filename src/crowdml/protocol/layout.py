@@ -40,10 +40,10 @@ class Layout:
     """
 
     def __init__(self, example: Tree) -> None:
-        """Take dtypes and shapes from an example message."""
-        self._example = trees.map(np.asarray, example)
+        """Take dtypes and shapes from an example message, which stays in `example`."""
+        self.example = trees.map(np.asarray, example)
         self._fields = [
-            (path, Field(dtype=str(leaf.dtype), shape=tuple(leaf.shape))) for path, leaf in trees.paths(self._example)
+            (path, Field(dtype=str(leaf.dtype), shape=tuple(leaf.shape))) for path, leaf in trees.paths(self.example)
         ]
         names = [path for path, _ in self._fields]
         if len(set(names)) != len(names) or "__metadata__" in names:
@@ -74,7 +74,7 @@ class Layout:
         for path, field in self._fields:
             found[path] = _read(path, field, body, at)
             at += field.size_bytes
-        return trees.map_paths(lambda path, _leaf: found[path], self._example)
+        return trees.map_paths(lambda path, _leaf: found[path], self.example)
 
 
 def _read(path: str, field: Field, body: bytes, at: int) -> Array:

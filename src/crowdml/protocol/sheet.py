@@ -100,7 +100,7 @@ class SignedSheet:
 def sign_sheet(sheet: Sheet, key: SigningKey) -> SignedSheet:
     """Write and sign a sheet."""
     content = {
-        "arrays": [{name: _array(value) for name, value in own.items()} for own in sheet.arrays],
+        "arrays": write_arrays(sheet.arrays),
         "definition": sheet.definition,
         "format": SHEET_VERSION,
         "incarnation": sheet.incarnation,
@@ -121,12 +121,23 @@ def _read(text: bytes) -> Sheet:
             task=_checked(content["task"], str),
             incarnation=_checked(content["incarnation"], int),
             definition=_checked(content["definition"], dict),
-            arrays=tuple(
-                {name: _to_array(value) for name, value in _checked(own, dict).items()} for own in content["arrays"]
-            ),
+            arrays=read_arrays(content["arrays"]),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedMessage(f"the text is not a sheet: {error}") from None
+
+
+def write_arrays(arrays: Sequence[Arrays]) -> list[dict[str, Any]]:
+    """Write what transforms learnt as JSON."""
+    return [{name: _array(value) for name, value in own.items()} for own in arrays]
+
+
+def read_arrays(content: Sequence[Any]) -> tuple[dict[str, npt.NDArray[Any]], ...]:
+    """Read what `write_arrays` wrote, or raise `MalformedMessage`."""
+    try:
+        return tuple({name: _to_array(value) for name, value in _checked(own, dict).items()} for own in content)
+    except (ValueError, KeyError, TypeError) as error:
+        raise MalformedMessage(f"not arrays of transforms: {error}") from None
 
 
 def _checked(value: Any, kind: type) -> Any:

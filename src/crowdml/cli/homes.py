@@ -1,0 +1,19 @@
+"""Where the command line keeps things of the server, and how it speaks to one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def data_home() -> Path:
+    """Return the user's data folder."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "crowdml"
+
+
+def server_home(given: Path | None, make: bool = False) -> Path:
+    """Return the server's folder."""
+    folder = given or data_home() / "server"
+    if make:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,1 @@
+"""The server driver: stores, folds and serves live tasks."""

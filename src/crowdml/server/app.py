@@ -1,0 +1,125 @@
+"""The application: raw routes, control plane, pages and measurements put together."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+import crowdml
+from crowdml.core import CrowdError, record
+from crowdml.server import control, pages, status
+from crowdml.server.answers import Refusal, refusal_of
+from crowdml.server.asgi import Asgi
+from crowdml.server.bodies import BodyLimit
+from crowdml.server.bridge import Bridge
+from crowdml.server.coordinator import Coordinator, Options
+from crowdml.server.events import Watchers
+from crowdml.server.exchange import Exchange
+from crowdml.server.front import Front
+from crowdml.server.limits import Limiter, Pace
+from crowdml.server.openapi import complete
+from crowdml.server.store import Store
+
+
+@record
+class Access:
+    """Who may ask, and how often.
+
+    Attributes:
+        hosts: Names this server answers to.
+        device_pace: Requests of one device.
+        stranger_pace: Requests of one address without a valid token, enrolments included.
+        address: What invites give as the server's address; None: as the request was made.
+    """
+
+    hosts: Collection[str] = ("127.0.0.1", "localhost", "[::1]")
+    device_pace: Pace = Pace(per_second=50.0, burst=200)
+    stranger_pace: Pace = Pace(per_second=5.0, burst=100)
+    address: str | None = None
+
+
+def create_app(
+    store: Store,
+    options: Options = Options(),  # noqa: B008  a frozen record
+    access: Access = Access(),  # noqa: B008  a frozen record
+    bridge: Bridge | None = None,
+) -> Asgi:
+    """Make the application of one server.
+
+    Args:
+        store: An open store with an identity. The application closes it.
+        options: How tasks are run.
+        access: Who may ask.
+        bridge: Connects writers and event loop.
+    """
+    bridge = bridge or Bridge()
+    coordinator = Coordinator(store, bridge.deliver, bridge.failed, options)
+    strangers = Limiter(access.stranger_pace)
+    fast = FastAPI(
+        title="crowdml",
+        version=crowdml.__version__,
+        lifespan=_lifespan(coordinator, bridge),
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    fast.state.coordinator = coordinator
+    fast.state.public_address = access.address
+    fast.state.watchers = Watchers()
+    fast.state.creating = asyncio.Lock()
+    fast.state.require_pace = _pace_of(strangers)
+    for router in (control.router, status.router, pages.router):
+        fast.include_router(router)
+    pages.mount_static(fast)
+    _add_errors(fast)
+    complete(fast)
+    exchange = Exchange(coordinator, Limiter(access.device_pace), strangers)
+    return Front(exchange, BodyLimit(fast), access.hosts)
+
+
+def _lifespan(coordinator: Coordinator, bridge: Bridge) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        bridge.loop = asyncio.get_running_loop()
+        yield
+        await asyncio.to_thread(coordinator.close)
+
+    return lifespan
+
+
+def _pace_of(limiter: Limiter) -> Callable[[Request], None]:
+    def require_pace(request: Request) -> None:
+        wait_s = limiter.wait(request.client.host if request.client else "")
+        if wait_s:
+            raise Refusal(429, "too-fast", "too many requests", retry_after_s=math.ceil(wait_s))
+
+    return require_pace
+
+
+def _add_errors(fast: FastAPI) -> None:
+    """Give every error the one shape."""
+
+    @fast.exception_handler(CrowdError)
+    async def ours(_: Request, error: CrowdError) -> Response:
+        return control.to_response(refusal_of(error).answer())
+
+    @fast.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"][1:])
+        return control.to_response(Refusal(422, "bad-input", f"{place}: {first['msg']}".lstrip(": ")).answer())
+
+    @fast.exception_handler(HTTPException)
+    async def framework(_: Request, error: HTTPException) -> Response:
+        codes = {404: "not-found", 405: "method"}
+        code = codes.get(error.status_code, "refused")
+        answer = control.to_response(Refusal(error.status_code, code, str(error.detail)).answer())
+        for name, value in (error.headers or {}).items():
+            answer.headers[name] = value
+        return answer

@@ -1,0 +1,270 @@
+"""The coordinator: all tasks of one server, their crowds, and what an operator may do with them.
+
+Whatever changes a task goes through its writer, so that no two things ever happen to it at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from crowdml.algorithms import Task, parse
+from crowdml.algorithms.live import assemble, definition_of, require_live
+from crowdml.core import BadInput, Coins, record
+from crowdml.protocol import Sheet, sign_sheet
+from crowdml.protocol.joining import InviteLink, make_code, make_token, verify_enrolment
+from crowdml.protocol.keys import SigningKey, fingerprint
+from crowdml.protocol.sheet import Arrays
+from crowdml.server.answers import Answer, Refusal, json_answer
+from crowdml.server.coins import EntropyCoins
+from crowdml.server.crowd import DeviceState, Tokens, token_hash
+from crowdml.server.metrics import Metrics
+from crowdml.server.rounds import Choose, by_hash
+from crowdml.server.running import RunningTask
+from crowdml.server.store import NewDevice, NewTask, Store
+from crowdml.server.writer import LARGEST_BATCH, Deliver, Writer
+
+TRANSITIONS = {"draft": ("open", "stopped"), "open": ("paused", "stopped"), "paused": ("open", "stopped")}
+LARGEST_INVITES = 10_000
+_NOT_JOINED = {
+    "unknown": Refusal(404, "no-invite", "there is no such invite"),
+    "used": Refusal(409, "invite-used", "the invite was used by another device", hint="ask for a new one"),
+    "key-taken": Refusal(409, "key-taken", "this device's key has joined already", hint="one key, one device"),
+}
+
+
+@record
+class Options:
+    """How a server behaves.
+
+    Attributes:
+        capacity: Check-ins of one task that may wait.
+        largest_batch: Check-ins stored in one transaction at most.
+        patience_s: Seconds until a round makes up for silent devices.
+        coins: Begins models; given coins are for tests.
+        choose: Orders devices for rounds; given orders are for tests.
+    """
+
+    capacity: int = 4096
+    largest_batch: int = LARGEST_BATCH
+    patience_s: float = 30.0
+    coins: Callable[[], Coins] = EntropyCoins
+    choose: Choose | None = None
+
+
+class Coordinator:
+    """Holds every task of a server.
+
+    Args:
+        store: Where everything is kept.
+        deliver: Hands answers of writers back to whoever waits.
+        failed: Called when a writer cannot go on.
+        options: How the server behaves.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        deliver: Deliver,
+        failed: Callable[[BaseException], None],
+        options: Options = Options(),  # noqa: B008  a frozen record
+    ) -> None:
+        """Take up every task where it was."""
+        self.store, self.options, self.metrics = store, options, Metrics()
+        self._deliver, self._failed = deliver, failed
+        identity = store.identity()
+        if identity is None:
+            raise BadInput("this database has no operator yet", hint="crowdml serve makes one")
+        self._key = SigningKey(identity.signing_key)
+        self._operator_hash = identity.operator_token_hash
+        self.tokens = Tokens()
+        self.tasks: dict[str, RunningTask] = {}
+        self.writers: dict[str, Writer] = {}
+        for stored in store.tasks():
+            self._start(stored.name)
+
+    @property
+    def operator_key(self) -> str:
+        """Fingerprint of the key that signs sheets."""
+        return fingerprint(self._key.public)
+
+    def is_operator(self, token: bytes) -> bool:
+        """Compare a token with the operator's, in constant time."""
+        return hmac.compare_digest(token_hash(token), self._operator_hash)
+
+    def close(self) -> None:
+        """Finish what waits and let go of the store."""
+        for writer in self.writers.values():
+            writer.close()
+        self.store.close()
+
+    def running(self, name: str) -> RunningTask:
+        """Return a task, or refuse."""
+        found = self.tasks.get(name)
+        if found is None:
+            raise Refusal(404, "no-task", "there is no such task")
+        return found
+
+    def create(self, file: str, arrays: tuple[Arrays, ...] | None, draft: bool) -> RunningTask:
+        """Make a task from its file; open unless it is to stay a draft."""
+        task = parse(file, "task file")
+        require_live(task)
+        if task.name in self.tasks:
+            raise Refusal(409, "name-taken", f"a task named {task.name} exists", hint="choose another name")
+        learnt = tuple({} for _ in task.data.transform) if arrays is None else arrays
+        sheet = Sheet(
+            task=task.name,
+            incarnation=1,
+            definition=definition_of(task),
+            arrays=tuple(dict(own) for own in learnt),
+        )
+        state = _begin(task, sheet, self.options.coins())
+        signed = sign_sheet(sheet, self._key)
+        self.store.create_task(
+            NewTask(
+                name=task.name,
+                state="draft" if draft else "open",
+                file=file,
+                sheet=signed.text,
+                signature=signed.signature,
+                key=signed.key,
+                incarnation=1,
+                server_state=state,
+            )
+        )
+        return self._start(task.name)
+
+    def set_state(self, running: RunningTask, wanted: str) -> Answer:
+        """Move a task to another state. Runs in its writer."""
+        state = running.state
+        if wanted not in TRANSITIONS.get(state.state, ()) and wanted != state.state:
+            raise Refusal(409, "state", f"a task that is {state.state} cannot become {wanted}")
+        if wanted != state.state:
+            reason = "the operator stopped it" if wanted == "stopped" else None
+            self.store.set_state(running.id, wanted, reason)
+            state.state, state.reason = wanted, reason
+            running.publish()
+        return json_answer(self.describe(running))
+
+    def describe(self, running: RunningTask) -> dict[str, Any]:
+        """Say everything public about a task."""
+        return running.summary() | {
+            "incarnation": running.incarnation,
+            "sheet_hash": running.sheet_hash,
+            "signed_sheet": running.signed.to_json(),
+        }
+
+    def invite(self, running: RunningTask, count: int, server: str) -> list[str]:
+        """Make links, each good for one device."""
+        if not 0 < count <= LARGEST_INVITES:
+            raise Refusal(422, "bad-input", f"count must be from 1 to {LARGEST_INVITES}, not {count}")
+        codes = [make_code() for _ in range(count)]
+        self.store.add_invites(running.id, [_code_hash(code) for code in codes])
+        return [
+            InviteLink(
+                server=server, task=running.name, code=code, key=self.operator_key, sheet=running.sheet_hash
+            ).to_url()
+            for code in codes
+        ]
+
+    def enrol(self, running: RunningTask, request: Mapping[str, Any]) -> Answer:
+        """Let a device join by an invite; exactly one can use it."""
+        if running.state.state == "stopped":
+            raise Refusal(410, "stopped", running.state.reason or "the task has ended")
+        if request["sheet"] != running.sheet_hash:
+            raise Refusal(
+                409, "sheet-changed", "the sheet is not the present one", hint="read it again before you accept"
+            )
+        verify_enrolment(request["key"], request["signature"], running.name, request["invite"], request["sheet"])
+        token = make_token()
+        device = NewDevice(
+            id=uuid.uuid4().hex,
+            token_hash=token_hash(token.encode()),
+            public_key=request["key"],
+            joined=time.time(),
+        )
+        used = self.store.use_invite(running.id, _code_hash(request["invite"]), device)
+        if isinstance(used, str):
+            raise _NOT_JOINED[used]
+        before = running.devices.get(used.device.slot)
+        if before is not None:
+            self.tokens.remove(before)
+        entry = DeviceState.of(used.device, running.name)
+        self.tokens.add(entry)
+        running.add_device(entry)
+        content = {"device": entry.id, "token": token, "slot": entry.slot, "sheet": running.sheet_hash}
+        return json_answer(content, 200 if used.again else 201)
+
+    def revoke(self, running: RunningTask, device_id: str) -> None:
+        """Take a device's token away, at once."""
+        found = next((own for own in running.devices.values() if own.id == device_id), None)
+        if found is None:
+            raise Refusal(404, "no-device", "there is no such device")
+        self._drop(running, found)
+        self.store.revoke(found.id)
+
+    def withdraw(self, running: RunningTask, device: DeviceState) -> Answer:
+        """Erase a device's space; receipts keep no identity. Runs in the task's writer."""
+        self._drop(running, device)
+        running.state.rows.pop(device.slot, None)
+        self.store.withdraw(device.id)
+        return Answer(status=204)
+
+    def gauges(self) -> dict[tuple[str, str], float]:
+        """Return present values for the metrics page."""
+        found: dict[tuple[str, str], float] = {}
+        for name, running in self.tasks.items():
+            label = f'task="{name}"'
+            found["crowdml_version", label] = running.state.version
+            found["crowdml_devices", label] = len(running.devices)
+            found["crowdml_waiting", label] = self.writers[name].waiting
+        return found
+
+    def _drop(self, running: RunningTask, device: DeviceState) -> None:
+        self.tokens.remove(device)
+        running.remove_device(device)
+
+    def _start(self, name: str) -> RunningTask:
+        stored = self.store.task(name)
+        assert stored is not None  # noqa: S101  it was just listed or made
+        devices = [DeviceState.of(own, name) for own in self.store.devices(stored.id) if not own.revoked]
+        secret = hashlib.sha256(b"crowdml rounds\0" + self._key.secret + name.encode()).digest()
+        running = RunningTask(
+            stored,
+            self.store.rows(stored.id),
+            devices,
+            choose=self.options.choose or by_hash(secret),
+            patience_s=self.options.patience_s,
+        )
+        for device in devices:
+            self.tokens.add(device)
+        self.tasks[name] = running
+        self.writers[name] = Writer(
+            running,
+            self.store,
+            self._deliver,
+            self._failed,
+            self.metrics,
+            self.options.capacity,
+            self.options.largest_batch,
+        )
+        return running
+
+
+def _begin(task: Task, sheet: Sheet, coins: Coins) -> bytes:
+    """Make the state a task begins with; whatever is wrong with it comes to light here."""
+    if len(sheet.arrays) != len(task.data.transform):
+        raise BadInput(f"arrays for {len(sheet.arrays)} of {len(task.data.transform)} transforms", where="arrays")
+    fitted = [transform.restore(own) for transform, own in zip(task.data.transform, sheet.arrays, strict=True)]
+    live = assemble(task, fitted)
+    json.dumps(sheet.definition, allow_nan=False)
+    return live.state.encode(live.algorithm.init(coins))
+
+
+def _code_hash(code: str) -> bytes:
+    return hashlib.sha256(b"crowdml invite\0" + code.encode()).digest()

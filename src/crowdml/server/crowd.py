@@ -1,0 +1,78 @@
+"""The crowd of a task as the server keeps it in memory: who may speak, and what each has contributed."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import hmac
+
+from crowdml.server.store import StoredDevice
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class DeviceState:
+    """One enrolled device; it changes in place as check-ins are folded in.
+
+    Attributes:
+        id: Name given at enrolment.
+        task: Name of its task.
+        slot: Its place in the task; never given again.
+        token_hash: SHA-256 of its token.
+        check_ins: Receipts so far.
+        last_version: Version of the last round it contributed to, or -1.
+        revoked: Whether it may not speak any more.
+    """
+
+    id: str
+    task: str
+    slot: int
+    token_hash: bytes
+    check_ins: int
+    last_version: int
+    revoked: bool
+
+    @staticmethod
+    def of(stored: StoredDevice, task: str) -> DeviceState:
+        """Take a device from the store."""
+        return DeviceState(
+            id=stored.id,
+            task=task,
+            slot=stored.slot,
+            token_hash=stored.token_hash,
+            check_ins=stored.check_ins,
+            last_version=stored.last_version,
+            revoked=stored.revoked,
+        )
+
+
+def token_hash(token: bytes) -> bytes:
+    """Return what is stored of a token."""
+    return hashlib.sha256(token).digest()
+
+
+class Tokens:
+    """Finds the device that a token belongs to.
+
+    A token is looked up by its hash, so how long that takes says nothing about the token; the full comparison takes
+    the same time for all.
+    """
+
+    def __init__(self) -> None:
+        """Begin without devices."""
+        self._devices: dict[bytes, DeviceState] = {}
+
+    def add(self, device: DeviceState) -> None:
+        """Let a device speak."""
+        self._devices[device.token_hash] = device
+
+    def remove(self, device: DeviceState) -> None:
+        """Forget a device's token."""
+        self._devices.pop(device.token_hash, None)
+
+    def find(self, token: bytes) -> DeviceState | None:
+        """Return the device, or None for a token that nobody has or that was revoked."""
+        hashed = token_hash(token)
+        device = self._devices.get(hashed)
+        if device is None or device.revoked or not hmac.compare_digest(hashed, device.token_hash):
+            return None
+        return device

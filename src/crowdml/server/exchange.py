@@ -1,0 +1,152 @@
+"""Check-out and check-in: the two routes that devices use all day, as raw ASGI.
+
+The order of tests is the order of cost: headers, token, pace, size, then the body, its header, its numbers. Nothing a
+stranger sends is parsed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import re
+from collections.abc import Callable
+
+from crowdml.core import CrowdError
+from crowdml.server.answers import Answer, Refusal, refusal_of
+from crowdml.server.asgi import Receive, Request, Scope, Send, read_body, send_answer
+from crowdml.server.coordinator import Coordinator
+from crowdml.server.crowd import DeviceState
+from crowdml.server.folding import CheckIn, require_open
+from crowdml.server.limits import Limiter
+from crowdml.server.running import RunningTask
+
+OCTETS = b"application/octet-stream"
+_KEY = re.compile(rb"[A-Za-z0-9_-]{8,64}")
+_ROUND_WAIT_S = 1
+
+
+class Exchange:
+    """The two routes.
+
+    Args:
+        coordinator: All tasks.
+        devices: Pace of each device.
+        strangers: Pace of each address that shows no valid token.
+    """
+
+    def __init__(self, coordinator: Coordinator, devices: Limiter, strangers: Limiter) -> None:
+        """Keep the parts."""
+        self._coordinator, self._devices, self._strangers = coordinator, devices, strangers
+
+    async def check_out(self, task: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a check-out."""
+        try:
+            request = Request.of(scope)
+            running, device = self._admit(task, request)
+            answer = self._check_out(running, device, request)
+        except CrowdError as error:
+            answer = refusal_of(error).answer()
+        self._coordinator.metrics.count("crowdml_check_outs_total", f'status="{answer.status}"')
+        await send_answer(send, answer)
+
+    async def check_in(self, task: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a check-in, once it is stored."""
+        try:
+            answer = await self._check_in(task, Request.of(scope), receive)
+        except CrowdError as error:
+            answer = refusal_of(error).answer()
+            if answer.status in (400, 413, 415):
+                # The body was not read: the connection cannot be used for another request.
+                answer = Answer(
+                    status=answer.status, body=answer.body, headers=(*answer.headers, (b"connection", b"close"))
+                )
+        self._coordinator.metrics.count("crowdml_check_ins_total", f'status="{answer.status}"')
+        await send_answer(send, answer)
+
+    def _admit(self, task: str, request: Request) -> tuple[RunningTask, DeviceState]:
+        """Find the device by its token; whoever has none learns nothing about tasks."""
+        token = request.bearer()
+        device = self._coordinator.tokens.find(token)
+        if device is None and self._coordinator.is_operator(token):
+            raise Refusal(404, "no-task", "there is no such task")
+        if device is None:
+            self._require_pace(self._strangers, request.address)
+            raise Refusal(401, "not-authorised", "the token is not valid")
+        if device.task != task:
+            raise Refusal(404, "no-task", "there is no such task")
+        self._require_pace(self._devices, device.id)
+        return self._coordinator.tasks[task], device
+
+    @staticmethod
+    def _require_pace(limiter: Limiter, caller: str) -> None:
+        wait_s = limiter.wait(caller)
+        if wait_s:
+            raise Refusal(429, "too-fast", "too many requests", retry_after_s=math.ceil(wait_s))
+
+    @staticmethod
+    def _check_out(running: RunningTask, device: DeviceState, request: Request) -> Answer:
+        state = running.state.state
+        if state == "stopped":
+            require_open(running.state)
+        if state != "open" or not running.in_round(device):
+            wait_s = b"%d" % (5 if state != "open" else _ROUND_WAIT_S)
+            return Answer(status=204, headers=((b"retry-after", wait_s),))
+        published = running.published
+        headers = (
+            (b"etag", published.etag),
+            (b"crowdml-version", b"%d" % published.version),
+            (b"crowdml-sheet", running.sheet_hash.encode()),
+            (b"cache-control", b"private, no-cache"),
+        )
+        if request.headers.get(b"if-none-match") == published.etag:
+            return Answer(status=304, headers=headers)
+        return Answer(status=200, body=published.body, headers=(*headers, (b"content-type", OCTETS)))
+
+    async def _check_in(self, task: str, request: Request, receive: Receive) -> Answer:
+        running, device = self._admit(task, request)
+        layout = running.live.messages.check_in
+        key = _require_headers(request, layout.size_bytes)
+        body = await read_body(receive, layout.size_bytes)
+        message = layout.decode(body)
+        running.acceptance.require(message["content"])
+        check_in = CheckIn(
+            device=device,
+            key=key,
+            body=hashlib.sha256(body).digest(),
+            started=int(message["version"]),
+            content=message["content"],
+        )
+        stored: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._coordinator.writers[task].submit(check_in, _reply_to(stored))
+        return await stored
+
+
+def _reply_to(future: asyncio.Future[Answer]) -> Callable[[Answer], None]:
+    """Fulfil a future, unless whoever waited has gone."""
+
+    def reply(answer: Answer) -> None:
+        if not future.done():
+            future.set_result(answer)
+
+    return reply
+
+
+def _require_headers(request: Request, size: int) -> str:
+    """Refuse by headers alone whatever can be refused so; return the idempotency key."""
+    headers = request.headers
+    if b"transfer-encoding" in headers or b"content-length" not in headers:
+        raise Refusal(411, "length", "a check-in says how long it is", hint=f"Content-Length: {size}")
+    if headers.get(b"content-encoding", b"identity") != b"identity":
+        raise Refusal(415, "encoding", "a check-in is not compressed")
+    if headers.get(b"content-type") != OCTETS:
+        raise Refusal(415, "type", "a check-in is a fixed message", hint="Content-Type: application/octet-stream")
+    length = headers[b"content-length"]
+    if not length.isdigit() or int(length) > size:
+        raise Refusal(413, "too-large", f"a check-in of this task has exactly {size} bytes")
+    key = headers.get(b"idempotency-key", b"")
+    if not _KEY.fullmatch(key):
+        raise Refusal(
+            400, "key", "a check-in needs an idempotency key", hint="Idempotency-Key: 8 to 64 of A-Z a-z 0-9 _ -"
+        )
+    return key.decode("ascii")

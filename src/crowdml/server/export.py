@@ -1,0 +1,44 @@
+"""Export: the model as a file that other tools read, with what was promised in its metadata."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import numpy as np
+
+from crowdml.core import trees
+from crowdml.server.answers import Refusal
+from crowdml.server.running import RunningTask
+
+
+def export(running: RunningTask, kind: Literal["safetensors", "onnx"]) -> bytes:
+    """Write the model as it stands."""
+    parameters = running.live.algorithm.parameters(running.state.server)
+    metadata = metadata_of(running)
+    if kind == "safetensors":
+        from safetensors.numpy import save
+
+        arrays = {path: np.ascontiguousarray(leaf) for path, leaf in trees.paths(parameters)}
+        return save(arrays, metadata=metadata)
+    try:
+        from crowdml.models.onnx_export import to_onnx
+    except ModuleNotFoundError:
+        raise Refusal(501, "no-onnx", "this server cannot write ONNX", hint="pip install 'crowdml[onnx]'") from None
+    return to_onnx(running.live.task.model, running.live.task.features, parameters, metadata)
+
+
+def metadata_of(running: RunningTask) -> dict[str, str]:
+    """Say where a model comes from and what was promised to the owners behind it."""
+    task, state = running.live.task, running.state
+    privacy = task.privacy.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {
+        "crowdml": "1",
+        "task": running.name,
+        "objective": task.objective,
+        "labels": json.dumps(task.data.labels),
+        "version": str(state.version),
+        "check-ins": str(state.check_ins),
+        "sheet": running.sheet_hash,
+        "privacy": json.dumps(privacy) if task.privacy.mode == "sound" else "no formal guarantee",
+    }

@@ -1,0 +1,205 @@
+"""Folding: what a batch of waiting check-ins does to a task. Pure: no clock, no network, no storage.
+
+Each check-in is looked at in order: is its device still welcome, was it seen before, is it too old; then absorb, and
+commit when the algorithm is ready. The result is everything the store must write in one transaction.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from crowdml.algorithms import Counts
+from crowdml.algorithms.live import LiveTask
+from crowdml.core import record
+from crowdml.core.ops import Tree
+from crowdml.server.answers import Answer, Refusal
+from crowdml.server.crowd import DeviceState
+from crowdml.server.store import Receipt
+
+Known = Mapping[tuple[int, str], Receipt]
+
+
+@record
+class CheckIn:
+    """A check-in that passed all tests that need no knowledge of other check-ins.
+
+    Attributes:
+        device: Who sent it.
+        key: Its idempotency key.
+        body: SHA-256 of its bytes.
+        started: Version it started from.
+        content: The decoded contribution.
+    """
+
+    device: DeviceState
+    key: str
+    body: bytes
+    started: int
+    content: Tree
+
+
+@dataclasses.dataclass(kw_only=True)
+class TaskState:
+    """What changes while a task runs.
+
+    Attributes:
+        server: The algorithm's server state.
+        rows: What the server keeps for each device, by slot.
+        version: Commits so far.
+        check_ins: Check-ins folded in so far.
+        received: Check-ins since the last commit.
+        state: draft, open, paused or stopped.
+        reason: Why it stopped.
+        measured: What the last commit measured.
+    """
+
+    server: Tree
+    rows: dict[int, Tree]
+    version: int
+    check_ins: int
+    received: int
+    state: str
+    reason: str | None
+    measured: dict[str, float]
+
+
+@dataclasses.dataclass(kw_only=True)
+class Folded:
+    """What one batch did: answers in the order of its check-ins, new receipts, and slots whose row changed."""
+
+    answers: list[Answer]
+    receipts: list[Receipt]
+    touched: set[int]
+
+
+def fold(live: LiveTask, sheet: str, state: TaskState, batch: Sequence[CheckIn], known: Known) -> Folded:
+    """Fold in a batch, one after another. `state` and the devices change in place.
+
+    Args:
+        live: The task.
+        sheet: Hash of its sheet, for receipts.
+        state: The task's state.
+        batch: Check-ins in the order in which they arrived.
+        known: Receipts that the store has for their keys.
+    """
+    folded = Folded(answers=[], receipts=[], touched=set())
+    seen = dict(known)
+    for check_in in batch:
+        place = (check_in.device.slot, check_in.key)
+        try:
+            earlier = seen.get(place)
+            if earlier is not None:
+                folded.answers.append(_again(live, sheet, check_in, earlier))
+                continue
+            staleness = _require(live, state, check_in)
+        except Refusal as refusal:
+            folded.answers.append(refusal.answer())
+            continue
+        receipt = _absorb(live, state, check_in, staleness)
+        seen[place] = receipt
+        folded.receipts.append(receipt)
+        folded.touched.add(check_in.device.slot)
+        folded.answers.append(receipt_answer(live.task.name, sheet, receipt))
+    return folded
+
+
+def _again(live: LiveTask, sheet: str, check_in: CheckIn, earlier: Receipt) -> Answer:
+    if check_in.device.revoked:
+        raise _revoked()
+    if earlier.body != check_in.body:
+        raise Refusal(422, "other-bytes", "other bytes came under this key before", hint="one key, one check-in")
+    return receipt_answer(live.task.name, sheet, earlier, again=True)
+
+
+def _require(live: LiveTask, state: TaskState, check_in: CheckIn) -> int:
+    """Refuse what cannot be used; return how stale it is."""
+    device = check_in.device
+    if device.revoked:
+        raise _revoked()
+    require_open(state)
+    staleness = state.version - check_in.started
+    if staleness < 0 or check_in.started < 0:
+        raise Refusal(409, "future-version", "no such version has been published", version=state.version)
+    if not live.algorithm.accepts(staleness):
+        raise Refusal(409, "stale", f"{staleness} versions old: not used", version=state.version)
+    if live.algorithm.rounds and device.last_version >= check_in.started:
+        raise Refusal(409, "already-in-round", "this device has contributed to the round", version=state.version)
+    limit = live.task.stop.max_releases
+    if limit is not None and device.check_ins >= limit:
+        raise Refusal(409, "releases-spent", f"all {limit} releases of this device were made", version=state.version)
+    return staleness
+
+
+def require_open(state: TaskState) -> None:
+    """Refuse unless the task takes check-ins now."""
+    if state.state == "stopped":
+        raise Refusal(410, "stopped", state.reason or "the task has ended")
+    if state.state != "open":
+        raise Refusal(503, state.state, f"the task is {state.state}", retry_after_s=5)
+
+
+def _revoked() -> Refusal:
+    return Refusal(401, "not-authorised", "the token is not valid")
+
+
+def _absorb(live: LiveTask, state: TaskState, check_in: CheckIn, staleness: int) -> Receipt:
+    algorithm, device = live.algorithm, check_in.device
+    row = state.rows.get(device.slot)
+    state.server, state.rows[device.slot] = algorithm.absorb(
+        state.server, algorithm.row_init() if row is None else row, check_in.content, np.int32(staleness)
+    )
+    state.check_ins += 1
+    state.received += 1
+    device.check_ins += 1
+    device.last_version = check_in.started
+    if algorithm.always_ready or algorithm.ready(Counts(received=state.received, version=state.version)):
+        _commit(live, state)
+    return Receipt(
+        device=device.id,
+        slot=device.slot,
+        key=check_in.key,
+        body=check_in.body,
+        number=device.check_ins,
+        version=state.version,
+        started=check_in.started,
+        status="applied",
+    )
+
+
+def _commit(live: LiveTask, state: TaskState) -> None:
+    state.server, measured = live.algorithm.commit(state.server)
+    state.version += 1
+    state.received = 0
+    state.measured = measured
+    stop = live.task.stop
+    if stop.max_versions is not None and state.version >= stop.max_versions:
+        state.state, state.reason = "stopped", f"all {stop.max_versions} versions were made"
+    if stop.error_below is not None and _is_low(live, state, stop.error_below, stop.error_rows):
+        state.state, state.reason = "stopped", f"the estimated error fell to {stop.error_below:g}"
+
+
+def _is_low(live: LiveTask, state: TaskState, error: float, rows: int) -> bool:
+    assert live.algorithm.totals is not None  # noqa: S101  the task file was checked
+    totals = live.algorithm.totals(state.server)
+    counted = int(totals["counted"])
+    return counted >= rows and int(totals["errors"]) <= error * counted
+
+
+def receipt_answer(task: str, sheet: str, receipt: Receipt, again: bool = False) -> Answer:
+    """Make the answer that acknowledges a check-in."""
+    content: dict[str, Any] = {
+        "status": receipt.status,
+        "task": task,
+        "key": receipt.key,
+        "number": receipt.number,
+        "version": receipt.version,
+        "sheet": sheet,
+    }
+    if again:
+        content["again"] = True
+    return Answer(status=200, body=json.dumps(content).encode())

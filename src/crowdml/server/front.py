@@ -1,0 +1,70 @@
+"""The front door: which hosts may be asked for, and which requests go to raw routes instead of the framework."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from crowdml.core import CrowdError
+from crowdml.server.answers import Refusal, refusal_of
+from crowdml.server.asgi import Asgi, Receive, Scope, Send, send_answer
+from crowdml.server.exchange import Exchange
+
+_EXCHANGE = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/(check-out|check-ins)")
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+class Front:
+    """Routes by path and method; everything else is the framework's.
+
+    Args:
+        exchange: Check-out and check-in.
+        framework: The control plane and the pages.
+        hosts: Values of the Host header, without port, that this server answers to.
+    """
+
+    def __init__(self, exchange: Exchange, framework: Asgi, hosts: Collection[str]) -> None:
+        """Keep the parts."""
+        self._exchange, self._framework = exchange, framework
+        self._hosts = frozenset(host.lower().encode() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._framework(scope, receive, send)
+            return
+        try:
+            self._require_host(scope)
+        except CrowdError as error:
+            await send_answer(send, refusal_of(error).answer())
+            return
+        found = _EXCHANGE.fullmatch(scope["path"])
+        if found and found[2] == "check-ins" and scope["method"] == "POST":
+            await self._exchange.check_in(found[1], scope, receive, send)
+        elif found and found[2] == "check-out" and scope["method"] == "GET":
+            await self._exchange.check_out(found[1], scope, receive, send)
+        else:
+            await self._framework(scope, receive, send)
+
+    def _require_host(self, scope: Scope) -> None:
+        """Refuse foreign names (DNS rebinding), and unsafe methods that come from foreign pages."""
+        host = origin = None
+        for name, value in scope["headers"]:
+            if name == b"host":
+                if host is not None:
+                    raise Refusal(400, "host", "the header host stands twice")
+                host = value
+            elif name == b"origin":
+                origin = value
+        if host is None or _bare(host) not in self._hosts:
+            raise Refusal(400, "host", "this server does not answer to that name", hint="crowdml serve --allow-host")
+        if origin is not None and scope["method"] not in _SAFE:
+            _, _, place = origin.partition(b"://")
+            if place.lower() != host.lower():
+                raise Refusal(403, "origin", "requests from other pages are not answered")
+
+
+def _bare(host: bytes) -> bytes:
+    """Take the port off a host."""
+    name, colon, port = host.rpartition(b":")
+    return (name if colon and port.isdigit() else host).lower()

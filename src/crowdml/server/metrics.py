@@ -1,0 +1,49 @@
+"""Metrics: a handful of public numbers in the text format that Prometheus reads. None is derived from private data."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+
+_HELP = {
+    "crowdml_check_outs_total": "Check-outs answered, by status",
+    "crowdml_check_ins_total": "Check-ins answered, by status",
+    "crowdml_stored_total": "Check-ins stored",
+    "crowdml_transactions_total": "Transactions of the writers",
+    "crowdml_transaction_seconds_total": "Time spent in those",
+}
+
+
+class Metrics:
+    """Counts."""
+
+    def __init__(self) -> None:
+        """Begin at zero."""
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def count(self, name: str, label: str) -> None:
+        """Add one. Called from the event loop only, where no lock is needed."""
+        self._counts[name, label] += 1
+
+    def stored(self, task: str, check_ins: int, seconds: float) -> None:
+        """Count a transaction; called by writers."""
+        label = f'task="{task}"'
+        with self._lock:
+            self._counts["crowdml_stored_total", label] += check_ins
+            self._counts["crowdml_transactions_total", label] += 1
+            self._counts["crowdml_transaction_seconds_total", label] += seconds  # type: ignore[assignment]
+
+    def text(self, gauges: Mapping[tuple[str, str], float]) -> str:
+        """Write counters and the present values of gauges."""
+        lines, last = [], ""
+        kinds: list[tuple[Mapping[tuple[str, str], float], str]] = [(self._counts.copy(), "counter"), (gauges, "gauge")]
+        for values, kind in kinds:
+            for (name, label), value in sorted(values.items()):
+                if name != last:
+                    help_text = _HELP.get(name)
+                    lines += [f"# HELP {name} {help_text}"] * bool(help_text) + [f"# TYPE {name} {kind}"]
+                    last = name
+                lines.append(f"{name}{{{label}}} {value:.10g}")
+        return "\n".join(lines) + "\n"

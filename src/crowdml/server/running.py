@@ -1,0 +1,147 @@
+"""A running task: its state in memory, what is published of it, and the crowd that works on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crowdml.algorithms.acceptance import Acceptance
+from crowdml.algorithms.live import LiveTask, open_task
+from crowdml.core import record
+from crowdml.protocol import SignedSheet, message
+from crowdml.server.crowd import DeviceState
+from crowdml.server.folding import TaskState
+from crowdml.server.rounds import Choose, Invited
+from crowdml.server.store import StoredTask
+
+
+@record
+class Published:
+    """A version as devices check it out.
+
+    Attributes:
+        version: The version.
+        etag: Names it within the incarnation.
+        body: The message, encoded.
+    """
+
+    version: int
+    etag: bytes
+    body: bytes
+
+
+class RunningTask:
+    """Everything the server holds in memory about one task.
+
+    `state` belongs to the writer; others read `published` and `summary`, which are replaced as a whole.
+
+    Args:
+        stored: The task as the store has it.
+        rows: What the store keeps for each device, by slot.
+        devices: All devices that were ever enrolled and have not withdrawn.
+        choose: Orders slots for rounds.
+        patience_s: Seconds until a round makes up for silent devices.
+    """
+
+    def __init__(
+        self,
+        stored: StoredTask,
+        rows: dict[int, bytes],
+        devices: list[DeviceState],
+        *,
+        choose: Choose,
+        patience_s: float,
+    ) -> None:
+        """Take up the task exactly where the store has it."""
+        self.id, self.name, self.file = stored.id, stored.name, stored.file
+        self.signed = SignedSheet(text=stored.sheet, signature=stored.signature, key=stored.key)
+        self.sheet_hash = self.signed.hash
+        sheet = self.signed.open()
+        self.incarnation = sheet.incarnation
+        self.live: LiveTask = open_task(sheet)
+        algorithm = self.live.algorithm
+        self.keeps_rows = self.live.row.size_bytes > len(self.live.row.header)
+        self.state = TaskState(
+            server=self.live.state.decode(stored.server_state),
+            rows={slot: self.live.row.decode(raw)["row"] for slot, raw in rows.items()},
+            version=stored.version,
+            check_ins=stored.check_ins,
+            received=stored.received,
+            state=stored.state,
+            reason=stored.reason,
+            measured={},
+        )
+        example = self.live.messages.check_in.example["content"]
+        self.acceptance = Acceptance(algorithm, self.live.plan, example)
+        self.devices = {device.slot: device for device in devices}
+        self.slots = stored.slots
+        self.crowd_changes = 0
+        self.last_point = stored.version
+        self.invited: Invited | None = None
+        if algorithm.rounds:
+            self.invited = Invited(algorithm.rounds.per_round, patience_s, choose)
+        self.published: Published
+        self.publish()
+
+    def publish(self) -> None:
+        """Let devices see the present version."""
+        version = self.state.version
+        body = self.live.messages.check_out.encode(message(version, self.live.algorithm.check_out(self.state.server)))
+        self.published = Published(version=version, etag=f'"{self.incarnation}-{version}"'.encode(), body=body)
+
+    def encode_state(self) -> bytes:
+        """Write the server's state for the store."""
+        return self.live.state.encode(self.state.server)
+
+    def encode_row(self, slot: int) -> bytes:
+        """Write what is kept for one device."""
+        return self.live.row.encode({"row": self.state.rows[slot]})
+
+    def add_device(self, device: DeviceState) -> None:
+        """Welcome a device."""
+        self.devices[device.slot] = device
+        self.slots = max(self.slots, device.slot + 1)
+        self.crowd_changes += 1
+
+    def remove_device(self, device: DeviceState) -> None:
+        """Forget a device that was revoked or has withdrawn."""
+        device.revoked = True
+        self.devices.pop(device.slot, None)
+        self.crowd_changes += 1
+
+    def in_round(self, device: DeviceState) -> bool:
+        """Tell whether a device is asked for its contribution now."""
+        if self.invited is None:
+            return True
+        state = self.state
+        if device.last_version >= state.version:
+            return False
+        return self.invited.includes(
+            device.slot, state.version, state.received, tuple(self.devices), self.crowd_changes
+        )
+
+    @property
+    def rows(self) -> int:
+        """Rows that devices said they learnt from; 0 where they do not say."""
+        totals = self.live.algorithm.totals
+        return int(totals(self.state.server)["rows"]) if totals else 0
+
+    @property
+    def estimated_error(self) -> float | None:
+        """Error as estimated from private counts at the last commit, if there are any."""
+        error = self.state.measured.get("estimated_error")
+        return None if error is None else float(error)
+
+    def summary(self) -> dict[str, Any]:
+        """Say how the task stands; nothing in it is private."""
+        state = self.state
+        return {
+            "task": self.name,
+            "objective": self.live.task.objective,
+            "state": state.state,
+            "reason": state.reason,
+            "version": state.version,
+            "check_ins": state.check_ins,
+            "devices": len(self.devices),
+            "estimated_error": self.estimated_error,
+            "rows": self.rows,
+        }

@@ -1,0 +1,94 @@
+"""Serving: the application on a real socket."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from pathlib import Path
+
+import uvicorn
+
+from crowdml.core import BadInput, record
+from crowdml.protocol.joining import make_token
+from crowdml.protocol.keys import SigningKey
+from crowdml.server.asgi import Asgi
+from crowdml.server.connection import BoundedProtocol
+from crowdml.server.crowd import token_hash
+from crowdml.server.store import Identity, Store
+
+TOKEN_FILE = "operator.token"  # noqa: S105  the name of a file
+
+
+@record
+class Place:
+    """Where a server listens.
+
+    Attributes:
+        host: Address.
+        port: Port; 0: any free one.
+        certificate: TLS certificate, PEM.
+        key: Its key, PEM.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8800
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def scheme(self) -> str:
+        """The protocol of its address."""
+        return "https" if self.certificate else "http"
+
+
+def require_identity(store: Store, folder: Path) -> None:
+    """Make the operator's key and token on the first start; the token goes into a file that only its owner reads."""
+    if store.identity() is not None:
+        return
+    token = make_token()
+    path = folder / TOKEN_FILE
+    path.touch(mode=0o600, exist_ok=True)
+    path.chmod(0o600)
+    path.write_text(token + "\n")
+    identity = Identity(signing_key=SigningKey.make().secret, operator_token_hash=token_hash(token.encode()))
+    store.set_identity(identity)
+
+
+def bind(place: Place) -> socket.socket:
+    """Take the port, or say who may have it."""
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    taken = socket.socket(family, socket.SOCK_STREAM)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind((place.host, place.port))
+    except OSError as error:
+        taken.close()
+        raise BadInput(
+            f"{place.host}:{place.port} cannot be used: {error.strerror}", hint="choose another --port, or 0 for any"
+        ) from None
+    return taken
+
+
+def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
+    """Serve until a signal comes; requests under way are finished."""
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        loop="uvloop",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=10,
+        backlog=4096,
+        ssl_certfile=str(place.certificate) if place.certificate else None,
+        ssl_keyfile=str(place.key) if place.key else None,
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # uvicorn raises the signal again when it is done; a server that was asked to end has ended well.
+        signal.signal(number, lambda *_: None)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,62 @@
+"""Status: is the server well, what has it done, how does a task go on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+
+from crowdml.server.control import coordinator_of, running_of
+from crowdml.server.coordinator import Coordinator
+from crowdml.server.running import RunningTask
+
+router = APIRouter()
+
+
+@router.get("/healthz", summary="Whether the server works", tags=["status"])
+async def health(coordinator: Annotated[Coordinator, Depends(coordinator_of)]) -> Response:
+    """Answer 200 while every writer works."""
+    well = all(writer.alive for writer in coordinator.writers.values())
+    return JSONResponse({"status": "ok" if well else "failed"}, status_code=200 if well else 503)
+
+
+@router.get("/metrics", summary="Counters for Prometheus", tags=["status"])
+async def metrics(coordinator: Annotated[Coordinator, Depends(coordinator_of)]) -> Response:
+    """Return public counters."""
+    text = coordinator.metrics.text(coordinator.gauges())
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+@router.get("/v1/tasks/{task}/events", summary="How a task goes on, as server-sent events", tags=["status"])
+async def events(request: Request, running: Annotated[RunningTask, Depends(running_of)]) -> Response:
+    """Send the task's state whenever it changes."""
+    address = request.client.host if request.client else ""
+    watchers = request.app.state.watchers
+    watchers.admit(address)
+    return StreamingResponse(
+        watchers.stream(address, running.summary),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+@router.get("/v1/tasks/{task}/curve", summary="The learning curve so far", tags=["status"])
+async def curve(
+    coordinator: Annotated[Coordinator, Depends(coordinator_of)],
+    running: Annotated[RunningTask, Depends(running_of)],
+) -> dict[str, object]:
+    """Return points of the curve."""
+    points = coordinator.store.points(running.id)
+    return {
+        "curve": [
+            {
+                "version": own.version,
+                "check_ins": own.check_ins,
+                "rows": own.rows,
+                "estimated_error": own.estimated_error,
+                "time": own.time,
+            }
+            for own in points
+        ]
+    }
