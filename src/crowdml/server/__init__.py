@@ -1,0 +1,1 @@
+"""The server driver: what runs on the operator's machine."""
