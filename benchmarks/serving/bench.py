@@ -25,7 +25,7 @@ from crowdml.algorithms.live import assemble
 from crowdml.protocol import message
 
 sys.path.insert(0, str(Path(__file__).parent))
-from server import TASK  # noqa: E402
+from server import TASK
 
 TICK = os.sysconf("SC_CLK_TCK")
 TURNS = 5
@@ -43,7 +43,7 @@ class Form:
     def __init__(self, form: str, folder: Path, features: int) -> None:
         command = [sys.executable, str(Path(__file__).with_name("server.py")), form, str(folder), str(features)]
         self.name = f"{form}, {features * 10} parameters"
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: S603
         assert self.process.stdout is not None
         told = json.loads(self.process.stdout.readline())
         self.port, self.tokens = told["port"], told["tokens"] or ["none"]

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from crowdml.protocol.joining import make_token
+from crowdml.server.answers import Answer
 from crowdml.server.app import Access, create_app
 from crowdml.server.asgi import Receive, Scope, Send, read_body, send_answer
-from crowdml.server.answers import Answer
 from crowdml.server.coordinator import Coordinator, Options
 from crowdml.server.limits import Pace
 from crowdml.server.serving import Place, bind, require_identity, serve
@@ -81,10 +81,7 @@ def main(form: str, folder: Path, features: int) -> None:
     if form != "echo":
         store = open_store(f"sqlite:///{folder}/{form}.sqlite")
         require_identity(store, folder)
-        first = Coordinator(store, lambda _: None, lambda _: None)
-        first.create(TASK.format(features=features), None, False)
-        for writer in first.writers.values():
-            writer.close()
+        Coordinator(store, lambda _: None).create(TASK.format(features=features), None, False)
         tokens = _enrol(store)
         if form == "no-store":
             store.apply = lambda _: None  # type: ignore[method-assign]

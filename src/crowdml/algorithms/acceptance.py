@@ -51,7 +51,8 @@ class Acceptance:
     def require(self, content: Tree) -> None:
         """Raise `MalformedMessage` for a value beyond its range."""
         for (path, allowed), leaf in zip(self._ranges, trees.leaves(content), strict=True):
-            if leaf.min() < allowed.low or leaf.max() > allowed.high:
+            least, most = (leaf.min(), leaf.max()) if leaf.ndim else (leaf.item(),) * 2
+            if least < allowed.low or most > allowed.high:
                 raise MalformedMessage(f"{path} holds a value that no honest device sends")
 
 

@@ -34,6 +34,8 @@ class Averaging:
 
     def add(self, window: Tree, update: Tree, weight: Array, age: Array) -> Tree:
         """Fold in one update that was already multiplied by its weight (alone it has none)."""
+        if self.alone and self.stale != "weight":
+            return update
         factor = staleness.factor(self.stale, age, self.ops)
         if self.alone:
             return trees.map(lambda leaf: leaf * factor, update)

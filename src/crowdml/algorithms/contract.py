@@ -10,11 +10,10 @@ live server with its devices, and a test with given coins all drive these same f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from crowdml.core import Array, Batch, Coins, Ops, record
 from crowdml.core.ops import Tree
-from crowdml.models import Model
 from crowdml.privacy import Plan
 
 Hyper = Mapping[str, Array]
@@ -103,7 +102,7 @@ class Parts:
 
     Attributes:
         settings: The `[algorithm]` section.
-        model: The model, built for `ops`.
+        model: The model (`Model`), built for `ops`; for a server that never looks inside, one vector (`FlatModel`).
         plan: Bound, noise and promise.
         classes: Number of labels.
         hyper: Hyper-parameters, possibly traced.
@@ -111,7 +110,7 @@ class Parts:
     """
 
     settings: object
-    model: Model
+    model: Any
     plan: Plan
     classes: int
     hyper: Hyper

@@ -53,7 +53,10 @@ def from_grid(parts: Parts, check_in: Tree, parameters: Tree) -> Tree:
     xp, grid = parts.ops.xp, _sound(parts).gradient.grid
     count = xp.maximum(check_in["samples"], 1).astype(xp.float32) if grid.per == "example" else xp.float32(1)
     factor = xp.float32(grid.step) / count
-    regulariser = parts.model.regulariser(parameters, parts.hyper["regularisation"])
+    strength = parts.hyper["regularisation"]
+    if isinstance(strength, float) and strength == 0.0:
+        return trees.map(lambda own: own.astype(xp.float32) * factor, check_in["gradient"])
+    regulariser = parts.model.regulariser(parameters, strength)
     return trees.map(lambda own, more: own.astype(xp.float32) * factor + more, check_in["gradient"], regulariser)
 
 

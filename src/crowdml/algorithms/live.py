@@ -16,10 +16,13 @@ from crowdml.algorithms.task import Task
 from crowdml.core import NUMPY, Array, BadInput, Batch, record
 from crowdml.core.ops import Tree
 from crowdml.data.transforms import Fitted, compose
+from crowdml.models import flatten
 from crowdml.privacy import Plan
-from crowdml.protocol import Layout, Messages, Sheet, layouts
+from crowdml.protocol import Layout, Messages, Sheet, layouts, message
 
 LIVE_MODES = ("sound", "none")
+UPDATES = ("gradient", "change")
+"""Parts of a check-in that have the model's shape."""
 
 
 @record
@@ -29,8 +32,10 @@ class LiveTask:
     Attributes:
         task: The settings.
         algorithm: Its functions, over NumPy.
+        server: The same functions with parameters as one vector, for the server.
         plan: Bound, noise and promise.
         messages: Layout of both messages.
+        server_messages: The same bytes with parameters as one vector.
         state: Layout of the server's state.
         row: Layout of what the server keeps for one device.
         transform: Turns an owner's rows into the model's.
@@ -38,8 +43,10 @@ class LiveTask:
 
     task: Task
     algorithm: Algorithm
+    server: Algorithm
     plan: Plan
     messages: Messages
+    server_messages: Messages
     state: Layout
     row: Layout
     transform: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
@@ -67,18 +74,32 @@ def open_task(sheet: Sheet) -> LiveTask:
 
 def assemble(task: Task, fitted: list[Fitted]) -> LiveTask:
     """Build a task whose transforms are ready."""
-    algorithm = task.build(NUMPY)
-    server = algorithm.init(StillCoins())
-    broadcast = algorithm.check_out(server)
+    algorithm, server = task.build(NUMPY), task.build(NUMPY, flat=True)
+    model = task.model_for(NUMPY)
+    broadcast = algorithm.check_out(algorithm.init(StillCoins()))
+    check_in = example_check_in(algorithm, broadcast, task.features)
+    messages = layouts(broadcast, check_in)
+    begun = server.init(StillCoins())
+    flat = Messages(
+        check_out=Layout(message(0, server.check_out(begun)), messages.check_out),
+        check_in=Layout(message(0, _flat_update(check_in)), messages.check_in),
+    )
     return LiveTask(
         task=task,
         algorithm=algorithm,
-        plan=task.plan(task.model_for(NUMPY)),
-        messages=layouts(broadcast, example_check_in(algorithm, broadcast, task.features)),
-        state=Layout(server),
+        server=server,
+        plan=task.plan(model),
+        messages=messages,
+        server_messages=flat,
+        state=Layout(begun),
         row=Layout({"row": algorithm.row_init()}),
         transform=compose(fitted),
     )
+
+
+def _flat_update(check_in: Tree) -> Tree:
+    """Make one vector of whatever has the model's shape."""
+    return {name: flatten(own) if name in UPDATES else own for name, own in check_in.items()}
 
 
 def require_live(task: Task) -> None:

@@ -18,7 +18,7 @@ from crowdml.core import BadInput, Ops, Registry, Settings, trees
 from crowdml.core.settings import OneOf
 from crowdml.data import input_bound
 from crowdml.data.transforms import Bounds, Transform
-from crowdml.models import MODELS, Model
+from crowdml.models import MODELS, FlatModel, Model
 from crowdml.privacy import Plan, PrivacySettings, Releases, make_plan
 
 _ALGORITHMS: Registry[type[Settings]] = Registry(
@@ -117,13 +117,19 @@ class Task(Settings):
             functools.reduce(lambda table, section: table[section], sections, content).pop(key)
         return json.dumps(content, sort_keys=True)
 
-    def build(self, ops: Ops, hyper: Hyper | None = None) -> Algorithm:
-        """Assemble the algorithm; `hyper` replaces the file's numbers, traced or not."""
+    def build(self, ops: Ops, hyper: Hyper | None = None, *, flat: bool = False) -> Algorithm:
+        """Assemble the algorithm.
+
+        Args:
+            ops: Array operations.
+            hyper: Replaces the file's numbers, traced or not.
+            flat: Whether parameters are one vector. Then only the server's functions can be used.
+        """
         model = self.model_for(ops)
         plan = self.plan(model)
         parts = Parts(
             settings=self.algorithm,
-            model=model,
+            model=FlatModel.of(model) if flat else model,
             plan=plan,
             classes=len(self.data.labels),
             hyper=self.hyper(plan) if hyper is None else hyper,

@@ -61,13 +61,18 @@ def _repeat(unfinished: Callable[[Tree], Array], step: Callable[[Tree], Tree], c
     return carry
 
 
+def _sum_of_squares(a: Array) -> Array:
+    flat = a.reshape(-1)
+    return flat.dot(flat)
+
+
 NUMPY = Ops(
     name="numpy",
     xp=np,
     dot=lambda a, b: a @ b,
     dot_t=lambda a, b: a @ b.T,
     t_dot=lambda a, b: a.T @ b,
-    sum_of_squares=lambda a: np.sum(a * a),
+    sum_of_squares=_sum_of_squares,
     bits=lambda x, dtype: np.asarray(x).view(dtype),
     fold=_fold,
     repeat=_repeat,

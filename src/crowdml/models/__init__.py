@@ -1,5 +1,8 @@
 """Models: layers with explicit per-example backward, losses, and the kinds a task file may name."""
 
+from crowdml.models.flat import FlatModel as FlatModel
+from crowdml.models.flat import flatten as flatten
+from crowdml.models.flat import unflatten as unflatten
 from crowdml.models.kinds import MODELS as MODELS
 from crowdml.models.kinds import ModelSettings as ModelSettings
 from crowdml.models.model import Gradients as Gradients

@@ -17,10 +17,10 @@ from crowdml.server import control, pages, status
 from crowdml.server.answers import Refusal, refusal_of
 from crowdml.server.asgi import Asgi
 from crowdml.server.bodies import BodyLimit
-from crowdml.server.bridge import Bridge
 from crowdml.server.coordinator import Coordinator, Options
 from crowdml.server.events import Watchers
 from crowdml.server.exchange import Exchange
+from crowdml.server.failure import end_process
 from crowdml.server.front import Front
 from crowdml.server.limits import Limiter, Pace
 from crowdml.server.openapi import complete
@@ -48,7 +48,7 @@ def create_app(
     store: Store,
     options: Options = Options(),  # noqa: B008  a frozen record
     access: Access = Access(),  # noqa: B008  a frozen record
-    bridge: Bridge | None = None,
+    failed: Callable[[BaseException], None] = end_process,
 ) -> Asgi:
     """Make the application of one server.
 
@@ -56,15 +56,14 @@ def create_app(
         store: An open store with an identity. The application closes it.
         options: How tasks are run.
         access: Who may ask.
-        bridge: Connects writers and event loop.
+        failed: What happens when the store fails; a test gives something milder.
     """
-    bridge = bridge or Bridge()
-    coordinator = Coordinator(store, bridge.deliver, bridge.failed, options)
+    coordinator = Coordinator(store, failed, options)
     strangers = Limiter(access.stranger_pace)
     fast = FastAPI(
         title="crowdml",
         version=crowdml.__version__,
-        lifespan=_lifespan(coordinator, bridge),
+        lifespan=_lifespan(coordinator),
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
@@ -83,12 +82,13 @@ def create_app(
     return Front(exchange, BodyLimit(fast), access.hosts)
 
 
-def _lifespan(coordinator: Coordinator, bridge: Bridge) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(coordinator: Coordinator) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        bridge.loop = asyncio.get_running_loop()
+        for stored in coordinator.store.tasks():
+            coordinator.start(stored)
         yield
-        await asyncio.to_thread(coordinator.close)
+        await coordinator.close()
 
     return lifespan
 

@@ -129,7 +129,8 @@ async def create_task(coordinator: In, body: NewTaskBody, request: Request) -> d
     """Make a task from its file."""
     arrays = None if body.arrays is None else read_arrays(body.arrays)
     async with request.app.state.creating:
-        running = await asyncio.to_thread(coordinator.create, body.file, arrays, body.draft)
+        stored = await asyncio.to_thread(coordinator.create, body.file, arrays, body.draft)
+        running = coordinator.start(stored)
     return coordinator.describe(running)
 
 
@@ -235,9 +236,7 @@ async def get_model(
 
 async def _work(coordinator: Coordinator, running: RunningTask, work: Callable[[], Answer]) -> Response:
     """Let the task's writer do something between two batches."""
-    done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    coordinator.writers[running.name].submit(work, lambda answer: None if done.done() else done.set_result(answer))
-    return to_response(await done)
+    return to_response(await coordinator.writers[running.name].submit(work))
 
 
 def to_response(answer: Answer) -> Response:

@@ -26,8 +26,8 @@ from crowdml.server.crowd import DeviceState, Tokens, token_hash
 from crowdml.server.metrics import Metrics
 from crowdml.server.rounds import Choose, by_hash
 from crowdml.server.running import RunningTask
-from crowdml.server.store import NewDevice, NewTask, Store
-from crowdml.server.writer import LARGEST_BATCH, Deliver, Writer
+from crowdml.server.store import NewDevice, NewTask, Store, StoredTask
+from crowdml.server.writer import LARGEST_BATCH, Writer
 
 TRANSITIONS = {"draft": ("open", "stopped"), "open": ("paused", "stopped"), "paused": ("open", "stopped")}
 LARGEST_INVITES = 10_000
@@ -62,7 +62,6 @@ class Coordinator:
 
     Args:
         store: Where everything is kept.
-        deliver: Hands answers of writers back to whoever waits.
         failed: Called when a writer cannot go on.
         options: How the server behaves.
     """
@@ -70,13 +69,12 @@ class Coordinator:
     def __init__(
         self,
         store: Store,
-        deliver: Deliver,
         failed: Callable[[BaseException], None],
         options: Options = Options(),  # noqa: B008  a frozen record
     ) -> None:
-        """Take up every task where it was."""
+        """Begin without tasks; `start` takes each up where it was."""
         self.store, self.options, self.metrics = store, options, Metrics()
-        self._deliver, self._failed = deliver, failed
+        self._failed = failed
         identity = store.identity()
         if identity is None:
             raise BadInput("this database has no operator yet", hint="crowdml serve makes one")
@@ -85,8 +83,6 @@ class Coordinator:
         self.tokens = Tokens()
         self.tasks: dict[str, RunningTask] = {}
         self.writers: dict[str, Writer] = {}
-        for stored in store.tasks():
-            self._start(stored.name)
 
     @property
     def operator_key(self) -> str:
@@ -97,10 +93,10 @@ class Coordinator:
         """Compare a token with the operator's, in constant time."""
         return hmac.compare_digest(token_hash(token), self._operator_hash)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Finish what waits and let go of the store."""
         for writer in self.writers.values():
-            writer.close()
+            await writer.close()
         self.store.close()
 
     def running(self, name: str) -> RunningTask:
@@ -110,8 +106,8 @@ class Coordinator:
             raise Refusal(404, "no-task", "there is no such task")
         return found
 
-    def create(self, file: str, arrays: tuple[Arrays, ...] | None, draft: bool) -> RunningTask:
-        """Make a task from its file; open unless it is to stay a draft."""
+    def create(self, file: str, arrays: tuple[Arrays, ...] | None, draft: bool) -> StoredTask:
+        """Make a task from its file; open unless it is to stay a draft. `start` must follow."""
         task = parse(file, "task file")
         require_live(task)
         if task.name in self.tasks:
@@ -125,7 +121,7 @@ class Coordinator:
         )
         state = _begin(task, sheet, self.options.coins())
         signed = sign_sheet(sheet, self._key)
-        self.store.create_task(
+        return self.store.create_task(
             NewTask(
                 name=task.name,
                 state="draft" if draft else "open",
@@ -137,7 +133,6 @@ class Coordinator:
                 server_state=state,
             )
         )
-        return self._start(task.name)
 
     def set_state(self, running: RunningTask, wanted: str) -> Answer:
         """Move a task to another state. Runs in its writer."""
@@ -229,9 +224,9 @@ class Coordinator:
         self.tokens.remove(device)
         running.remove_device(device)
 
-    def _start(self, name: str) -> RunningTask:
-        stored = self.store.task(name)
-        assert stored is not None  # noqa: S101  it was just listed or made
+    def start(self, stored: StoredTask) -> RunningTask:
+        """Take a task up exactly where the store has it. Runs in the event loop."""
+        name = stored.name
         devices = [DeviceState.of(own, name) for own in self.store.devices(stored.id) if not own.revoked]
         secret = hashlib.sha256(b"crowdml rounds\0" + self._key.secret + name.encode()).digest()
         running = RunningTask(
@@ -247,7 +242,6 @@ class Coordinator:
         self.writers[name] = Writer(
             running,
             self.store,
-            self._deliver,
             self._failed,
             self.metrics,
             self.options.capacity,
@@ -263,7 +257,7 @@ def _begin(task: Task, sheet: Sheet, coins: Coins) -> bytes:
     fitted = [transform.restore(own) for transform, own in zip(task.data.transform, sheet.arrays, strict=True)]
     live = assemble(task, fitted)
     json.dumps(sheet.definition, allow_nan=False)
-    return live.state.encode(live.algorithm.init(coins))
+    return live.state.encode(live.server.init(coins))
 
 
 def _code_hash(code: str) -> bytes:

@@ -6,11 +6,9 @@ stranger sends is parsed.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import math
 import re
-from collections.abc import Callable
 
 from crowdml.core import CrowdError
 from crowdml.server.answers import Answer, Refusal, refusal_of
@@ -47,7 +45,7 @@ class Exchange:
             answer = self._check_out(running, device, request)
         except CrowdError as error:
             answer = refusal_of(error).answer()
-        self._coordinator.metrics.count("crowdml_check_outs_total", f'status="{answer.status}"')
+        self._coordinator.metrics.check_outs[answer.status] += 1
         await send_answer(send, answer)
 
     async def check_in(self, task: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,7 +59,7 @@ class Exchange:
                 answer = Answer(
                     status=answer.status, body=answer.body, headers=(*answer.headers, (b"connection", b"close"))
                 )
-        self._coordinator.metrics.count("crowdml_check_ins_total", f'status="{answer.status}"')
+        self._coordinator.metrics.check_ins[answer.status] += 1
         await send_answer(send, answer)
 
     def _admit(self, task: str, request: Request) -> tuple[RunningTask, DeviceState]:
@@ -105,7 +103,7 @@ class Exchange:
 
     async def _check_in(self, task: str, request: Request, receive: Receive) -> Answer:
         running, device = self._admit(task, request)
-        layout = running.live.messages.check_in
+        layout = running.live.server_messages.check_in
         key = _require_headers(request, layout.size_bytes)
         body = await read_body(receive, layout.size_bytes)
         message = layout.decode(body)
@@ -117,19 +115,7 @@ class Exchange:
             started=int(message["version"]),
             content=message["content"],
         )
-        stored: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._coordinator.writers[task].submit(check_in, _reply_to(stored))
-        return await stored
-
-
-def _reply_to(future: asyncio.Future[Answer]) -> Callable[[Answer], None]:
-    """Fulfil a future, unless whoever waited has gone."""
-
-    def reply(answer: Answer) -> None:
-        if not future.done():
-            future.set_result(answer)
-
-    return reply
+        return await self._coordinator.writers[task].submit(check_in)
 
 
 def _require_headers(request: Request, size: int) -> str:

@@ -7,14 +7,16 @@ from typing import Literal
 
 import numpy as np
 
-from crowdml.core import trees
+from crowdml.core import NUMPY, trees
+from crowdml.models import unflatten
 from crowdml.server.answers import Refusal
 from crowdml.server.running import RunningTask
 
 
 def export(running: RunningTask, kind: Literal["safetensors", "onnx"]) -> bytes:
     """Write the model as it stands."""
-    parameters = running.live.algorithm.parameters(running.state.server)
+    vector = running.live.server.parameters(running.state.server)
+    parameters = unflatten(vector, running.live.task.model_for(NUMPY).zeros())
     metadata = metadata_of(running)
     if kind == "safetensors":
         from safetensors.numpy import save

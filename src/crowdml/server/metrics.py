@@ -22,10 +22,9 @@ class Metrics:
         """Begin at zero."""
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
-
-    def count(self, name: str, label: str) -> None:
-        """Add one. Called from the event loop only, where no lock is needed."""
-        self._counts[name, label] += 1
+        # By status; counted in the event loop only, where no lock is needed.
+        self.check_outs: Counter[int] = Counter()
+        self.check_ins: Counter[int] = Counter()
 
     def stored(self, task: str, check_ins: int, seconds: float) -> None:
         """Count a transaction; called by writers."""
@@ -38,7 +37,10 @@ class Metrics:
     def text(self, gauges: Mapping[tuple[str, str], float]) -> str:
         """Write counters and the present values of gauges."""
         lines, last = [], ""
-        kinds: list[tuple[Mapping[tuple[str, str], float], str]] = [(self._counts.copy(), "counter"), (gauges, "gauge")]
+        counts: dict[tuple[str, str], float] = dict(self._counts)
+        for name, by_status in (("check_outs", self.check_outs), ("check_ins", self.check_ins)):
+            counts |= {(f"crowdml_{name}_total", f'status="{status}"'): own for status, own in by_status.items()}
+        kinds: list[tuple[Mapping[tuple[str, str], float], str]] = [(counts, "counter"), (gauges, "gauge")]
         for values, kind in kinds:
             for (name, label), value in sorted(values.items()):
                 if name != last:

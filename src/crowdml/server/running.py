@@ -58,7 +58,7 @@ class RunningTask:
         sheet = self.signed.open()
         self.incarnation = sheet.incarnation
         self.live: LiveTask = open_task(sheet)
-        algorithm = self.live.algorithm
+        algorithm = self.live.server
         self.keeps_rows = self.live.row.size_bytes > len(self.live.row.header)
         self.state = TaskState(
             server=self.live.state.decode(stored.server_state),
@@ -70,7 +70,7 @@ class RunningTask:
             reason=stored.reason,
             measured={},
         )
-        example = self.live.messages.check_in.example["content"]
+        example = self.live.server_messages.check_in.example["content"]
         self.acceptance = Acceptance(algorithm, self.live.plan, example)
         self.devices = {device.slot: device for device in devices}
         self.slots = stored.slots
@@ -85,7 +85,9 @@ class RunningTask:
     def publish(self) -> None:
         """Let devices see the present version."""
         version = self.state.version
-        body = self.live.messages.check_out.encode(message(version, self.live.algorithm.check_out(self.state.server)))
+        body = self.live.server_messages.check_out.encode(
+            message(version, self.live.server.check_out(self.state.server))
+        )
         self.published = Published(version=version, etag=f'"{self.incarnation}-{version}"'.encode(), body=body)
 
     def encode_state(self) -> bytes:
@@ -122,7 +124,7 @@ class RunningTask:
     @property
     def rows(self) -> int:
         """Rows that devices said they learnt from; 0 where they do not say."""
-        totals = self.live.algorithm.totals
+        totals = self.live.server.totals
         return int(totals(self.state.server)["rows"]) if totals else 0
 
     @property

@@ -81,6 +81,7 @@ def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
         backlog=4096,

@@ -1,18 +1,22 @@
-"""The writer: one thread per task that folds in check-ins, stores them, and only then acknowledges.
+"""The writer: one per task; it folds in check-ins, stores them, and only then acknowledges.
 
-Whatever waits is taken as one batch and stored in one transaction: while the disk is busy the next batch gathers. A
-failure of the store or of a kernel is not survived: whether the last transaction is on disk is then unknown, so pending
-requests fail, and the process ends. A restart continues from what is stored.
+Whatever waits is taken as one batch and stored in one transaction: while the disk is busy the next batch gathers.
+Arithmetic runs in the event loop and the database in a thread of its own, because the two would otherwise wrangle over
+the interpreter's lock at every statement. A failure of the store or of a kernel is not survived: whether the last
+transaction is on disk is then unknown, so pending requests fail, and the process ends. A restart continues from what is
+stored.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from crowdml.core import CrowdError, record
+from crowdml.core import CrowdError
 from crowdml.server.answers import Answer, Refusal, refusal_of
 from crowdml.server.folding import CheckIn, fold
 from crowdml.server.metrics import Metrics
@@ -20,17 +24,14 @@ from crowdml.server.running import RunningTask
 from crowdml.server.store import Applied, Point, Store, StoreFailed
 
 LARGEST_BATCH = 256
-Reply = Callable[[Answer], None]
-Deliver = Callable[[Sequence[tuple[Reply, Answer]]], None]
+BUSY = 4
+"""A batch of so many is followed by a short wait."""
+LINGER_S = 0.002
+
 Work = Callable[[], Answer]
+"""Something else that changes the task, between two batches; it may use the store."""
 
-
-@record
-class Waiting:
-    """A check-in, or another piece of work that changes the task, and where its answer goes."""
-
-    work: CheckIn | Work
-    reply: Reply
+Waiting = tuple[CheckIn | Work, "asyncio.Future[Answer]"]
 
 
 class Writer:
@@ -39,7 +40,6 @@ class Writer:
     Args:
         running: The task.
         store: Where it is kept.
-        deliver: Hands answers back, from this thread to whoever waits.
         failed: Called once if the writer cannot go on.
         metrics: Counters of the server.
         capacity: Check-ins that may wait.
@@ -50,107 +50,119 @@ class Writer:
         self,
         running: RunningTask,
         store: Store,
-        deliver: Deliver,
         failed: Callable[[BaseException], None],
         metrics: Metrics,
         capacity: int = 4096,
         largest_batch: int = LARGEST_BATCH,
     ) -> None:
-        """Start the thread."""
-        self._largest_batch = largest_batch
-        self.running, self._store, self._deliver, self._failed = running, store, deliver, failed
-        self._metrics = metrics
-        self._queue: queue.Queue[Waiting | None] = queue.Queue(capacity)
-        self._thread = threading.Thread(target=self._run, name=f"writer-{running.name}", daemon=True)
-        self._thread.start()
+        """Begin to work; an event loop must be running."""
+        self.running, self._store, self._failed, self._metrics = running, store, failed, metrics
+        self._capacity, self._largest_batch = capacity, largest_batch
+        self._waiting: deque[Waiting] = deque()
+        self._news = asyncio.Event()
+        self._closing = False
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, f"store-{running.name}")
+        self._task = self._loop.create_task(self._run(), name=f"writer-{running.name}")
 
     @property
     def alive(self) -> bool:
-        """Whether the thread works."""
-        return self._thread.is_alive()
+        """Whether it works."""
+        return not self._task.done()
 
     @property
     def waiting(self) -> int:
-        """How many check-ins wait, roughly."""
-        return self._queue.qsize()
+        """How many check-ins wait."""
+        return len(self._waiting)
 
-    def submit(self, work: CheckIn | Work, reply: Reply) -> None:
-        """Put a check-in, or other work, in the queue; a full queue refuses."""
-        try:
-            self._queue.put_nowait(Waiting(work=work, reply=reply))
-        except queue.Full:
-            raise Refusal(503, "busy", "too many check-ins are waiting", retry_after_s=1) from None
+    async def submit(self, work: CheckIn | Work) -> Answer:
+        """Wait in the queue and return the answer; a full queue refuses."""
+        if len(self._waiting) >= self._capacity or self._closing or self._task.done():
+            raise Refusal(503, "busy", "too many check-ins are waiting", retry_after_s=1)
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting.append((work, future))
+        self._news.set()
+        return await future
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Finish what waits, then end."""
-        self._queue.put(None)
-        self._thread.join()
+        self._closing = True
+        self._news.set()
+        await self._task
+        self._thread.shutdown()
 
-    def _run(self) -> None:
+    async def _run(self) -> None:
         batch: list[Waiting] = []
         try:
-            while (first := self._queue.get()) is not None:
-                batch = self._gather(first)
-                self._deliver(self._handle(batch))
+            while self._waiting or not self._closing:
+                if not self._waiting:
+                    self._news.clear()
+                    await self._news.wait()
+                    continue
+                if len(batch) >= BUSY:
+                    # Where many speak, the others are about to: one transaction then serves them all.
+                    await asyncio.sleep(LINGER_S)
+                batch = self._gather()
+                for (_, future), answer in zip(batch, await self._handle(batch), strict=True):
+                    if not future.done():
+                        future.set_result(answer)
         except BaseException as error:
             failure = Refusal(503, "failed", "the server could not store this", retry_after_s=5).answer()
-            self._deliver([(own.reply, failure) for own in batch])
+            for _, future in (*batch, *self._waiting):
+                if not future.done():
+                    future.set_result(failure)
             self._failed(error)
 
-    def _gather(self, first: Waiting) -> list[Waiting]:
-        """Take whatever else waits; other work than check-ins is done alone."""
-        batch = [first]
-        while len(batch) < self._largest_batch and isinstance(batch[-1].work, CheckIn):
-            try:
-                more = self._queue.get_nowait()
-            except queue.Empty:
+    def _gather(self) -> list[Waiting]:
+        """Take whatever waits; other work than check-ins is done alone."""
+        batch = [self._waiting.popleft()]
+        while self._waiting and len(batch) < self._largest_batch:
+            if not (isinstance(batch[-1][0], CheckIn) and isinstance(self._waiting[0][0], CheckIn)):
                 break
-            if more is None:
-                self._queue.put(None)
-                break
-            batch.append(more)
+            batch.append(self._waiting.popleft())
         return batch
 
-    def _handle(self, batch: list[Waiting]) -> list[tuple[Reply, Answer]]:
-        check_ins = [own.work for own in batch if isinstance(own.work, CheckIn)]
-        answers = self._fold(check_ins) if check_ins else []
-        for own in batch[len(check_ins) :]:
-            assert not isinstance(own.work, CheckIn)  # noqa: S101  other work comes last
-            answers.append(_perform(own.work))
-        return [(own.reply, answer) for own, answer in zip(batch, answers, strict=True)]
+    async def _handle(self, batch: list[Waiting]) -> list[Answer]:
+        first = batch[0][0]
+        if not isinstance(first, CheckIn):
+            return [await self._in_thread(_perform, first)]
+        return await self._fold([own for own, _ in batch if isinstance(own, CheckIn)])
 
-    def _fold(self, check_ins: list[CheckIn]) -> list[Answer]:
+    async def _fold(self, check_ins: list[CheckIn]) -> list[Answer]:
         running, state = self.running, self.running.state
+        keys = [(own.device.slot, own.key) for own in check_ins]
+        known = await self._in_thread(self._store.receipts_for, running.id, keys)
         before, count, status = state.version, state.check_ins, state.state
-        known = self._store.receipts_for(running.id, [(own.device.slot, own.key) for own in check_ins])
         folded = fold(running.live, running.sheet_hash, state, check_ins, known)
         if folded.receipts:
             began = time.perf_counter()
-            self._store.apply(
-                Applied(
-                    task=running.id,
-                    expected_version=before,
-                    expected_check_ins=count,
-                    version=state.version,
-                    check_ins=state.check_ins,
-                    received=state.received,
-                    server_state=running.encode_state(),
-                    rows={slot: running.encode_row(slot) for slot in folded.touched} if running.keeps_rows else {},
-                    receipts=folded.receipts,
-                    state=state.state if state.state != status else None,
-                    reason=state.reason,
-                    point=self._point(),
-                )
+            applied = Applied(
+                task=running.id,
+                expected_version=before,
+                expected_check_ins=count,
+                version=state.version,
+                check_ins=state.check_ins,
+                received=state.received,
+                server_state=running.encode_state(),
+                rows={slot: running.encode_row(slot) for slot in folded.touched} if running.keeps_rows else {},
+                receipts=folded.receipts,
+                state=state.state if state.state != status else None,
+                reason=state.reason,
+                point=self._point(),
             )
+            await self._in_thread(self._store.apply, applied)
             self._metrics.stored(running.name, len(folded.receipts), time.perf_counter() - began)
         if state.version != before or state.state != status:
             running.publish()
         return folded.answers
 
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._loop.run_in_executor(self._thread, function, *arguments)
+
     def _point(self) -> Point | None:
         """Return a point of the curve, now and then: after every version at first, later after each further 1 %."""
         running, state = self.running, self.running.state
-        if state.version <= running.last_point * 1.01 + 1e-9:
+        if state.version <= running.last_point * 1.01:
             return None
         running.last_point = state.version
         return Point(
