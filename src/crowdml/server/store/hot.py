@@ -12,18 +12,18 @@ from typing import Any
 from sqlalchemy import Connection, Dialect, Integer, Text, bindparam, column, func, insert, select, update, values
 from sqlalchemy.dialects import postgresql, sqlite
 
+from crowdml.server.store.counters import Counter, Counters
 from crowdml.server.store.errors import StoreConflict
 from crowdml.server.store.records import Applied, Receipt
 from crowdml.server.store.schema import device_rows, devices, points, receipts, states, tasks
 
-GROUP = 64
-"""SQLite looks up so many keys at a time; shorter lists are filled up, so that the statement is compiled once."""
+GROUPS = (1, 8, 64, 256)
+"""SQLite looks up so many keys at a time; lists are filled up to one of these, so that few statements are compiled."""
 
 Key = tuple[int, str]
 """A slot and an idempotency key."""
 
-FOUND = (*(c for c in receipts.c if c.name != "task"), devices.c.id)
-WITH_DEVICE = receipts.outerjoin(devices, (devices.c.task == receipts.c.task) & (devices.c.slot == receipts.c.slot))
+_FOUND = ("slot", "key", "body", "number", "version", "started", "status")
 
 
 class Hot:
@@ -31,129 +31,138 @@ class Hot:
 
     def __init__(self, dialect: Dialect) -> None:
         """Compile."""
-        self._dialect = dialect
-        self._advance = self._text(_advance(with_state=False))
-        self._turn = self._text(_advance(with_state=True))
-        self._state = self._text(
+
+        def text(statement: Any) -> str:
+            return str(statement.compile(dialect=dialect))
+
+        self._postgres = dialect.name == "postgresql"
+        kind: Any = postgresql if self._postgres else sqlite
+        self._advance, self._turn = text(_advance()), text(_advance("state", "reason"))
+        self._state = text(
             update(states).values(server_state=bindparam("given")).where(states.c.task == bindparam("of"))
         )
-        self._receipts = self._text(insert(receipts))
-        self._count = self._text(_count())
-        self._row = self._text(_put_row(dialect))
-        self._point = self._text(
-            insert(points).values({c: bindparam(f"new_{c}") for c in points.c.keys() if c != "id"})
-        )
-        self._lookup = self._text(_lookup_postgres() if dialect.name == "postgresql" else _lookup_sqlite())
+        self._receipts = text(insert(receipts))
+        self._row = text(_put_row(kind))
+        self._point = text(_put_point(kind))
+        self._by_arrays = text(_look_up(_arrays())) if self._postgres else ""
+        self._by_values = {} if self._postgres else {size: text(_look_up(_list(size))) for size in GROUPS}
+        self._chain = text(_chain()) + (" LIMIT %s" if self._postgres else " LIMIT ?")
 
-    def _text(self, statement: Any) -> str:
-        return str(statement.compile(dialect=self._dialect))
-
-    def apply(self, connection: Connection, done: Applied) -> None:
-        """Store a batch, inside a transaction."""
-        run = connection.exec_driver_sql
-        after = (done.version, done.check_ins, done.received)
-        before = (done.task, done.expected_version, done.expected_check_ins)
-        if done.state is None:
-            moved = run(self._advance, (*after, *before))
-        else:
-            moved = run(self._turn, (done.state, done.reason, *after, *before))
-        if moved.rowcount != 1:
-            raise StoreConflict(
-                f"task {done.task} is not at version {done.expected_version} "
-                f"with {done.expected_check_ins} check-ins any more"
-            )
-        task = done.task
+    def apply(self, connection: Connection, done: Applied, counters: Counters) -> dict[int, Counter]:
+        """Store a batch, inside a transaction; return the counters of its slots."""
+        run, task = connection.exec_driver_sql, done.task
+        to = (done.version, done.check_ins, done.received)
+        fence = (task, done.expected_version, done.expected_check_ins)
+        turn = () if done.state is None else (done.state, done.reason)
+        if run(self._turn if turn else self._advance, (*turn, *to, *fence)).rowcount != 1:
+            raise StoreConflict(f"task {task} is not at version {fence[1]} with {fence[2]} check-ins any more")
         run(self._state, (done.server_state, task))
-        if done.receipts:
-            run(
-                self._receipts,
-                [(task, r.slot, r.key, r.body, r.number, r.version, r.started, r.status) for r in done.receipts],
-            )
-            # The last receipt of a slot wins.
-            last = {r.slot: (r.number, r.started, task, r.slot) for r in done.receipts}
-            run(self._count, list(last.values()))
+        new, fresh = _chained(done, counters)
+        if new:
+            run(self._receipts, new)
         if done.rows:
             run(self._row, [(row, task, slot) for slot, row in done.rows.items()])
         if done.point:
             p = done.point
-            run(self._point, (task, p.version, p.check_ins, p.rows, p.estimated_error, p.time))
+            run(self._point, (task, p.check_ins, p.version, p.rows, p.estimated_error, p.time))
+        return fresh
 
     def receipts_for(self, connection: Connection, task: int, keys: Sequence[Key]) -> dict[Key, Receipt]:
         """Find the receipts that are stored under these keys."""
-        if not keys:
-            return {}
         found: list[Any] = []
-        if self._dialect.name == "postgresql":
+        if self._postgres and keys:
             slots, names = zip(*keys, strict=True)
-            found = list(connection.exec_driver_sql(self._lookup, (list(slots), list(names), task)))
-        else:
-            for at in range(0, len(keys), GROUP):
-                group = list(keys[at : at + GROUP])
-                group += group[:1] * (GROUP - len(group))
-                flat = [part for key in group for part in key]
-                found += connection.exec_driver_sql(self._lookup, (*flat, task)).all()
+            found = list(connection.exec_driver_sql(self._by_arrays, (list(slots), list(names), task)))
+        elif keys:
+            for at in range(0, len(keys), GROUPS[-1]):
+                group = keys[at : at + GROUPS[-1]]
+                size = next(size for size in GROUPS if size >= len(group))
+                flat = [part for key in group for part in key] + [0, ""] * (size - len(group))
+                found += connection.exec_driver_sql(self._by_values[size], (*flat, task)).all()
         return {(row[0], row[1]): to_receipt(row) for row in found}
+
+    def chain(self, connection: Connection, last: int, after: int, limit: int) -> list[Receipt]:
+        """Follow the chain of a device's receipts back from its last one; return the first ones after a number."""
+        return [to_receipt(row) for row in connection.exec_driver_sql(self._chain, (last, after, after, limit))]
 
 
 def to_receipt(row: Sequence[Any]) -> Receipt:
-    """Read a row of `FOUND`."""
+    """Read a row that was found."""
     slot, key, body, number, version, started, status, device = row
     return Receipt(
         slot=slot, key=key, body=body, number=number, version=version, started=started, status=status, device=device
     )
 
 
-def _advance(*, with_state: bool) -> Any:
+def _chained(done: Applied, counters: Counters) -> tuple[list[tuple[Any, ...]], dict[int, Counter]]:
+    """Lay out the rows of the log; each names the place of the receipt before it of the same slot."""
+    place, task, known = counters.next, done.task, counters.of(done.task)
+    fresh: dict[int, Counter] = {}
+    new = []
+    for r in done.receipts:
+        slot = r.slot
+        before = fresh.get(slot) or known.get(slot)
+        previous = before.last if before else None
+        new.append((place, task, slot, r.key, r.body, r.number, r.version, r.started, r.status, previous))
+        fresh[slot] = Counter(r.number, r.started, place)
+        place += 1
+    return new, fresh
+
+
+def _advance(*more: str) -> Any:
     """The fence: it moves the task on only from where the writer believes it to be."""
-    names = ["state", "reason"] * with_state + ["version", "check_ins", "received"]
     return (
         update(tasks)
-        .values({name: bindparam(f"new_{name}") for name in names})
+        .values({name: bindparam(f"new_{name}") for name in (*more, "version", "check_ins", "received")})
         .where(tasks.c.id == bindparam("of"))
         .where(tasks.c.version == bindparam("expected_version"))
         .where(tasks.c.check_ins == bindparam("expected_check_ins"))
     )
 
 
-def _count() -> Any:
-    return (
-        update(devices)
-        .values(check_ins=bindparam("number"), last_version=bindparam("started"))
-        .where(devices.c.task == bindparam("of"))
-        .where(devices.c.slot == bindparam("at"))
-    )
-
-
-def _put_row(dialect: Dialect) -> Any:
+def _put_row(kind: Any) -> Any:
     """Store a device's row, unless the device has withdrawn meanwhile."""
-    kind = postgresql if dialect.name == "postgresql" else sqlite
     given = bindparam("given", type_=device_rows.c.row.type)
-    source = (
-        select(devices.c.task, devices.c.slot, given)
-        .where(devices.c.task == bindparam("of"))
-        .where(devices.c.slot == bindparam("at"))
+    own = (devices.c.task == bindparam("of")) & (devices.c.slot == bindparam("at"))
+    made = kind.insert(device_rows).from_select(
+        ["task", "slot", "row"], select(devices.c.task, devices.c.slot, given).where(own)
     )
-    made = kind.insert(device_rows).from_select(["task", "slot", "row"], source)
     return made.on_conflict_do_update(index_elements=["task", "slot"], set_={"row": made.excluded.row})
 
 
-def _lookup_sqlite() -> Any:
-    rows = [(bindparam(f"s{i}", type_=Integer), bindparam(f"k{i}", type_=Text)) for i in range(GROUP)]
-    wanted = values(column("slot", Integer), column("key", Text), name="wanted").data(rows).cte("wanted")
-    return _look_up(wanted)
+def _put_point(kind: Any) -> Any:
+    made = kind.insert(points)
+    new = {name: made.excluded[name] for name in ("version", "rows", "estimated_error", "time")}
+    return made.on_conflict_do_update(index_elements=["task", "check_ins"], set_=new)
 
 
-def _lookup_postgres() -> Any:
+def _list(size: int) -> Any:
+    pairs = [(bindparam(f"slot_{i}", type_=Integer), bindparam(f"key_{i}", type_=Text)) for i in range(size)]
+    return values(column("slot", Integer), column("key", Text), name="wanted").data(pairs).cte("wanted")
+
+
+def _arrays() -> Any:
     slots = bindparam("slots", type_=postgresql.ARRAY(Integer))
     names = bindparam("names", type_=postgresql.ARRAY(Text))
-    wanted = func.unnest(slots, names).table_valued(column("slot", Integer), column("key", Text), name="wanted")
-    return _look_up(wanted.render_derived())
+    made = func.unnest(slots, names).table_valued(column("slot", Integer), column("key", Text), name="wanted")
+    return made.render_derived()
 
 
 def _look_up(wanted: Any) -> Any:
     match = (receipts.c.slot == wanted.c.slot) & (receipts.c.key == wanted.c.key)
-    match &= receipts.c.task == bindparam("of")
-    joined = wanted.join(receipts, match).outerjoin(
-        devices, (devices.c.task == receipts.c.task) & (devices.c.slot == receipts.c.slot)
-    )
-    return select(*FOUND).select_from(joined)
+    return _told(wanted.join(receipts, match & (receipts.c.task == bindparam("of"))), receipts)
+
+
+def _chain() -> Any:
+    """Walk the chain by its links, newest first, as far back as wanted; then turn the order round."""
+    own = select(receipts).where(receipts.c.id == bindparam("last"), receipts.c.number > bindparam("above"))
+    walk = own.cte("own", recursive=True)
+    before = select(receipts).where(receipts.c.id == walk.c.previous, receipts.c.number > bindparam("after"))
+    walk = walk.union_all(before)
+    return _told(walk, walk).order_by(walk.c.number)
+
+
+def _told(source: Any, log: Any) -> Any:
+    """Select receipts with the name of their device, where there still is one."""
+    owner = (devices.c.task == log.c.task) & (devices.c.slot == log.c.slot)
+    return select(*(log.c[name] for name in _FOUND), devices.c.id).select_from(source.outerjoin(devices, owner))

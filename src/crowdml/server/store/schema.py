@@ -1,8 +1,9 @@
 """The tables.
 
-Two choices make a batch of check-ins cheap. What changes with every batch (`tasks`, `states`) stands apart from what
-is long and never changes (`sheets`). And a receipt names a device by its slot alone: the device's name is in one place,
-`devices`, so that deleting that row erases the identity from all receipts.
+`receipts` is a log: a batch of check-ins is appended to it, so that it dirties few pages however large the log is. The
+other tables keep away from that path. What changes with every batch (`tasks`, `states`) stands apart from what is long
+and never changes (`sheets`); what follows from receipts (`counters`) is written from time to time. A receipt names a
+device by its slot alone: the name is in one place, `devices`, so that deleting that row erases it from all receipts.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _task() -> Column[int]:
 tasks = Table(
     "tasks",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Integer, primary_key=True, autoincrement=False),
     Column("name", Text, nullable=False, unique=True),
     Column("state", Text, nullable=False),
     Column("reason", Text),
@@ -77,8 +78,6 @@ devices = Table(
     Column("public_key", LargeBinary, nullable=False),
     Column("joined", Double, nullable=False),
     Column("revoked", Boolean, nullable=False),
-    Column("check_ins", BigInteger, nullable=False),
-    Column("last_version", BigInteger, nullable=False),
     UniqueConstraint("task", "public_key"),
     sqlite_with_rowid=False,
 )
@@ -93,17 +92,38 @@ invites = Table(
     sqlite_with_rowid=False,
 )
 
+# In the index the key comes before the slot: our devices begin a key with the version they started from, so that the
+# entries of a batch lie side by side. The task is not checked by the database; the fence in `apply` has done so.
 receipts = Table(
     "receipts",
     metadata,
-    _task(),
-    Column("slot", Integer, primary_key=True, autoincrement=False),
-    Column("key", Text, primary_key=True),
+    Column("id", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=False),
+    Column("task", Integer, nullable=False),
+    Column("slot", Integer, nullable=False),
+    Column("key", Text().with_variant(Text(collation="C"), "postgresql"), nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("number", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
     Column("started", BigInteger, nullable=False),
     Column("status", Text, nullable=False),
+    Column("previous", BigInteger),
+    UniqueConstraint("task", "key", "slot"),
+)
+
+
+def _slot_of_device() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(["task", "slot"], ["devices.task", "devices.slot"], ondelete="CASCADE")
+
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("task", Integer, primary_key=True, autoincrement=False),
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    Column("check_ins", BigInteger, nullable=False),
+    Column("last_version", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    _slot_of_device(),
     sqlite_with_rowid=False,
 )
 
@@ -113,25 +133,25 @@ device_rows = Table(
     Column("task", Integer, primary_key=True, autoincrement=False),
     Column("slot", Integer, primary_key=True, autoincrement=False),
     Column("row", LargeBinary, nullable=False),
-    ForeignKeyConstraint(["task", "slot"], ["devices.task", "devices.slot"], ondelete="CASCADE"),
+    _slot_of_device(),
 )
 
 points = Table(
     "points",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("task", Integer, ForeignKey("tasks.id"), nullable=False, index=True),
+    _task(),
+    Column("check_ins", BigInteger, primary_key=True, autoincrement=False),
     Column("version", BigInteger, nullable=False),
-    Column("check_ins", BigInteger, nullable=False),
     Column("rows", BigInteger, nullable=False),
     Column("estimated_error", Double),
     Column("time", Double, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 server_identity = Table(
     "server_identity",
     metadata,
-    Column("id", Integer, primary_key=True),
+    Column("id", Integer, primary_key=True, autoincrement=False),
     Column("signing_key", LargeBinary, nullable=False),
     Column("operator_token_hash", LargeBinary, nullable=False),
 )

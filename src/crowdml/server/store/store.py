@@ -10,16 +10,19 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from crowdml.core import BadInput
 from crowdml.server.store import joining
-from crowdml.server.store.engines import Database, open_database
+from crowdml.server.store.counters import NEVER, Counters
+from crowdml.server.store.database import Database
+from crowdml.server.store.engines import open_database
 from crowdml.server.store.errors import StoreConflict, StoreFailed
-from crowdml.server.store.hot import FOUND, WITH_DEVICE, Hot, Key, to_receipt
+from crowdml.server.store.hot import Hot, Key
+from crowdml.server.store.joining import Refused
 from crowdml.server.store.records import (
     Applied,
     Identity,
@@ -37,7 +40,6 @@ from crowdml.server.store.schema import (
     invites,
     metadata,
     points,
-    receipts,
     server_identity,
     sheets,
     states,
@@ -77,6 +79,8 @@ class Store:
         """Take an open database whose tables are there."""
         self._database = database
         self._hot = Hot(database.writer.dialect)
+        with database.writer.begin():
+            self._counters = Counters(database.writer)
         self._lock = threading.Lock()
         self._failure: str | None = None
 
@@ -100,9 +104,9 @@ class Store:
         with self._write() as connection:
             if connection.execute(select(tasks.c.id).where(tasks.c.name == task.name)).first():
                 raise BadInput(f"there is already a task {task.name!r}", where="name")
+            number = (connection.execute(select(func.max(tasks.c.id))).scalar() or 0) + 1
             own = {name: getattr(task, name) for name in ("name", "state", "reason", "incarnation")}
-            new = insert(tasks).values(**own, version=0, check_ins=0, received=0, slots=0).returning(tasks.c.id)
-            number = connection.execute(new).scalar_one()
+            connection.execute(insert(tasks).values(id=number, **own, version=0, check_ins=0, received=0, slots=0))
             sheet = {name: getattr(task, name) for name in ("file", "sheet", "signature", "key")}
             connection.execute(insert(sheets).values(task=number, **sheet))
             connection.execute(insert(states).values(task=number, server_state=task.server_state))
@@ -133,9 +137,7 @@ class Store:
             with self._write() as connection:
                 connection.execute(insert(invites), new)
 
-    def use_invite(
-        self, task: int, code_hash: bytes, device: NewDevice
-    ) -> Joined | Literal["unknown", "used", "key-taken"]:
+    def use_invite(self, task: int, code_hash: bytes, device: NewDevice) -> Joined | Refused:
         """Let a device join, once per invite; the same key again gets a new token for the same slot.
 
         Returns:
@@ -143,19 +145,16 @@ class Store:
             it was revoked since), or the key belongs to a device that joined with another invite.
         """
         with self._write() as connection:
-            return joining.use_invite(connection, task, code_hash, device)
+            done = joining.use_invite(connection, task, code_hash, device)
+        return done if isinstance(done, str) else Joined(device=self._counted(done[0]), again=done[1])
 
     def devices(self, task: int) -> list[StoredDevice]:
         """Return the devices of a task by slot, revoked ones too."""
-        with self._read() as connection:
-            found = connection.execute(select(devices).where(devices.c.task == task).order_by(devices.c.slot))
-            return [StoredDevice(**row) for row in found.mappings()]
+        return self._found(select(devices).where(devices.c.task == task).order_by(devices.c.slot))
 
     def device(self, device: str) -> StoredDevice | None:
         """Return a device by its name."""
-        with self._read() as connection:
-            row = connection.execute(select(devices).where(devices.c.id == device)).mappings().first()
-            return StoredDevice(**row) if row else None
+        return next(iter(self._found(select(devices).where(devices.c.id == device))), None)
 
     def revoke(self, device: str) -> bool:
         """Shut a device out; say whether there is such a device."""
@@ -164,8 +163,12 @@ class Store:
 
     def withdraw(self, device: str) -> bool:
         """Erase a device and its space; its receipts stay and name nobody. Say whether there is such a device."""
-        with self._write() as connection:
-            return joining.withdraw(connection, device)
+        with self._lock:
+            with self._transaction() as connection:
+                gone = joining.withdraw(connection, device)
+            if gone:
+                self._counters.forget(*gone)
+        return gone is not None
 
     # Check-ins
 
@@ -181,15 +184,24 @@ class Store:
             StoreConflict: The task is not where the batch started from, or a key has a receipt already.
             StoreFailed: Whether it is stored is not known.
         """
-        with self._write() as connection:
-            self._hot.apply(connection, applied)
+        with self._lock:
+            writing = self._counters.due
+            with self._transaction() as connection:
+                if writing:
+                    self._counters.write(connection)
+                fresh = self._hot.apply(connection, applied, self._counters)
+            if writing:
+                self._counters.written()
+            self._counters.add(applied.task, fresh, self._counters.next + len(applied.receipts))
 
     def receipts(self, device: str, after: int = 0, limit: int = 1000) -> list[Receipt]:
         """Return receipts of a device whose number is larger than `after`, in order."""
-        query = select(*FOUND).select_from(WITH_DEVICE).where(devices.c.id == device, receipts.c.number > after)
+        own = self.device(device)
+        counter = self._counters.of(own.task).get(own.slot) if own else None
+        if counter is None:
+            return []
         with self._read() as connection:
-            found = connection.execute(query.order_by(receipts.c.number).limit(limit))
-            return [to_receipt(row) for row in found]
+            return self._hot.chain(connection, counter.last, after, limit)
 
     def rows(self, task: int) -> dict[int, bytes]:
         """Return the rows of the device state that differ from the first one, by slot."""
@@ -201,7 +213,7 @@ class Store:
         """Return the learning curve."""
         wanted = (points.c.version, points.c.check_ins, points.c.rows, points.c.estimated_error, points.c.time)
         with self._read() as connection:
-            found = connection.execute(select(*wanted).where(points.c.task == task).order_by(points.c.id))
+            found = connection.execute(select(*wanted).where(points.c.task == task).order_by(points.c.check_ins))
             return [Point(**row) for row in found.mappings()]
 
     # The server itself
@@ -223,19 +235,32 @@ class Store:
                 )
             )
 
+    def _found(self, query: Select[Any]) -> list[StoredDevice]:
+        with self._read() as connection:
+            found = connection.execute(query).mappings().all()
+        return [self._counted(row) for row in found]
+
+    def _counted(self, row: Any) -> StoredDevice:
+        counter = self._counters.of(row["task"]).get(row["slot"], NEVER)
+        return StoredDevice(**row, check_ins=counter.check_ins, last_version=counter.last_version)
+
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        """Run a transaction on the writing connection; on disk when the block is left."""
-        with self._lock:
-            self._check()
-            writer = self._database.writer
-            try:
-                with writer.begin():
-                    yield writer
-            except IntegrityError as error:
-                raise StoreConflict(f"it is stored already, or belongs to nothing: {error.orig}") from error
-            except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-                raise self._failed(error) from error
+        with self._lock, self._transaction() as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Run a transaction on the writing connection; it is on disk when the block is left."""
+        self._check()
+        writer = self._database.writer
+        try:
+            with writer.begin():
+                yield writer
+        except IntegrityError as error:
+            raise StoreConflict(f"it is stored already, or belongs to nothing: {error.orig}") from error
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            raise self._failed(error) from error
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:

@@ -1,0 +1,111 @@
+"""Counters: what follows from the receipts of each device, kept in memory and written from time to time.
+
+To write them with every check-in would cost more than the receipt itself. The receipts are the truth: after a crash the
+few that came after the last writing are counted anew.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from crowdml.server.store.schema import counters, devices, meta, receipts
+
+EVERY = 16_384
+"""Receipts between two writings."""
+
+COUNTED = "counted"
+"""Name under which `meta` keeps the number of the last receipt that the table `counters` knows."""
+
+
+class Counter(NamedTuple):
+    """What is known of one slot.
+
+    Attributes:
+        check_ins: Number of its last receipt.
+        last_version: Version that one started from.
+        last: Its place in the log, from where the others are chained.
+    """
+
+    check_ins: int
+    last_version: int
+    last: int
+
+
+NEVER = Counter(0, -1, 0)
+"""A device that has not checked in yet."""
+
+
+class Counters:
+    """The counters of all tasks.
+
+    Attributes:
+        next: Place in the log of the next receipt.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        """Read them, and count the receipts that came after they were written."""
+        self._of: dict[int, dict[int, Counter]] = defaultdict(dict)
+        self._changed: dict[int, set[int]] = defaultdict(set)
+        for task, slot, *known in connection.execute(select(counters)):
+            self._of[task][slot] = Counter(*known)
+        mark = connection.execute(select(meta.c.value).where(meta.c.name == COUNTED)).scalar()
+        self._pending = 0
+        self.next = int(mark or 0) + 1
+        wanted = (receipts.c.task, receipts.c.slot, receipts.c.number, receipts.c.started, receipts.c.id)
+        later = select(*wanted).where(receipts.c.id >= self.next).order_by(receipts.c.id)
+        for task, slot, number, started, place in connection.execute(later):
+            self.add(task, {slot: Counter(number, started, place)}, place + 1)
+
+    def of(self, task: int) -> dict[int, Counter]:
+        """Return the counters of a task by slot."""
+        return self._of[task]
+
+    def add(self, task: int, fresh: dict[int, Counter], after: int) -> None:
+        """Count receipts that are stored; the log now ends before `after`."""
+        self._of[task].update(fresh)
+        self._changed[task].update(fresh)
+        self._pending += after - self.next
+        self.next = after
+
+    def forget(self, task: int, slot: int) -> None:
+        """Drop the counter of a device that has withdrawn."""
+        self._of[task].pop(slot, None)
+        self._changed[task].discard(slot)
+
+    @property
+    def due(self) -> bool:
+        """Whether they should be written."""
+        return self._pending >= EVERY
+
+    def write(self, connection: Connection) -> None:
+        """Write what has changed, inside a transaction; call `written` when it is stored."""
+        new = [
+            {"of": task, "at": slot} | self._of[task][slot]._asdict()
+            for task, slots in self._changed.items()
+            for slot in slots
+        ]
+        if new:
+            connection.execute(_put(connection.dialect.name), new)
+        connection.execute(delete(meta).where(meta.c.name == COUNTED))
+        connection.execute(insert(meta).values(name=COUNTED, value=str(self.next - 1)))
+
+    def written(self) -> None:
+        """Take note that they are stored."""
+        self._changed.clear()
+        self._pending = 0
+
+
+def _put(kind: str) -> Any:
+    """Store a counter, unless the device has withdrawn."""
+    given = [bindparam(name, type_=counters.c[name].type) for name in Counter._fields]
+    own = (devices.c.task == bindparam("of")) & (devices.c.slot == bindparam("at"))
+    dialect: Any = postgresql if kind == "postgresql" else sqlite
+    made = dialect.insert(counters).from_select(
+        ["task", "slot", *Counter._fields], select(devices.c.task, devices.c.slot, *given).where(own)
+    )
+    new = {name: made.excluded[name] for name in Counter._fields}
+    return made.on_conflict_do_update(index_elements=["task", "slot"], set_=new)

@@ -1,0 +1,59 @@
+"""PostgreSQL, refused where it is set up to lose what it acknowledged."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from crowdml.core import BadInput
+from crowdml.server.store.database import Database
+
+LOCK = int.from_bytes(b"crowdml")
+"""The advisory lock that a server holds on its database."""
+
+
+def open_postgres(url: URL) -> Database:
+    """Open a database. The lock lives in the writing connection: whoever loses it cannot write any more."""
+    writer = connect_postgres(url)
+    try:
+        if not writer.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (LOCK,)).scalar_one():
+            raise BadInput(f"another server has {_shown(url)} open", where="--db", hint="stop it first")
+        writer.commit()
+    except BaseException:
+        writer.close()
+        raise
+    # Each statement that reads is a transaction of its own.
+    readers = create_engine(
+        url, paramstyle="format", isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1, pool_reset_on_return=None
+    )
+    return Database(writer=writer, readers=readers, release=lambda: None)
+
+
+def connect_postgres(url: URL) -> Connection:
+    """Open a connection for writing."""
+    # Positional parameters, so that hot statements take plain tuples with either database.
+    try:
+        writer = create_engine(url, poolclass=NullPool, paramstyle="format").connect()
+    except DBAPIError as error:
+        raise BadInput(f"{_shown(url)} cannot be opened: {error.orig}", where="--db") from None
+    try:
+        _require_safe(writer, url)
+    except BaseException:
+        writer.close()
+        raise
+    return writer
+
+
+def _require_safe(writer: Connection, url: URL) -> None:
+    for name in ("fsync", "synchronous_commit", "full_page_writes"):
+        if writer.exec_driver_sql(f"SHOW {name}").scalar_one() == "off":
+            raise BadInput(
+                f"{_shown(url)} can lose what it acknowledged: {name} is off", where="--db", hint=f"set {name} = on"
+            )
+    writer.commit()
+
+
+def _shown(url: URL) -> str:
+    return url.set(drivername="postgresql").render_as_string(hide_password=True)
