@@ -81,7 +81,7 @@ def main(form: str, folder: Path, features: int) -> None:
     if form != "echo":
         store = open_store(f"sqlite:///{folder}/{form}.sqlite")
         require_identity(store, folder)
-        Coordinator(store, lambda _: None).create(TASK.format(features=features), None, False)
+        Coordinator(store, lambda _: None).create(TASK.format(features=features))
         tokens = _enrol(store)
         if form == "no-store":
             store.apply = lambda _: None  # type: ignore[method-assign]

@@ -6,6 +6,7 @@ Both build it from the same sheet, so that they cannot disagree about the one le
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from crowdml.algorithms.contract import Algorithm
 from crowdml.algorithms.task import Task
 from crowdml.core import NUMPY, Array, BadInput, Batch, record
 from crowdml.core.ops import Tree
-from crowdml.data.transforms import Fitted, compose
+from crowdml.data.transforms import Fitted, compose, fit_rows
 from crowdml.models import flatten
 from crowdml.privacy import Plan
 from crowdml.protocol import Layout, Messages, Sheet, layouts, message
@@ -100,6 +101,28 @@ def assemble(task: Task, fitted: list[Fitted]) -> LiveTask:
 def _flat_update(check_in: Tree) -> Tree:
     """Make one vector of whatever has the model's shape."""
     return {name: flatten(own) if name in UPDATES else own for name, own in check_in.items()}
+
+
+def fit_public(task: Task, path: Path | None) -> tuple[dict[str, npt.NDArray[Any]], ...]:
+    """Fit the transforms of a task on a file of public rows; return what each learnt, for the sheet."""
+    chain = task.data.transform
+    learning = [transform.kind for transform in chain if transform.learns]
+    if not learning:
+        return tuple({} for _ in chain)
+    if path is None:
+        raise BadInput(
+            f"{', '.join(learning)} must be fitted, and what it learns travels to everybody",
+            where="data.transform",
+            hint='give public rows: --public FILE.npz, with an array "rows"',
+        )
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            rows = arrays["rows"]
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(f'{path} is not an NPZ file with an array "rows": {error}', where="--public") from None
+    if rows.ndim != 2 or rows.shape[1] != task.data.features:
+        raise BadInput(f"rows of shape {rows.shape}, not (any, {task.data.features})", where="--public")
+    return tuple(fitted.arrays for fitted in fit_rows(chain, rows))
 
 
 def require_live(task: Task) -> None:

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 import crowdml
-from crowdml.cli import data, demo, privacy, reproduce, serve, simulate
+from crowdml.cli import data, demo, privacy, reproduce, serve, simulate, task
 
-EXTRAS = {name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL")}
+EXTRAS = {name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL")} | {
+    name: "server" for name in ("alembic", "fastapi", "jinja2", "segno", "sqlalchemy", "uvicorn")
+}
 """Which extra brings a package that the base installation, a device, does without."""
 
 app = typer.Typer(
@@ -27,6 +29,8 @@ app.command(name="demo")(demo.demo)
 app.command(name="simulate")(simulate.simulate)
 app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="serve")(serve.serve)
+app.add_typer(task.app, name="task")
+app.command(name="invite")(task.invite)
 app.add_typer(data.app, name="data")
 app.add_typer(privacy.app, name="privacy")
 

@@ -25,7 +25,7 @@ def _children(tree: Tree) -> list[tuple[str, Tree]] | None:
 
 
 @functools.cache
-def _is_record(kind: type) -> bool:
+def _is_record(kind: Any) -> bool:
     return dataclasses.is_dataclass(kind)
 
 

@@ -58,7 +58,7 @@ class Layout:
         for path, field in self._fields:
             if field.dtype not in _CODES:
                 raise BadInput(f"{path} is {field.dtype}; the wire carries {', '.join(_CODES)}")
-        self.header = same_bytes_as.header if same_bytes_as else _header(self._fields)
+        self.header: bytes = same_bytes_as.header if same_bytes_as else _header(self._fields)
         self._places, at = [], len(self.header)
         for path, field in self._fields:
             self._places.append(_Place(path=path, field=field, at=at))

@@ -29,6 +29,7 @@ class NewTaskBody(_Body):
     """A task to be made."""
 
     file: str = Field(max_length=1 << 20, description="the task file, TOML")
+    changes: list[str] = Field([], max_length=1000, description='changes to the file, such as "algorithm.batch=10"')
     arrays: list[dict[str, Any]] | None = Field(None, description="what transforms learnt from public rows")
     draft: bool = Field(False, description="whether it is not opened yet")
 
@@ -129,7 +130,7 @@ async def create_task(coordinator: In, body: NewTaskBody, request: Request) -> d
     """Make a task from its file."""
     arrays = None if body.arrays is None else read_arrays(body.arrays)
     async with request.app.state.creating:
-        stored = await asyncio.to_thread(coordinator.create, body.file, arrays, body.draft)
+        stored = await asyncio.to_thread(coordinator.create, body.file, body.changes, arrays, body.draft)
         running = coordinator.start(stored)
     return coordinator.describe(running)
 

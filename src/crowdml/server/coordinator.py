@@ -10,7 +10,7 @@ import hmac
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from crowdml.algorithms import Task, parse
@@ -106,9 +106,11 @@ class Coordinator:
             raise Refusal(404, "no-task", "there is no such task")
         return found
 
-    def create(self, file: str, arrays: tuple[Arrays, ...] | None, draft: bool) -> StoredTask:
+    def create(
+        self, file: str, changes: Sequence[str] = (), arrays: tuple[Arrays, ...] | None = None, draft: bool = False
+    ) -> StoredTask:
         """Make a task from its file; open unless it is to stay a draft. `start` must follow."""
-        task = parse(file, "task file")
+        task = parse(file, "task file", changes)
         require_live(task)
         if task.name in self.tasks:
             raise Refusal(409, "name-taken", f"a task named {task.name} exists", hint="choose another name")

@@ -9,6 +9,7 @@ from crowdml.data.transforms.base import Transform as Transform
 from crowdml.data.transforms.chain import apply_all as apply_all
 from crowdml.data.transforms.chain import compose as compose
 from crowdml.data.transforms.chain import fit_all as fit_all
+from crowdml.data.transforms.chain import fit_rows as fit_rows
 from crowdml.data.transforms.chain import input_bound as input_bound
 from crowdml.data.transforms.fft import Fft as Fft
 from crowdml.data.transforms.intercept import Intercept as Intercept

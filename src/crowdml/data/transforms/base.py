@@ -77,6 +77,11 @@ class Transform(Settings):
     def bounds(self, before: Bounds) -> Bounds:
         """Say what is known of each row afterwards, whatever the rows were."""
 
+    @property
+    def learns(self) -> bool:
+        """Whether fitting looks at rows."""
+        return type(self).learn is not Transform.learn
+
     def fit(self, rows: Rows) -> Fitted:
         """Learn from the rows and return the ready function."""
         return self.restore(self.learn(lambda: blocks_of(rows)))

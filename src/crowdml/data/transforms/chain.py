@@ -35,6 +35,14 @@ def fit_all(transforms: Sequence[Transform], dataset: Dataset) -> tuple[list[Fit
     return fitted, dataclasses.replace(dataset, train_rows=train, test_rows=test)
 
 
+def fit_rows(transforms: Sequence[Transform], rows: Rows) -> list[Fitted]:
+    """Fit a chain on rows that are declared public, for a task sheet."""
+    fitted: list[Fitted] = []
+    for transform in transforms:
+        fitted.append(transform.restore(transform.learn(_through(fitted, rows))))
+    return fitted
+
+
 def compose(fitted: Sequence[Fitted]) -> Callable[[Rows], Floats]:
     """Make one function of fitted transforms, as a device uses it on its own rows."""
     chain = tuple(fitted)
