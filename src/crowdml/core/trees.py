@@ -7,7 +7,6 @@ order of leaves is the same in every driver and on the wire.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,19 +18,21 @@ def _children(tree: Tree) -> list[tuple[str, Tree]] | None:
         return [(str(key), tree[key]) for key in sorted(tree)]
     if isinstance(tree, tuple | list):
         return [(str(index), child) for index, child in enumerate(tree)]
-    if _is_record(type(tree)):
-        return [(name, getattr(tree, name)) for name in _fields(type(tree))]
-    return None
+    names = _fields(type(tree))
+    return None if names is None else [(name, getattr(tree, name)) for name in names]
 
 
-@functools.cache
-def _is_record(kind: Any) -> bool:
-    return dataclasses.is_dataclass(kind)
+_names: dict[type, tuple[str, ...] | None] = {}
 
 
-@functools.cache
-def _fields(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+def _fields(kind: type) -> tuple[str, ...] | None:
+    """Return the names of a record's fields; None for what is no record. Remembered: it is asked for every leaf."""
+    try:
+        return _names[kind]
+    except KeyError:
+        is_record = dataclasses.is_dataclass(kind)
+        found = _names[kind] = tuple(field.name for field in dataclasses.fields(kind)) if is_record else None
+        return found
 
 
 def paths(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Array]]:
@@ -75,9 +76,8 @@ def fill(tree: Tree, values: Iterator[Array]) -> Tree:
         return {key: fill(tree[key], values) for key in sorted(tree)}
     if kind is tuple or kind is list:
         return kind([fill(child, values) for child in tree])
-    if _is_record(kind):
-        return kind(**{name: fill(getattr(tree, name), values) for name in _fields(kind)})
-    return next(values)
+    names = _fields(kind)
+    return next(values) if names is None else kind(**{name: fill(getattr(tree, name), values) for name in names})
 
 
 def map(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
@@ -96,10 +96,10 @@ def map(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
         if others:
             return kind([map(function, *children) for children in zip(tree, *others, strict=True)])
         return kind([map(function, child) for child in tree])
-    if _is_record(kind):
-        names = _fields(kind)
-        return kind(**{name: map(function, *[getattr(own, name) for own in (tree, *others)]) for name in names})
-    return function(tree, *others)
+    names = _fields(kind)
+    if names is None:
+        return function(tree, *others)
+    return kind(**{name: map(function, *[getattr(own, name) for own in (tree, *others)]) for name in names})
 
 
 def map_paths(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
