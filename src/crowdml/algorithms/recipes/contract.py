@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from crowdml.algorithms.contract import Algorithm, Parts
 from crowdml.core import Settings, record
 from crowdml.privacy import Perturbs
+from crowdml.privacy.sound import Sends
+
+
+@record
+class SoundForm:
+    """What a recipe sends in sound mode, as far as its settings tell.
+
+    Attributes:
+        sends: A gradient, or what local steps have changed.
+        rows: Rows behind a release at most; None where a device sends as many as it has.
+    """
+
+    sends: Sends
+    rows: int | None
 
 
 @record
@@ -21,7 +36,8 @@ class Recipe:
         perturbs: Where noise goes: on the gradient a device sends, on the rows it sends, or nowhere.
         sequences: Whether noise of a given size may change from one of a device's messages to the next.
         pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
-        sound: Whether it has a sound form: whatever leaves a device is a sum of checked integers with discrete noise.
+        sound: `sound(settings)`: its sound form, in which whatever leaves a device is a sum of checked integers with
+            discrete noise; None where it has none.
     """
 
     settings: type[Settings]
@@ -30,4 +46,4 @@ class Recipe:
     perturbs: Perturbs = "gradient"
     sequences: bool = False
     pooled: bool = False
-    sound: bool = False
+    sound: Callable[[Any], SoundForm] | None = None
