@@ -129,7 +129,7 @@ def _words(task: Task, plan: Plan) -> str:
     sound, terms = plan.sound, task.privacy
     whom = "Each sample" if sound.unit == "sample" else "Each device, with all its samples,"
     times = f"the {sound.uses} releases it may enter" if sound.uses > 1 else "the one release it may enter"
-    delta = f" and δ = {terms.delta:g}" if sound.filter.kind == "rdp" else ""
+    delta = f" and δ = {terms.delta:g}" if sound.filter.kind != "pure" else ""
     return (
         f"{whom} is promised ε = {terms.epsilon:g}{delta} over {times}, statistics included: replacing it by another "
         f"changes the probability of anything the server might see by a factor of at most "

@@ -85,8 +85,8 @@ class SoundStatistics:
 
     def event_of(self, rows: int) -> Event:
         """Cost of both counts where so many rows change at once."""
-        cost = Fraction(rows) / Fraction(self.error_scale) + Fraction(2 * rows) / Fraction(self.label_scale)
-        return Event.of_pure(_up(cost))
+        errors, labels = Fraction(rows) / Fraction(self.error_scale), Fraction(2 * rows) / Fraction(self.label_scale)
+        return Event.of_pure(_up(errors)).plus(Event.of_pure(_up(labels)))
 
 
 @record
@@ -142,14 +142,19 @@ def calibrate(
 ) -> tuple[SoundMechanism, Filter]:
     """Return the least noise that keeps (ε, δ) over so many uses, and the filter that proves it."""
     law = SOUND_LAWS[name]
-    kinds: list[FilterKind] = ["pure"] * law.pure + ["rdp"] * (delta > 0)  # type: ignore[assignment]
+    possible_kinds: dict[FilterKind, bool] = {
+        "pure": law.pure,
+        "rdp": delta > 0,
+        "mixed": delta > 0 and not law.pure and statistics is not None,
+    }
+    kinds = [kind for kind, given in possible_kinds.items() if given]
     found = [(_scale(law, grid, kind, epsilon, delta, uses, statistics), kind) for kind in kinds]
     possible = [(scale, kind) for scale, kind in found if scale is not None]
     if not possible:
         raise BadInput(
-            "the counts take all of epsilon, as the sum that enforces adds up",
+            "the counts take all of epsilon, as every sum adds up that could enforce it",
             where="privacy.statistics-epsilon",
-            hint="make it smaller: next to Gaussian noise pure counts are dear",
+            hint="make it smaller",
         )
     scale, kind = min(possible)
     if scale > LARGEST:
@@ -175,7 +180,11 @@ def _scale(
     if kind == "pure":
         left = epsilon / uses - counts.pure
         return exact_scale(grid.sensitivity / left) if left > 0 else None
-    left = rho_budget(epsilon, delta) / uses - counts.rho
+    if kind == "mixed":
+        remains = epsilon - counts.pure * uses
+        left = rho_budget(remains, delta) / uses if remains > 0 else 0.0
+    else:
+        left = rho_budget(epsilon, delta) / uses - counts.rho
     if left <= 0:
         return None
     return exact_scale(grid.sensitivity / math.sqrt(2 * left))
