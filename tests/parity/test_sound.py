@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from crowdml.algorithms import Task, parse
-from crowdml.algorithms.grid_gradient import from_grid, grid_gradient, sanitise_grid
+from crowdml.algorithms.grid_gradient import grid_gradient, grid_reader, sanitise_grid
 from crowdml.core import NUMPY, Batch, trees
 from crowdml.device import DeviceCoins
 from crowdml.privacy.grid import make_grid, round_checked
@@ -111,9 +111,10 @@ def test_the_server_gets_back_the_mean_gradient() -> None:
     found = grid_gradient(parts, w, batch, batch.mask, HashCoins(SEED, 7, NUMPY))
     check_in = {"gradient": found.gradient, "samples": np.int32(50)}
     exact = parts.model.gradients(w, batch).total(np.full(50, 1 / 50, np.float32))[0]["w"] + 0.001 * w[0]["w"]
-    step = parts.plan.sound.gradient.grid.step
-    assert np.abs(from_grid(parts, check_in, w)[0]["w"] - exact).max() < 5 * step / 2 / np.sqrt(50)
-    assert np.abs(from_grid(parts, check_in, w)[0]["w"] - exact).max() > step / 500  # so it is on the grid
+    step = parts.plan.sound.update.grid.step
+    read, _ = grid_reader(parts, alone=True)(check_in, w)
+    assert np.abs(read[0]["w"] - exact).max() < 5 * step / 2 / np.sqrt(50)
+    assert np.abs(read[0]["w"] - exact).max() > step / 500  # so it is on the grid
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])

@@ -74,6 +74,47 @@ def test_the_budget_is_used_up_and_not_passed(epsilon: float, delta: float) -> N
     assert rdp_epsilon(rho * 1.0001, delta) > epsilon * 0.99999
 
 
+@settings(deadline=None, max_examples=25)
+@given(
+    each=st.floats(0.05, 2.0),
+    count=st.sampled_from([1, 2, 8]),
+    mu=st.floats(0.2, 3.0),
+    delta=st.sampled_from([1e-3, 1e-6]),
+)
+def test_counts_beside_gaussian_noise_never_cost_less_than_the_truth(
+    each: float, count: int, mu: float, delta: float
+) -> None:
+    """The judge is the loss distribution of the worst pure releases and an ideal Gaussian one, which is exact."""
+    event = Event.of_pure(each).times(count).plus(Event(pure=math.inf, rho=mu**2 / 2))
+    truth = pld_epsilon(Schedule(pure=((each, count),), gaussian=((mu, 1),)), delta)
+    figures = [event.epsilon(kind, delta) for kind in ("rdp", "mixed")]
+    assert min(figures) >= truth * (1 - 1e-6) - 1e-4  # the grid of the distribution
+    assert event.promise(delta) == Promise(epsilon=min(figures), delta=delta)
+    assert event.epsilon("pure", delta) == math.inf
+
+
+def test_few_large_counts_and_many_small_ones_are_told_by_different_sums() -> None:
+    gaussian = Event.of_gaussian(1.0, 1.0)
+    few, many = gaussian.plus(Event.of_pure(4.0)), gaussian.plus(Event.of_pure(0.04).times(100))
+    assert few.epsilon("mixed", 1e-5) < 0.6 * few.epsilon("rdp", 1e-5)
+    assert many.epsilon("rdp", 1e-5) < 0.7 * many.epsilon("mixed", 1e-5)
+    assert few.epsilon("mixed", 1e-5) == pytest.approx(4.0 + gaussian.epsilon("rdp", 1e-5))
+    assert Filter(kind="mixed", epsilon=10.0, delta=1e-5).covers(few)
+    assert not Filter(kind="rdp", epsilon=10.0, delta=1e-5).covers(few)
+
+
+def test_sides_add_up_repeat_and_group_on_their_own() -> None:
+    both = Event.of_gaussian(2.0, 4.0).plus(Event.of_pure(0.5))
+    assert both.mixed == (0.5, 0.25) and both.rho == 0.25 + 0.125
+    assert both.times(4).mixed == (2.0, 1.0) and both.grouped(3).mixed == (1.5, 2.25)
+    assert both.plus(both) == both.times(2)
+    assert Event.of_pure(1.0).plus(Event.of_pure(2.0)).mixed is None
+    assert Event.of_gaussian(1.0, 1.0).plus(Event()).mixed is None
+    # Where there is only one side, the third sum is one of the first two.
+    assert Event.of_pure(1.0).epsilon("mixed", 1e-5) == 1.0
+    assert Event.of_gaussian(1.0, 1.0).epsilon("mixed", 1e-5) == Event.of_gaussian(1.0, 1.0).epsilon("rdp", 1e-5)
+
+
 def test_borders() -> None:
     assert rdp_epsilon(0.0, 1e-5) == 0.0 and rdp_epsilon(1.0, 0.0) == math.inf
     assert Event().times(3) == Event() and Event.of_gaussian(4.0, 2.0) == Event(pure=math.inf, rho=1.0)
@@ -82,6 +123,8 @@ def test_borders() -> None:
     assert pld_epsilon(Schedule(), 1e-5) == 0.0
     with pytest.raises(ValueError):
         Filter(kind="rdp", epsilon=1.0, delta=0.0)
+    with pytest.raises(ValueError):
+        Filter(kind="mixed", epsilon=1.0, delta=0.0)
 
 
 def test_a_charge_is_decided_in_less_than_a_millisecond() -> None:

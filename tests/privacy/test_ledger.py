@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -54,6 +55,34 @@ def test_a_sample_is_used_as_often_as_the_terms_say() -> None:
     assert chain.spent("task") == Promise(epsilon=1.0)
     # The device as a whole: three releases, three samples at once.
     assert chain.tasks["task"].of_device().pure == pytest.approx(3 * 3 * 0.5)
+
+
+def test_counts_beside_gaussian_noise_are_kept_on_their_own_side() -> None:
+    event = Event.of_gaussian(1.0, 50.0).plus(Event.of_pure(1.0))
+    limit = Filter(kind="mixed", epsilon=event.times(3).epsilon("mixed", 1e-5), delta=1e-5)
+    terms = Terms(unit="device", filter=limit, uses=3, event=event)
+    chain = begun(terms)
+    for key in "abc":
+        charge(chain, key, NOBODY)
+    assert chain.left("task") == 0
+    # As zCDP alone the three counts would have cost more than the limit.
+    assert event.times(3).epsilon("rdp", 1e-5) > limit.epsilon
+    assert chain.spent("task").epsilon == pytest.approx(limit.epsilon, rel=1e-9)
+    assert chain.agrees("task", "sheet", terms)
+    read = LedgerChain()
+    read.replay(canonical(LedgerChain().accept("task", "sheet", terms)))
+    assert read.tasks["task"].terms == chain.tasks["task"].terms
+    with pytest.raises(TermsViolated, match="no sum is called"):
+        LedgerChain().replay(canonical(LedgerChain().accept("task", "sheet", terms) | {"filter": "other"}))
+
+
+def test_a_release_bounded_as_a_whole_costs_a_device_no_more_than_a_sample() -> None:
+    for whole in (False, True):
+        terms = dataclasses.replace(pure(), whole=whole)
+        chain = begun(terms)
+        charge(chain, "a", [0, 1, 2])
+        assert chain.tasks["task"].of_device().pure == pytest.approx(0.5 if whole else 1.5)
+        assert chain.tasks["task"].terms.whole == whole and chain.agrees("task", "sheet", terms)
 
 
 def test_a_device_is_charged_for_every_release() -> None:

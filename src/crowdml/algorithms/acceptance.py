@@ -73,7 +73,7 @@ def _range(path: str, leaf: Array, plan: Plan, rows: int, numbers: int) -> Range
 
 def _grid_range(plan: Plan, rows: int, numbers: int) -> Range:
     assert plan.sound is not None  # noqa: S101  asked before
-    mechanism = plan.sound.gradient
+    mechanism = plan.sound.update
     many = rows if mechanism.grid.per == "example" else 1
     tail = _laplace_tail(mechanism.scale, numbers) if mechanism.law.pure else _gaussian_tail(mechanism.scale, numbers)
     limit = mechanism.grid.limit

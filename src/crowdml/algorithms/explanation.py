@@ -72,7 +72,7 @@ class Explanation:
 def explain(task: Task) -> Explanation:
     """Explain a task."""
     plan = task.plan(task.model_for(NUMPY))
-    of_sample, of_device = _events(task, plan)
+    of_sample, of_device = _events(plan)
     uses, releases = _uses(task, plan), task.stop.max_releases
     return Explanation(
         mode=plan.mode,
@@ -88,14 +88,13 @@ def explain(task: Task) -> Explanation:
     )
 
 
-def _events(task: Task, plan: Plan) -> tuple[Event | None, Event | None]:
-    """Return what one release costs a sample, and a whole device; None without sound noise."""
+def _events(plan: Plan) -> tuple[Event | None, Event | None]:
+    """Return what one release costs a sample, and a whole device; None without sound noise, or any number of rows."""
     if plan.sound is None:
         return None, None
-    event = plan.sound.event
-    if plan.sound.unit == "device":
-        return event, event
-    return event, event.grouped(getattr(task.algorithm, "buffer", None) or task.algorithm.batch)
+    sound = plan.sound
+    bounded = sound.update.grid.per == "release" or sound.rows is not None
+    return sound.of_sample, sound.of_device(sound.rows or 1) if bounded else None
 
 
 def _uses(task: Task, plan: Plan) -> int | None:
@@ -130,7 +129,7 @@ def _words(task: Task, plan: Plan) -> str:
     sound, terms = plan.sound, task.privacy
     whom = "Each sample" if sound.unit == "sample" else "Each device, with all its samples,"
     times = f"the {sound.uses} releases it may enter" if sound.uses > 1 else "the one release it may enter"
-    delta = f" and δ = {terms.delta:g}" if sound.filter.kind == "rdp" else ""
+    delta = f" and δ = {terms.delta:g}" if sound.filter.kind != "pure" else ""
     return (
         f"{whom} is promised ε = {terms.epsilon:g}{delta} over {times}, statistics included: replacing it by another "
         f"changes the probability of anything the server might see by a factor of at most "
@@ -153,6 +152,8 @@ def _notes(task: Task, plan: Plan) -> tuple[str, ...]:
         notes.append("how many rows a device has, and when it checks in, are not hidden")
         if plan.sound.unit == "sample" and task.stop.max_releases is None:
             notes.append("without stop.max-releases nothing limits what all releases together say about a device")
+        if _events(plan)[1] is None:
+            notes.append("what a release says about a whole device grows with the number of its rows")
     return tuple(notes)
 
 
@@ -186,6 +187,8 @@ KNOWN = {
     "errors": "how many of them the model got wrong",
     "labels": "how often each label occurs",
     "gradient": "the direction in which the model should move",
+    "change": "how local steps changed the model",
+    "weight": "how much the device counts",
 }
 
 
@@ -201,8 +204,8 @@ def _protection(word: str, plan: Plan) -> str:
         return f"discrete Laplace noise of scale {counts.error_scale:g}"
     if word == "labels" and counts and counts.label_scale:
         return f"discrete Laplace noise of scale {counts.label_scale:g}"
-    if word == "gradient" and plan.sound:
-        own, grid = plan.sound.gradient, plan.sound.gradient.grid
+    if plan.sound and word == plan.sound.sends:
+        own, grid = plan.sound.update, plan.sound.update.grid
         return (
             f"each {grid.per} clipped to {grid.radius:.3g} in L{grid.order}, rounded to {grid.levels} levels, checked; "
             f"{own.law.name.replace('-', ' ')} noise of scale {own.scale:g} levels"

@@ -1,15 +1,19 @@
-"""The gradient of a batch as integers on a grid: what a device sends in sound mode.
+"""Updates as integers on a grid: what a device sends in sound mode, and how the server reads it.
 
 Whoever asks what leaves a device in sound mode finds the answer here, in `privacy/grid` and in `privacy/sound`. Nothing
-in floating point leaves: each example's gradient (unit sample) or the mean of the batch (unit device) is clipped,
-rounded and checked; integers are summed; discrete noise is added; the server scales. The regulariser depends on public
-parameters alone, so the server adds it.
+in floating point leaves: a vector is clipped, rounded and checked; integers are summed; discrete noise is added; the
+server scales. The vector is each example's gradient (gradients, unit sample), the mean gradient of the batch (unit
+device), or what local steps have changed.
+
+A message that is a sum of bounded examples carries their number and counts for as much. A message that is bounded as a
+whole counts as one: then the noise of a mean is least, and nothing has to be said about the number of rows.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import cast
 
 from crowdml.algorithms.contract import Parts
@@ -21,43 +25,75 @@ from crowdml.privacy.sound import Sound
 
 
 def grid_gradient(parts: Parts, parameters: Tree, batch: Batch, training: Array, coins: Coins) -> MeanGradient:
-    """Sum checked integers over the rows marked in `training`; `gradient` is int32 and has no noise yet."""
+    """Sum checked integers over the rows marked in `training`; `gradient` is int32 and has no noise yet.
+
+    The regulariser is left out: it depends on public parameters alone, so the server adds it.
+    """
     xp, sound = parts.ops.xp, _sound(parts)
     gradients = parts.model.gradients(parameters, batch)
     samples = xp.sum(training)
-    if sound.gradient.grid.per == "example":
-        rows = _flat(gradients.rows(), len(batch.labels), xp)
-        marks = training
+    if sound.update.grid.per == "example":
+        total = _on_grid(parts, gradients.rows(), training, coins)
     else:
         mean = gradients.total(training / xp.maximum(samples, xp.float32(1)))
-        rows = _flat(trees.map(lambda leaf: leaf[None], mean), 1, xp)
-        marks = xp.ones((1,), dtype=xp.float32)
-    levels = to_levels(sound.gradient.grid, rows, parts.ops)
-    # Padding is zeroed before it is rounded: a row of zeros is never too long.
-    levels = xp.where(marks[:, None] > 0, levels, xp.float32(0))
-    k = round_checked(sound.gradient.grid, levels, cast(GridCoins, coins), "grid", parts.ops)
-    total = xp.sum(k, axis=0, dtype=xp.int32)
+        total = _on_grid(parts, *_alone(mean, xp), coins)
     return MeanGradient(gradient=_shaped(total, parameters), outputs=gradients.outputs, samples=samples)
 
 
-def sanitise_grid(parts: Parts, gradient: Tree, coins: Coins) -> Tree:
+def grid_change(parts: Parts, change: Tree, coins: Coins) -> Tree:
+    """Turn what local steps have changed into checked integers; without noise yet."""
+    return _shaped(_on_grid(parts, *_alone(change, parts.ops.xp), coins), change)
+
+
+def sanitise_grid(parts: Parts, update: Tree, coins: Coins) -> Tree:
     """Add discrete noise to every integer."""
-    law = _sound(parts).gradient.law
-    size = trees.size(gradient)
-    noise = law.draw(coins, "gradient", parts.hyper["noise"], (size,))
-    return trees.map(lambda own, more: own + more, gradient, _shaped(noise, gradient))
+    sound = _sound(parts)
+    noise = sound.update.law.draw(coins, sound.sends, parts.hyper["noise"], (trees.size(update),))
+    return trees.map(lambda own, more: own + more, update, _shaped(noise, update))
 
 
-def from_grid(parts: Parts, check_in: Tree, parameters: Tree) -> Tree:
-    """Turn a check-in into a mean gradient, on the server: scale, divide by the rows, add the regulariser."""
-    xp, grid = parts.ops.xp, _sound(parts).gradient.grid
-    count = xp.maximum(check_in["samples"], 1).astype(xp.float32) if grid.per == "example" else xp.float32(1)
-    factor = xp.float32(grid.step) / count
-    strength = parts.hyper["regularisation"]
-    if isinstance(strength, float) and strength == 0.0:
-        return trees.map(lambda own: own.astype(xp.float32) * factor, check_in["gradient"])
-    regulariser = parts.model.regulariser(parameters, strength)
-    return trees.map(lambda own, more: own.astype(xp.float32) * factor + more, check_in["gradient"], regulariser)
+def grid_reader(parts: Parts, alone: bool) -> Callable[[Tree, Tree], tuple[Tree, Array]]:
+    """Return the server's function that makes an update, times its weight, and the weight of a check-in.
+
+    A sum of several check-ins is read like one. Where a commit follows every check-in (`alone`) the mean is taken at
+    once, and there is no weight.
+    """
+    xp, sound = parts.ops.xp, _sound(parts)
+    counts_rows, step = sound.update.grid.per == "example", xp.float32(sound.update.grid.step)
+
+    def weight_of(check_in: Tree) -> Array:
+        return check_in["samples"] if counts_rows else check_in.get("weight", xp.int32(1))
+
+    def read(check_in: Tree, parameters: Tree) -> tuple[Tree, Array]:
+        weight = weight_of(check_in)
+        factor, share = step, weight.astype(xp.float32)
+        if alone:
+            factor, share = step / xp.maximum(share, xp.float32(1)), xp.float32(1)
+        update = trees.map(lambda own: own.astype(xp.float32) * factor, check_in[sound.sends])
+        if sound.sends == "change":
+            return update, weight
+        strength = parts.hyper["regularisation"]
+        if isinstance(strength, float) and strength == 0.0:
+            return update, weight
+        regulariser = parts.model.regulariser(parameters, strength)
+        return trees.map(lambda own, more: own + more * share, update, regulariser), weight
+
+    return read
+
+
+def _alone(vector: Tree, xp: Array) -> tuple[Tree, Array]:
+    """Make one example of a whole message."""
+    return trees.map(lambda leaf: leaf[None], vector), xp.ones((1,), dtype=xp.float32)
+
+
+def _on_grid(parts: Parts, vectors: Tree, marks: Array, coins: Coins) -> Array:
+    """Clip, round and check each of several vectors, and sum those that are marked."""
+    xp, grid = parts.ops.xp, _sound(parts).update.grid
+    levels = to_levels(grid, _flat(vectors, len(marks), xp), parts.ops)
+    # Padding is zeroed before it is rounded: a row of zeros is never too long.
+    levels = xp.where(marks[:, None] > 0, levels, xp.float32(0))
+    k = round_checked(grid, levels, cast(GridCoins, coins), "grid", parts.ops)
+    return xp.sum(k, axis=0, dtype=xp.int32)
 
 
 def _flat(tree: Tree, count: int, xp: Array) -> Array:

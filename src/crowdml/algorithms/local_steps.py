@@ -2,7 +2,8 @@
 
 A device moves its copy of the parameters by several steps, each on a part of its rows, and sends what has changed.
 With no local steps it sends the mean gradient of all its rows and leaves the step to the server. Noise is added once,
-to the message.
+to the message. In sound mode the message is integers on a grid; the change is bounded as a whole, whatever rate and
+loss made of it.
 
 The rate may follow any of four counters: versions and check-ins are the server's and come with the check-out; contacts
 and local steps are the device's own. What a device remembers counts from its last check-in that was used.
@@ -13,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from crowdml.algorithms.contract import Parts
-from crowdml.algorithms.gradients import mean_gradient, sanitise_given, sanitise_mean
+from crowdml.algorithms.gradients import MeanGradient, mean_gradient, sanitise_given, sanitise_mean
+from crowdml.algorithms.grid_gradient import grid_change, grid_gradient, sanitise_grid
 from crowdml.algorithms.rates import RateSettings
 from crowdml.algorithms.server import Sends
 from crowdml.core import Array, BadInput, Batch, Coins, record, trees
@@ -76,17 +78,20 @@ class DeviceHalf:
         begin = self._begin(broadcast, device, after)
         release = self._noise_factor(begin, after)
         if self.sends == "gradient":
-            found = mean_gradient(self.parts, parameters, batch, batch.mask)
+            found = self._gradient(parameters, batch, coins)
             return release | {"gradient": found.gradient} | self._weight(found.samples), after
         moved, memory, taken = self._walk(parameters, device["memory"], begin, batch)
         after["memory"] = memory
         if "steps" in device:
             after["steps"] = device["steps"] + taken
-        release["change"] = trees.map(lambda new, old: new - old, moved, parameters)
+        change = trees.map(lambda new, old: new - old, moved, parameters)
+        release["change"] = grid_change(self.parts, change, coins) if self.parts.plan.sound else change
         return release | self._weight(self.parts.ops.xp.sum(batch.mask)), after
 
     def sanitise(self, release: Tree, coins: Coins) -> Tree:
         """Add the noise, once, and multiply by the weight that the server divides by."""
+        if self.parts.plan.sound:
+            return self._sanitise_sound(release, coins)
         update = release[self.sends]
         if self.parts.plan.gradient:
             update = sanitise_mean(self.parts, update, release["samples"], coins)
@@ -97,6 +102,18 @@ class DeviceHalf:
         xp = self.parts.ops.xp
         weight = release["samples"] if self.by_size else xp.int32(1)
         return {self.sends: trees.map(lambda leaf: leaf * xp.float32(weight), update), "weight": weight}
+
+    def _sanitise_sound(self, release: Tree, coins: Coins) -> Tree:
+        """Add discrete noise; the server scales. A sum of examples goes with their number, a whole message counts 1."""
+        noisy = {self.sends: sanitise_grid(self.parts, release[self.sends], coins)}
+        if "samples" in release:
+            return noisy | {"samples": release["samples"]}
+        return noisy if self.alone else noisy | {"weight": self.parts.ops.xp.int32(1)}
+
+    def _gradient(self, parameters: Tree, batch: Batch, coins: Coins) -> MeanGradient:
+        if self.parts.plan.sound:
+            return grid_gradient(self.parts, parameters, batch, batch.mask, coins)
+        return mean_gradient(self.parts, parameters, batch, batch.mask)
 
     def _walk(self, parameters: Tree, memory: Tree, begin: Array, batch: Batch) -> tuple[Tree, Tree, Array]:
         """Take one step on each part of the batch; return parameters, what the rate remembers, and steps taken."""
@@ -142,7 +159,11 @@ class DeviceHalf:
         return {}
 
     def _weight(self, samples: Array) -> dict[str, Array]:
-        needed = self.parts.plan.gradient or (self.by_size and not self.alone)
+        plan = self.parts.plan
+        if plan.sound:
+            needed = plan.sound.update.grid.per == "example"
+        else:
+            needed = plan.gradient is not None or (self.by_size and not self.alone)
         return {"samples": samples.astype(self.parts.ops.xp.int32)} if needed else {}
 
     def _rate(self, c: Array) -> Any:

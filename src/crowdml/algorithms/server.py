@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from crowdml.algorithms import projection
 from crowdml.algorithms.averaging import Averaging
@@ -17,9 +17,7 @@ from crowdml.algorithms.counting import Counting
 from crowdml.algorithms.rates import RateSettings
 from crowdml.core import Array, Coins, record, tree_record, trees
 from crowdml.core.ops import Tree
-
-Sends = Literal["gradient", "change"]
-"""What a check-in carries, and its name in the message."""
+from crowdml.privacy.sound import Sends as Sends
 
 
 @tree_record
@@ -66,7 +64,7 @@ def server_half(
     sends: Sends,
     rate_settings: RateSettings,
     counting: Counting | None = None,
-    read: Callable[[Tree, Tree], Tree] | None = None,
+    read: Callable[[Tree, Tree], tuple[Tree, Array]] | None = None,
 ) -> ServerHalf:
     """Assemble the server's half; the rate is the server's own where devices send gradients.
 
@@ -76,8 +74,8 @@ def server_half(
         sends: What a check-in carries.
         rate_settings: The rate.
         counting: Counts that travel along, if any.
-        read: `read(check_in, parameters)` makes an update of what a check-in carries, where that is not the update
-            itself but integers on a grid.
+        read: `read(check_in, parameters)` makes an update, times its weight, and the weight of what a check-in
+            carries, where that is not the update itself but integers on a grid.
     """
     ops, hyper, one = parts.ops, parts.hyper, parts.ops.xp.int32(1)
     rate = rate_settings.build(hyper["rate"], ops)
@@ -96,8 +94,8 @@ def server_half(
         )
 
     def absorb(server: ServerState, row: Tree, check_in: Tree, stale: Array) -> tuple[Tree, Tree]:
-        update = read(check_in, server.parameters) if read else check_in[sends]
-        window = averaging.add(server.window, update, check_in.get("weight", 1), stale)
+        update, weight = read(check_in, server.parameters) if read else (check_in[sends], check_in.get("weight", 1))
+        window = averaging.add(server.window, update, weight, stale)
         server = replace(server, window=window)
         if tallies:
             server = replace(server, received=server.received | {"now": server.received["now"] + one})

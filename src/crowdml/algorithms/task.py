@@ -85,15 +85,10 @@ class Task(Settings):
 
     def _releases(self, model: Model) -> Releases:
         """Say what a device sends, as far as a sound plan must know."""
-        if self.privacy.mode != "sound":
+        if self.privacy.mode != "sound" or self.recipe.sound is None:
             return Releases()
-        batch = getattr(self.algorithm, "batch", 1)
-        return Releases(
-            sound=self.recipe.sound,
-            size=trees.size(model.zeros()),
-            rows=getattr(self.algorithm, "buffer", None) or batch,
-            limit=self.stop.max_releases,
-        )
+        form, size = self.recipe.sound(self.algorithm), trees.size(model.zeros())
+        return Releases(sound=True, sends=form.sends, size=size, rows=form.rows, limit=self.stop.max_releases)
 
     def hyper(self, plan: Plan) -> dict[str, float]:
         """Name every number that a compiled sweep may vary without compiling again."""
@@ -183,14 +178,16 @@ class Task(Settings):
             )
 
     def _check_uses(self) -> None:
-        """Refuse a pass that the ledger could not cover: every pass uses every sample once more."""
-        terms = self.privacy
-        if terms.mode == "sound" and terms.max_uses and self.crowd.passes > terms.max_uses and self.recipe.sound:
+        """Refuse a pass that the ledger could not cover: a pass is one more use, and so are the epochs of a round."""
+        most, each = self.privacy.max_uses, getattr(self.algorithm, "epochs", 1)
+        if self.privacy.mode != "sound" or self.privacy.unit != "sample" or not most or self.recipe.sound is None:
+            return
+        if self.crowd.passes > most * each:
             raise BadInput(
-                f"pass {terms.max_uses + 1} of {self.crowd.passes} is not covered: a sample may enter "
-                f"{terms.max_uses} release{'s' * (terms.max_uses > 1)}",
+                f"pass {most * each + 1} of {self.crowd.passes} is not covered: a sample may enter "
+                f"{most} release{'s' * (most > 1)}",
                 where="crowd.passes",
-                hint=f"passes = {terms.max_uses}, or a larger privacy.max-uses and more noise",
+                hint=f"passes = {most * each}, or a larger privacy.max-uses and more noise",
             )
 
 

@@ -6,7 +6,9 @@ fraction are decimal strings, written canonically (sorted keys, no spaces, ASCII
 before it (32 zero bytes at first) followed by its bytes. Three kinds:
 
     accept   a task's terms were accepted: task, sheet (hash of the signed sheet), unit, filter, epsilon, delta, uses,
-             and what one release costs: pure (absent for Gaussian noise) and rho
+             and what one release costs: pure (absent for Gaussian noise) and rho; where pure counts stand beside
+             Gaussian noise also apart (ε of the counts) and rest (ρ without them); per is "release" where a release is
+             bounded as a whole although samples are promised something
     charge   one release: task, key (idempotency key), body (hash of the final bytes), samples (how many are in it),
              named (hash of their numbers, little-endian 32-bit), most (uses of its most used sample, this one
              included), version
@@ -31,7 +33,7 @@ import numpy.typing as npt
 
 from crowdml.core import record
 from crowdml.core.errors import BudgetExhausted, TermsViolated
-from crowdml.privacy.accounting import Event, Filter, FilterKind
+from crowdml.privacy.accounting import FILTER_NAMES, Event, Filter, FilterKind
 from crowdml.privacy.promise import Promise
 from crowdml.privacy.sound import Sound
 
@@ -50,17 +52,20 @@ class Terms:
         filter: Which sum enforces, and its limit.
         uses: Releases a sample may enter, or a device may make.
         event: Cost of one release.
+        whole: Whether a release is bounded as a whole, so that all rows together cost no more than one.
     """
 
     unit: Literal["sample", "device"]
     filter: Filter
     uses: int
     event: Event
+    whole: bool = False
 
     @staticmethod
     def of(sound: Sound) -> Terms:
         """Take the terms from a plan."""
-        return Terms(unit=sound.unit, filter=sound.filter, uses=sound.uses, event=sound.event)
+        whole = sound.unit == "sample" and sound.update.grid.per == "release"
+        return Terms(unit=sound.unit, filter=sound.filter, uses=sound.uses, event=sound.event, whole=whole)
 
 
 @record
@@ -99,7 +104,7 @@ class SpendingState:
     def of_device(self) -> Event:
         """Cost for the device as a whole."""
         total = self.terms.event.times(self.releases)
-        return total if self.terms.unit == "device" else total.grouped(self.widest)
+        return total if self.terms.unit == "device" or self.terms.whole else total.grouped(self.widest)
 
     def reserved(self) -> Promise:
         """What counts against the owner's cap: the whole promise while the task is open, then what was spent."""
@@ -265,6 +270,11 @@ def _accepted(task: str, sheet: str, terms: Terms) -> Entry:
         "uses": terms.uses,
         "rho": decimal_up(terms.event.rho),
     }
+    if terms.whole:
+        entry["per"] = "release"
+    if terms.event.mixed:
+        epsilon, rho = terms.event.mixed
+        return entry | {"apart": decimal_up(epsilon), "rest": decimal_up(rho)}
     return entry if math.isinf(terms.event.pure) else entry | {"pure": decimal_up(terms.event.pure)}
 
 
@@ -304,10 +314,19 @@ def _exact(value: float) -> str:
 
 
 def _terms(entry: Mapping[str, Any]) -> Terms:
-    kind: FilterKind = "pure" if entry["filter"] == "pure" else "rdp"
+    mixed = (float(entry["apart"]), float(entry["rest"])) if "apart" in entry else None
     return Terms(
         unit="sample" if entry["unit"] == "sample" else "device",
-        filter=Filter(kind=kind, epsilon=float(entry["epsilon"]), delta=float(entry["delta"])),
+        filter=Filter(kind=_kind(str(entry["filter"])), epsilon=float(entry["epsilon"]), delta=float(entry["delta"])),
         uses=int(entry["uses"]),
-        event=Event(pure=float(entry.get("pure", "inf")), rho=float(entry["rho"])),
+        event=Event(pure=float(entry.get("pure", "inf")), rho=float(entry["rho"]), mixed=mixed),
+        whole="per" in entry,
     )
+
+
+def _kind(name: str) -> FilterKind:
+    """Read the name of a filter."""
+    for kind in FILTER_NAMES:
+        if kind == name:
+            return kind
+    raise TermsViolated(f'no sum is called "{name}"')

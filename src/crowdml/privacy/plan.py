@@ -78,7 +78,7 @@ class Plan:
     def noise(self) -> float:
         """Scale of the noise on what a device sends, in levels in sound mode; 0 where there is none."""
         if self.sound:
-            return self.sound.gradient.scale
+            return self.sound.update.scale
         if self.given:
             return self.given.scale
         return self.gradient.noise if self.gradient else 0.0

@@ -25,7 +25,9 @@ class PrivacySettings(Settings):
     adjacency: Literal["replace", "add-remove"] = Field("replace", description="which data sets are neighbours")
     mechanism: str = Field("laplace", description="the noise law")
     clip: Positive | None = Field(
-        None, description="longest gradient of one example, in the mechanism's norm; not given: the model's own bound"
+        None,
+        description="longest gradient of one example, in the mechanism's norm; not given: the model's own bound. In "
+        "sound mode it is the whole message that is clipped where devices take steps, or the unit is a device",
     )
     epsilon: Positive | None = Field(
         None, description="ε: in sound mode the total over the task, in paper mode what the paper would claim"

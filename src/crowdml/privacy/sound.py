@@ -22,15 +22,18 @@ SOUND_LAWS: dict[str, NoiseLaw] = {"laplace": DISCRETE_LAPLACE, "gaussian": DISC
 LARGEST = 1 << 26
 """Largest scale of noise in levels: with tails of 30 scales the sum still fits into 31 bits."""
 
+Sends = Literal["gradient", "change"]
+"""What a message carries, and its name in the message: a gradient, or what local steps have changed."""
+
 
 @record
 class SoundMechanism:
     """Bound, noise and cost of the sums of integers that a device releases.
 
-    Guarantee: neighbours differ in one sample (grid per example) or in all rows of one device (grid per release), the
-    number of rows being the same. The sum of checked integers changes by at most `grid.sensitivity` in the grid's
-    norm (proof: `grid`), independent discrete noise of `scale` is added to every coordinate, so one release costs
-    `event`: pure ε = Δ₁/scale for discrete Laplace noise, ρ = Δ₂²/(2 scale²) for discrete Gaussian noise.
+    Guarantee: neighbours differ in one sample (grid per example) or in any number of rows of one device (grid per
+    release), the number of rows being the same. The sum of checked integers changes by at most `grid.sensitivity` in
+    the grid's norm (proof: `grid`), independent discrete noise of `scale` is added to every coordinate, so one release
+    costs `event`: pure ε = Δ₁/scale for discrete Laplace noise, ρ = Δ₂²/(2 scale²) for discrete Gaussian noise.
 
     Attributes:
         grid: The bound.
@@ -78,8 +81,12 @@ class SoundStatistics:
     @property
     def event(self) -> Event:
         """Cost of both counts in one release."""
-        cost = Fraction(self.rows) / Fraction(self.error_scale) + Fraction(2 * self.rows) / Fraction(self.label_scale)
-        return Event.of_pure(_up(cost))
+        return self.event_of(self.rows)
+
+    def event_of(self, rows: int) -> Event:
+        """Cost of both counts where so many rows change at once."""
+        errors, labels = Fraction(rows) / Fraction(self.error_scale), Fraction(2 * rows) / Fraction(self.label_scale)
+        return Event.of_pure(_up(errors)).plus(Event.of_pure(_up(labels)))
 
 
 @record
@@ -87,18 +94,22 @@ class Sound:
     """Everything a device releases in sound mode, and what enforces the promise.
 
     Attributes:
-        gradient: Bound and noise of the gradient.
+        update: Bound and noise of the gradient or the change.
         statistics: Noise of the counts; None where they are not sent.
         filter: Which sum enforces, and its limit.
         unit: What one promise protects.
         uses: Releases a unit may be in: max-uses for samples, max-releases for devices.
+        sends: What the update is.
+        rows: Rows behind a release at most; None where a device sends as many as it has.
     """
 
-    gradient: SoundMechanism
+    update: SoundMechanism
     statistics: SoundStatistics | None
     filter: Filter
     unit: Literal["sample", "device"]
     uses: int
+    sends: Sends = "gradient"
+    rows: int | None = 1
 
     def __post_init__(self) -> None:
         """Check the promise with the sums that the ledger will use."""
@@ -107,8 +118,23 @@ class Sound:
 
     @property
     def event(self) -> Event:
-        """Cost of one release for a unit that is in it."""
-        return self.gradient.event.plus(self.statistics.event) if self.statistics else self.gradient.event
+        """Cost of one release for the promised unit, where it is in it."""
+        return self.of_sample if self.unit == "sample" else self.of_device(self.rows or 1)
+
+    @property
+    def of_sample(self) -> Event:
+        """Cost of one release for a sample that is in it, whatever unit was promised something."""
+        return self.update.event.plus(self.statistics.event_of(1)) if self.statistics else self.update.event
+
+    def of_device(self, rows: int) -> Event:
+        """Cost of one release for a device with so many rows in it.
+
+        A release that is bounded as a whole changes no more for all rows than for one; a sum of bounded examples
+        changes in all of them.
+        """
+        if self.update.grid.per == "example":
+            return self.of_sample.grouped(rows)
+        return self.update.event.plus(self.statistics.event_of(rows)) if self.statistics else self.update.event
 
 
 def calibrate(
@@ -116,14 +142,19 @@ def calibrate(
 ) -> tuple[SoundMechanism, Filter]:
     """Return the least noise that keeps (ε, δ) over so many uses, and the filter that proves it."""
     law = SOUND_LAWS[name]
-    kinds: list[FilterKind] = ["pure"] * law.pure + ["rdp"] * (delta > 0)  # type: ignore[assignment]
+    possible_kinds: dict[FilterKind, bool] = {
+        "pure": law.pure,
+        "rdp": delta > 0,
+        "mixed": delta > 0 and not law.pure and statistics is not None,
+    }
+    kinds = [kind for kind, given in possible_kinds.items() if given]
     found = [(_scale(law, grid, kind, epsilon, delta, uses, statistics), kind) for kind in kinds]
     possible = [(scale, kind) for scale, kind in found if scale is not None]
     if not possible:
         raise BadInput(
-            "the counts take all of epsilon, as the sum that enforces adds up",
+            "the counts take all of epsilon, as every sum adds up that could enforce it",
             where="privacy.statistics-epsilon",
-            hint="make it smaller: next to Gaussian noise pure counts are dear",
+            hint="make it smaller",
         )
     scale, kind = min(possible)
     if scale > LARGEST:
@@ -149,7 +180,11 @@ def _scale(
     if kind == "pure":
         left = epsilon / uses - counts.pure
         return exact_scale(grid.sensitivity / left) if left > 0 else None
-    left = rho_budget(epsilon, delta) / uses - counts.rho
+    if kind == "mixed":
+        remains = epsilon - counts.pure * uses
+        left = rho_budget(remains, delta) / uses if remains > 0 else 0.0
+    else:
+        left = rho_budget(epsilon, delta) / uses - counts.rho
     if left <= 0:
         return None
     return exact_scale(grid.sensitivity / math.sqrt(2 * left))

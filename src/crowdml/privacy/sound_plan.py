@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crowdml.core import BadInput, record
-from crowdml.privacy.grid import make_grid
+from crowdml.privacy.grid import Per, make_grid
+from crowdml.privacy.mechanisms import NoiseLaw
 from crowdml.privacy.settings import PrivacySettings
-from crowdml.privacy.sound import SOUND_LAWS, Sound, SoundStatistics, calibrate, exact_scale
+from crowdml.privacy.sound import SOUND_LAWS, Sends, Sound, SoundStatistics, calibrate, exact_scale
 
 LARGEST_EPSILON = 1000.0
 
@@ -18,40 +19,71 @@ class Releases:
 
     Attributes:
         sound: Whether the algorithm has a sound form.
-        size: Numbers in a gradient.
-        rows: Rows in a release at most.
+        sends: A gradient, or what local steps have changed.
+        size: Numbers in a message.
+        rows: Rows behind a release at most; None where a device sends as many as it has.
         limit: Releases of one device at most (`stop.max-releases`).
     """
 
     sound: bool = False
+    sends: Sends = "gradient"
     size: int = 1
-    rows: int = 1
+    rows: int | None = 1
     limit: int | None = None
 
 
 def make_sound(
     terms: PrivacySettings, bound_of: Callable[[int], float | None], counts: bool, releases: Releases
 ) -> Sound:
-    """Check the terms and calibrate."""
+    """Check the terms and calibrate.
+
+    A gradient is a sum over examples, so for samples each example is bounded. What local steps have changed is no such
+    sum: it is bounded as a whole, and so is everything that is promised to devices. The bound on a whole message also
+    holds for the change of one sample, since that changes the message from one bounded vector to another.
+    """
     epsilon, uses = _checked(terms, releases)
     law = SOUND_LAWS[terms.mechanism]
-    radius = terms.clip or bound_of(law.order)
+    per: Per = "example" if terms.unit == "sample" and releases.sends == "gradient" else "release"
+    grid = make_grid(law.order, releases.size, _radius(terms, law, bound_of, releases), per)
+    statistics = _statistics(terms, releases, uses) if counts and terms.statistics_epsilon else None
+    mechanism, filter_ = calibrate(terms.mechanism, grid, epsilon, terms.delta, uses, statistics)
+    return Sound(
+        update=mechanism,
+        statistics=statistics,
+        filter=filter_,
+        unit=terms.unit,
+        uses=uses,
+        sends=releases.sends,
+        rows=releases.rows,
+    )
+
+
+def _radius(
+    terms: PrivacySettings, law: NoiseLaw, bound_of: Callable[[int], float | None], releases: Releases
+) -> float:
+    """Return what no vector exceeds: as the terms say, or what the model itself proves of a gradient."""
+    if terms.clip:
+        return terms.clip
+    if releases.sends == "change":
+        raise BadInput(
+            "nothing bounds what local steps change",
+            where="privacy.clip",
+            hint=f"give clip, the longest change of all parameters together in L{law.order}, such as clip = 1.0",
+        )
+    radius = bound_of(law.order)
     if radius is None or radius == 0.0:
         raise BadInput(
             "nothing bounds the gradient of one example" if radius is None else "every row is zero",
             where="privacy.clip",
             hint=f"give clip, or end data.transform with a norm of order {law.order} and use a linear model",
         )
-    grid = make_grid(law.order, releases.size, radius, "example" if terms.unit == "sample" else "release")
-    statistics = _statistics(terms, releases, uses) if counts and terms.statistics_epsilon else None
-    mechanism, filter_ = calibrate(terms.mechanism, grid, epsilon, terms.delta, uses, statistics)
-    return Sound(gradient=mechanism, statistics=statistics, filter=filter_, unit=terms.unit, uses=uses)
+    return radius
 
 
 def _statistics(terms: PrivacySettings, releases: Releases, uses: int) -> SoundStatistics:
     """Split statistics-epsilon over all uses, and over the two kinds of count by halves."""
     each = terms.statistics_epsilon / uses / 2
-    rows = 1 if terms.unit == "sample" else releases.rows
+    rows = 1 if terms.unit == "sample" else releases.rows or 1
     return SoundStatistics(error_scale=exact_scale(rows / each), label_scale=exact_scale(2 * rows / each), rows=rows)
 
 
@@ -110,11 +142,16 @@ def _check_form(terms: PrivacySettings, releases: Releases) -> None:
         raise BadInput(
             "this algorithm has no sound form yet: nothing it sends is on the grid",
             where="privacy.mode",
-            hint='use algorithm.kind = "crowd-sgd", or mode = "paper" in a simulation, or mode = "none"',
+            hint='use "crowd-sgd", "local-sgd", "fedavg" or "fedsgd", or mode = "paper" in a simulation, or "none"',
         )
     if terms.adjacency == "add-remove":
+        seen = (
+            "the number of samples travels"
+            if releases.sends == "gradient"
+            else "who takes part, and how often, is seen"
+        )
         raise BadInput(
-            "the number of samples travels in clear, so add-remove is not protected",
+            f"{seen} in clear, so add-remove is not protected",
             where="privacy.adjacency",
             hint='use adjacency = "replace"',
         )

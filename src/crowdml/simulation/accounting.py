@@ -35,15 +35,17 @@ def pooled_report(task: Task, dataset: Dataset, seed: int) -> dict[str, Any]:
 def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, Any]:
     """Add up.
 
-    A sample enters one release per pass. A device is in all its releases, and replacing all its rows changes a batch
-    in all its `width` places at once. Noise on rows is drawn once, and a device has `most_rows` of them.
+    A sample enters one release per pass, or every one of its device's where devices are invited with all their rows.
+    A device is in all its releases, and replacing all its rows changes a batch in all its `width` places at once. Noise
+    on rows is drawn once, and a device has `most_rows` of them.
     """
     plan = task.plan(task.model_for(NUMPY))
+    uses = releases if task.build(NUMPY).rounds else min(task.crowd.passes, releases)
     if not plan.promises:
         return {"mode": plan.mode, "sample": None, "device": None, "paper_claim": None} | _unpromised(task, plan)
     if plan.sound:
-        return _sound_report(plan, plan.sound, min(task.crowd.passes, releases), releases, width)
-    per_sample = plan.spent(min(task.crowd.passes, releases))
+        return _sound_report(plan, plan.sound, uses, releases, width)
+    per_sample = plan.spent(uses)
     per_device = plan.spent(1).grouped(most_rows) if plan.inputs else plan.spent(releases).grouped(width)
     return {
         "mode": plan.mode,
@@ -66,20 +68,18 @@ def _unpromised(task: Task, plan: Plan) -> dict[str, str]:
 
 def _sound_report(plan: Plan, sound: Sound, uses: int, releases: int, width: int) -> dict[str, Any]:
     """Add up what a ledger would have charged: `uses` releases for a sample, all of them for a device."""
-    for_device = sound.event.times(releases)
-    if sound.unit == "sample":
-        for_device = for_device.grouped(width)
-    grid = sound.gradient.grid
+    for_device = sound.of_device(width).times(releases)
+    grid = sound.update.grid
     return {
         "mode": "sound",
         "unit": sound.unit,
-        "sample": _plain(sound.event.times(uses).promise(plan.delta)),
+        "sample": _plain(sound.of_sample.times(uses).promise(plan.delta)),
         "device": _plain(for_device.promise(plan.delta)),
         "promised": {"epsilon": sound.filter.epsilon, "delta": sound.filter.delta, "uses": sound.uses},
         "enforced_by": FILTER_NAMES[sound.filter.kind],
         "paper_claim": None,
         "noise": (
-            f"{sound.gradient.law.name} of scale {sound.gradient.scale:g} levels on each integer; "
+            f"{sound.update.law.name} of scale {sound.update.scale:g} levels on each integer; "
             f"one {grid.per} is at most {grid.radius:.3g} in L{grid.order}, by clipping, on {grid.levels} levels"
         ),
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",

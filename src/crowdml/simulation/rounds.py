@@ -24,7 +24,7 @@ def make_rounds(task: Task, rounds: Rounds, owner: Ints, generator: np.random.Ge
             where="algorithm.per-round",
             hint=f"per-round = {len(holders)}, or more devices",
         )
-    invited = _invite(holders, rounds.per_round, _count(task, rounds), task.stop.max_releases, generator)
+    invited = _invite(holders, rounds.per_round, _count(task, rounds), _most(task), generator)
     width = _up_to(max(map(len, shards)) * rounds.epochs, rounds.multiple)
     rows = np.zeros((len(invited) * rounds.per_round, width), np.int32)
     for line, device in zip(rows, invited.reshape(-1), strict=True):
@@ -44,6 +44,14 @@ def _count(task: Task, rounds: Rounds) -> int:
     crowd = task.crowd
     count = max(1, crowd.passes * crowd.devices // (rounds.per_round * rounds.epochs))
     return count if task.stop.max_versions is None else min(count, task.stop.max_versions)
+
+
+def _most(task: Task) -> int | None:
+    """Return how often a device may check in: all its samples are in every release, and none may be in too many."""
+    limits = [task.stop.max_releases]
+    if task.privacy.mode == "sound" and task.privacy.unit == "sample":
+        limits.append(task.privacy.max_uses)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _invite(

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from crowdml.algorithms.contract import Algorithm, Parts
 from crowdml.core import Settings, record
 from crowdml.privacy import Perturbs
+from crowdml.privacy.sound import Sends
+
+
+@record
+class SoundForm:
+    """What a recipe sends in sound mode, as far as its settings tell.
+
+    Attributes:
+        sends: A gradient, or what local steps have changed.
+        rows: Rows behind a release at most; None where a device sends as many as it has.
+    """
+
+    sends: Sends
+    rows: int | None
 
 
 @record
@@ -21,8 +36,13 @@ class Recipe:
         perturbs: Where noise goes: on the gradient a device sends, on the rows it sends, or nowhere.
         sequences: Whether noise of a given size may change from one of a device's messages to the next.
         pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
+<<<<<<< HEAD
         live: Whether server and devices can run it, and not only a simulation.
         sound: Whether it has a sound form: whatever leaves a device is a sum of checked integers with discrete noise.
+=======
+        sound: `sound(settings)`: its sound form, in which whatever leaves a device is a sum of checked integers with
+            discrete noise; None where it has none.
+>>>>>>> soundall
     """
 
     settings: type[Settings]
@@ -31,5 +51,9 @@ class Recipe:
     perturbs: Perturbs = "gradient"
     sequences: bool = False
     pooled: bool = False
+<<<<<<< HEAD
     sound: bool = False
     live: bool = False
+=======
+    sound: Callable[[Any], SoundForm] | None = None
+>>>>>>> soundall

@@ -10,7 +10,6 @@ asks for statistics, the noisy counts of errors and labels.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -21,10 +20,10 @@ from crowdml.algorithms.averaging import Averaging
 from crowdml.algorithms.contract import Algorithm, Parts
 from crowdml.algorithms.counting import Counting
 from crowdml.algorithms.gradients import mean_gradient, sanitise_mean
-from crowdml.algorithms.grid_gradient import from_grid, grid_gradient, sanitise_grid
+from crowdml.algorithms.grid_gradient import grid_gradient, grid_reader, sanitise_grid
 from crowdml.algorithms.rates import RATES
 from crowdml.algorithms.rates.power import InverseSqrt
-from crowdml.algorithms.recipes.contract import Recipe
+from crowdml.algorithms.recipes.contract import Recipe, SoundForm
 from crowdml.algorithms.server import server_half
 from crowdml.core import Array, Batch, Coins, Ops, Settings
 from crowdml.core.ops import Tree
@@ -62,7 +61,7 @@ def build(parts: Parts) -> Algorithm:
     counting = Counting(classes=parts.classes, noise=noise, ops=parts.ops) if noise else None
     device_step, sanitise = _device_half(parts, counting)
     averaging = Averaging(stale=settings.stale, alone=True, ops=parts.ops)
-    read = functools.partial(from_grid, parts) if parts.plan.sound else None
+    read = grid_reader(parts, alone=True) if parts.plan.sound else None
     server = server_half(parts, averaging, "gradient", settings.rate, counting, read)
     return Algorithm(
         takes="sums",
@@ -127,5 +126,9 @@ def _settings(parts: Parts) -> CrowdSgdSettings:
 
 
 CROWD_SGD = Recipe(
-    settings=CrowdSgdSettings, hyper={"rate": "rate.c", "radius": "radius"}, build=build, sound=True, live=True
+    settings=CrowdSgdSettings,
+    hyper={"rate": "rate.c", "radius": "radius"},
+    build=build,
+    sound=lambda own: SoundForm(sends="gradient", rows=own.buffer or own.batch),
+    live=True,
 )

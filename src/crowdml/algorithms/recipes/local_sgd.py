@@ -6,7 +6,8 @@ it is the same noise. A check-in that started from an old version is refused unl
 not count towards the server's batch.
 
 fedavg and fedsgd (McMahan, Moore, Ramage, Hampson and Agüera y Arcas, 2017) are the same functions with another way of
-meeting: the server invites some devices to each round, and each counts as much as it has rows.
+meeting: the server invites some devices to each round, and each counts as much as it has rows. In sound mode that holds
+where a message is a sum over bounded rows (fedsgd, unit sample); messages that are bounded as a whole count alike.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from pydantic import Field
 from crowdml.algorithms import staleness
 from crowdml.algorithms.averaging import Averaging
 from crowdml.algorithms.contract import Algorithm, Parts, Rounds
+from crowdml.algorithms.grid_gradient import grid_reader
 from crowdml.algorithms.local_steps import DeviceHalf, check_terms
 from crowdml.algorithms.rates import RATES, RateSettings
 from crowdml.algorithms.rates.power import Constant, InverseSqrt
-from crowdml.algorithms.recipes.contract import Recipe
+from crowdml.algorithms.recipes.contract import Recipe, SoundForm
 from crowdml.algorithms.server import Sends, server_half
 from crowdml.core import Settings, record
 from crowdml.core.settings import OneOf
@@ -141,7 +143,8 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         padded=shape.rounds is not None,
     )
     averaging = Averaging(stale=shape.stale, alone=alone, ops=parts.ops)
-    half = server_half(parts, averaging, shape.sends, shape.rate)
+    read = grid_reader(parts, alone) if parts.plan.sound else None
+    half = server_half(parts, averaging, shape.sends, shape.rate, read=read)
 
     def check_out(server: Any) -> Any:
         return {"count": half.count(server), "parameters": server.parameters} if device.told else server.parameters
@@ -166,7 +169,27 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
     )
 
 
+def _local_sgd_form(own: LocalSgdSettings) -> SoundForm:
+    return SoundForm(sends="change" if own.local_steps else "gradient", rows=max(own.local_steps, 1) * own.local_batch)
+
+
 _HYPER = {"rate": "rate.c", "radius": "radius"}
-LOCAL_SGD = Recipe(settings=LocalSgdSettings, hyper=_HYPER, build=build_local_sgd, sequences=True, live=True)
-FEDAVG = Recipe(settings=FedAvgSettings, hyper=_HYPER, build=build_fedavg, sequences=True, live=True)
-FEDSGD = Recipe(settings=FedSgdSettings, hyper=_HYPER, build=build_fedsgd, sequences=True, live=True)
+LOCAL_SGD = Recipe(
+    settings=LocalSgdSettings, hyper=_HYPER, build=build_local_sgd, sequences=True, sound=_local_sgd_form, live=True
+)
+FEDAVG = Recipe(
+    settings=FedAvgSettings,
+    hyper=_HYPER,
+    build=build_fedavg,
+    sequences=True,
+    sound=lambda own: SoundForm(sends="change", rows=None),
+    live=True,
+)
+FEDSGD = Recipe(
+    settings=FedSgdSettings,
+    hyper=_HYPER,
+    build=build_fedsgd,
+    sequences=True,
+    sound=lambda own: SoundForm(sends="gradient", rows=None),
+    live=True,
+)

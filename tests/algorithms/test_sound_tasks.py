@@ -1,0 +1,131 @@
+"""Sound tasks of every recipe as an operator meets them: refused in words, explained, limited in simulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdml.algorithms import Task, parse
+from crowdml.algorithms.explanation import explain
+from crowdml.core import NUMPY, BadInput
+from crowdml.simulation.rounds import make_rounds
+
+TASK = """
+crowdml = 1
+name = "sound"
+[data]
+features = 4
+labels = ["a", "b"]
+[model]
+kind = "softmax"
+[algorithm]
+kind = "fedavg"
+per-round = 2
+[privacy]
+mechanism = "gaussian"
+epsilon = 8.0
+delta = 1e-5
+clip = 0.5
+max-uses = 3
+[stop]
+max-releases = 6
+[crowd]
+devices = 4
+passes = 3
+"""
+RATE = "rate = { kind = 'constant', c = 1.0 }"
+STEPS = f"algorithm={{ kind = 'local-sgd', {RATE} }}"
+NO_STEPS = f"algorithm={{ kind = 'local-sgd', local-steps = 0, {RATE} }}"
+FEDSGD = f"algorithm={{ kind = 'fedsgd', per-round = 2, {RATE} }}"
+FORMS = {"fedavg": [], "steps": [STEPS], "no steps": [NO_STEPS], "fedsgd": [FEDSGD]}
+
+
+def task(*changes: str) -> Task:
+    return parse(TASK, changes=changes)
+
+
+def sound(*changes: str) -> Any:
+    of = task(*changes)
+    found = of.plan(of.model_for(NUMPY)).sound
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("unit", ["sample", "device"])
+def test_what_is_bounded_follows_from_what_is_sent_and_promised(form: str, unit: str) -> None:
+    made = sound(*FORMS[form], f"privacy.unit={unit}")
+    sends = "change" if form in ("fedavg", "steps") else "gradient"
+    assert made.sends == sends
+    assert made.update.grid.per == ("example" if (sends, unit) == ("gradient", "sample") else "release")
+    assert made.uses == (3 if unit == "sample" else 6)
+    # The bound on a whole message is the same for one row and for all; a sum of examples is not.
+    assert (made.of_device(50) == made.of_sample) == (made.update.grid.per == "release")
+    assert made.event.times(made.uses).promise(1e-5).epsilon <= 8.0 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "what"),
+    [
+        (["privacy.adjacency=add-remove"], "privacy.adjacency", "in clear"),
+        (["privacy.adjacency=add-remove", FEDSGD], "privacy.adjacency", "in clear"),
+        (["crowd.passes=4"], "crowd.passes", "pass 4 of 4 is not covered"),
+        (["crowd.passes=7", "algorithm.epochs=2"], "crowd.passes", "pass 7 of 7 is not covered"),
+        (["crowd.passes=4", STEPS], "crowd.passes", "pass 4 of 4 is not covered"),
+        (["privacy.mechanism=k-norm"], "privacy.mechanism", "cannot be named"),
+        ([NO_STEPS, "algorithm.rate.counter=local-steps"], "algorithm.rate.counter", "cannot count"),
+    ],
+)
+def test_refusals(changes: list[str], where: str, what: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        task(*changes)
+    assert where in caught.value.where and what in caught.value.what and caught.value.hint
+
+
+@pytest.mark.parametrize("form", ["fedavg", "steps"])
+@pytest.mark.parametrize("rate", ["adagrad", "rmsprop", "constant"])
+def test_a_change_without_a_bound_is_refused_whatever_the_rate(form: str, rate: str) -> None:
+    text = TASK.replace("clip = 0.5\n", "")
+    changes = [*FORMS[form], f"algorithm.rate={{ kind = '{rate}', c = 1.0 }}"]
+    with pytest.raises(BadInput) as caught:
+        parse(text, changes=changes)
+    assert "privacy" in caught.value.where and "local steps" in caught.value.what and "clip" in caught.value.hint
+    parse(TASK, changes=changes)  # with a clip every rate may
+
+
+def test_epochs_of_one_round_are_one_use() -> None:
+    assert task("crowd.passes=6", "algorithm.epochs=2").crowd.passes == 6
+    with pytest.raises(BadInput):
+        task("crowd.passes=4", "algorithm.epochs=1")
+
+
+@pytest.mark.parametrize("changes", [["privacy.unit=sample"], ["privacy.unit=device", "stop.max-releases=3"]])
+def test_no_device_is_invited_more_often_than_the_ledger_would_allow(changes: list[str]) -> None:
+    of = task(*changes, "crowd.passes=3")
+    rounds = of.build(NUMPY).rounds
+    assert rounds is not None
+    for seed in range(20):
+        contacts = make_rounds(of, rounds, np.repeat(np.arange(4), 5), np.random.default_rng(seed))
+        assert np.bincount(contacts.device).max() <= 3
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("unit", ["sample", "device"])
+def test_every_form_is_explained(form: str, unit: str) -> None:
+    found = explain(task(*FORMS[form], f"privacy.unit={unit}"))
+    parts = {own.name: own for own in found.leaving}
+    update = parts["change/0/w" if form in ("fedavg", "steps") else "gradient/0/w"]
+    assert "clipped to 0.5 in L2" in update.protection and "discrete gaussian noise" in update.protection
+    assert not any("noise" in own.protection for name, own in parts.items() if own is not update)
+    assert found.per_release["sample"] is not None and found.total["sample"] is not None
+    grows = form == "fedsgd" and unit == "sample"
+    assert (found.per_release["device"] is None) == grows
+    assert any("grows with the number" in note for note in found.notes) == grows
+    if not grows:
+        one, all_rows = found.per_release["sample"], found.per_release["device"]
+        assert all_rows is not None and one.epsilon <= all_rows.epsilon
+    promised = found.total[unit]
+    assert promised is not None and promised.epsilon <= 8.0 * (1 + 1e-9)
+    assert all(own.what != own.name for own in found.leaving), "every part is named in words"
