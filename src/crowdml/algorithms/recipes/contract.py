@@ -36,13 +36,9 @@ class Recipe:
         perturbs: Where noise goes: on the gradient a device sends, on the rows it sends, or nowhere.
         sequences: Whether noise of a given size may change from one of a device's messages to the next.
         pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
-<<<<<<< HEAD
-        live: Whether server and devices can run it, and not only a simulation.
-        sound: Whether it has a sound form: whatever leaves a device is a sum of checked integers with discrete noise.
-=======
         sound: `sound(settings)`: its sound form, in which whatever leaves a device is a sum of checked integers with
             discrete noise; None where it has none.
->>>>>>> soundall
+        live: Whether server and devices can run it, and not only a simulation.
     """
 
     settings: type[Settings]
@@ -51,9 +47,5 @@ class Recipe:
     perturbs: Perturbs = "gradient"
     sequences: bool = False
     pooled: bool = False
-<<<<<<< HEAD
-    sound: bool = False
-    live: bool = False
-=======
     sound: Callable[[Any], SoundForm] | None = None
->>>>>>> soundall
+    live: bool = False
