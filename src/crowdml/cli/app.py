@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import crowdml
-from crowdml.cli import data, demo, privacy, reproduce, serve, simulate
+from crowdml.cli import data, demo, device, privacy, reproduce, serve, simulate
 
 EXTRAS = {name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL")}
 """Which extra brings a package that the base installation, a device, does without."""
@@ -27,6 +27,7 @@ app.command(name="demo")(demo.demo)
 app.command(name="simulate")(simulate.simulate)
 app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="serve")(serve.serve)
+app.add_typer(device.app, name="device")
 app.add_typer(data.app, name="data")
 app.add_typer(privacy.app, name="privacy")
 
