@@ -162,7 +162,7 @@ def _agrees(found: dict[str, Any]) -> str:
 
 def _promised(own: dict[str, Any]) -> str:
     if own["promised"] is None:
-        return own["guarantee"]
+        return str(own["guarantee"])
     return f"{_told(own['promised'])} for each {own['unit']} in {own['uses']} releases"
 
 

@@ -185,11 +185,9 @@ def _read(response: httpx.Response, limit: int) -> Answer:
 
 
 def _require_protocol(answer: Answer) -> None:
-    spoken = answer.headers.get(PROTOCOL_HEADER.lower())
+    spoken = answer.headers.get(PROTOCOL_HEADER.lower(), str(PROTOCOL_VERSION))
     if spoken != str(PROTOCOL_VERSION):
-        raise MalformedMessage(
-            f"the server speaks protocol {spoken or 'unknown'}, this device {PROTOCOL_VERSION}: is it a crowdml server?"
-        )
+        raise MalformedMessage(f"the server speaks protocol {spoken[:20]!r}, this device {PROTOCOL_VERSION}")
 
 
 def _explain_certificate(error: BaseException, server: str) -> None:
