@@ -125,11 +125,11 @@ class Calls:
         answer = self.connection.ask("GET", self._path("check-out"), headers=known, limit=layout.size_bytes)
         if answer.require(200, 204, 304).status == 204:
             return answer
-        if answer.status == 200:
-            self._etag, self._kept = answer.headers.get("etag", ""), answer.body
-        message = layout.decode(self._kept)
+        body = answer.body if answer.status == 200 else self._kept
+        message = layout.decode(body)
         if answer.headers.get("crowdml-version", "") != str(int(message["version"])):
             raise MalformedMessage("the server names another version than the one it sent")
+        self._etag, self._kept = answer.headers.get("etag", ""), body
         return CheckOut(
             version=int(message["version"]),
             content=message["content"],

@@ -89,7 +89,8 @@ def _is_number(field: str) -> bool:
 def load_npz(path: Path, contract: Contract) -> Table:
     """Read two arrays, `rows` and `labels`. Nothing but numbers and text is ever read from such a file."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # The stream is opened here, because np.load leaves it open when the file is broken.
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             missing = [name for name in ("rows", "labels") if name not in arrays]
             if missing:
                 raise BadInput(f"no array is called {missing[0]}", where=str(path), hint="it needs rows and labels")
