@@ -46,7 +46,8 @@ def charged(place: Path) -> dict[str, str]:
 
 
 def test_a_device_learns_and_ends_when_its_rows_are_used_up(make_server: Any, join: Any, rows: Any) -> None:
-    server, seen = make_server(), []
+    server = make_server()
+    seen: list[Any] = []
     place = join(server)
     with crowdml.Device(place, connect=server.connect) as device:
         summary = device.run(rows, watch=seen.append)
@@ -78,7 +79,8 @@ def test_without_noise_it_is_the_contract_to_the_bit(make_server: Any, join: Any
 
 
 def test_the_charge_is_on_disk_before_the_first_byte_leaves(make_server: Any, join: Any, rows: Any) -> None:
-    server, known = make_server(), []
+    server = make_server()
+    known: list[bool] = []
     place = join(server)
     real = server.check_in
 
@@ -155,7 +157,7 @@ def test_killed_between_charge_and_receipt(make_server: Any, join: Any, rows: An
     with crowdml.Device(place, connect=server.connect, coins=coins) as device:
         outcomes: list[Any] = []
         summary = device.run(rows, releases=1, watch=outcomes.append)
-        assert [own.key for own in outcomes][0] == expected.key and summary.releases == 1 and summary.used == 2
+        assert outcomes[0].key == expected.key and summary.releases == 1 and summary.used == 2
         assert device.releases == coins.made == 3
         assert device.memory.state() != before
         steps = device._state_layout.decode(device.memory.state() or b"")["device"]["steps"]
@@ -305,7 +307,12 @@ def test_a_restored_task_goes_on_once_the_owner_confirms(make_server: Any, join:
         with pytest.raises(TermsViolated, match="restored it from a backup"):
             device.run(rows)
     asked: list[Any] = []
-    with crowdml.Device(place, connect=server.connect, confirm=lambda sheet: asked.append(sheet) is None) as device:
+
+    def confirm(sheet: Any) -> bool:
+        asked.append(sheet)
+        return True
+
+    with crowdml.Device(place, connect=server.connect, confirm=confirm) as device:
         summary = device.run(rows)
         assert (summary.releases, device.releases) == (3, 6), "what was spent before stays spent"
         assert [own.incarnation for own in asked] == [2]

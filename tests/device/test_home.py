@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from crowdml.core import BadInput
-from crowdml.device import home as module
 from crowdml.device.home import Home, Member, default_home
 from crowdml.privacy.ledger import Cap
 
@@ -35,20 +34,20 @@ def test_only_the_owner_can_read_it(tmp_path: Path, make_server: Any, join: Any,
 
 def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home(tmp_path / "d", make=True)
-    home.store(member(token="old"))
+    home.store(member(device="old"))
     for name in ("replace", "fsync"):
         with monkeypatch.context() as patch:
 
             def cut(*_: object) -> None:
                 raise OSError("no power")
 
-            patch.setattr(module.os, name, cut)
+            patch.setattr(os, name, cut)
             with pytest.raises(OSError, match="no power"):
-                home.store(member(token="new"))
-        assert home.member().token == "old"
+                home.store(member(device="new"))
+        assert home.member().device == "old"
     assert [path.name for path in (home.path / "tasks" / "walk").iterdir()] == ["member.json"]
-    home.store(member(token="new"))
-    assert home.member().token == "new"
+    home.store(member(device="new"))
+    assert home.member().device == "new"
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
