@@ -8,15 +8,17 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from crowdml.algorithms import Task as Task
+    from crowdml.device import Device as Device
     from crowdml.device import Ledger as Ledger
     from crowdml.simulation import Result as Result
     from crowdml.simulation import simulate as simulate
 
-__all__ = ["Ledger", "Result", "Task", "__version__", "simulate"]
+__all__ = ["Device", "Ledger", "Result", "Task", "__version__", "simulate"]
 
 # Imported when first asked for, so that `import crowdml` and `crowdml --help` stay quick.
 _HOMES = {
-    "Ledger": "crowdml.device",
+    "Device": "crowdml.device.device",
+    "Ledger": "crowdml.device.ledger_store",
     "Result": "crowdml.simulation",
     "Task": "crowdml.algorithms",
     "simulate": "crowdml.simulation",

@@ -147,7 +147,6 @@ def _notes(task: Task, plan: Plan) -> tuple[str, ...]:
             f"{' and '.join(fitted)}: not accounted if fitted on private rows; a live task fits on public ones"
         )
     if plan.sound:
-        notes.append("this version has no live devices yet: what is promised here is so far only simulated")
         notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
         notes.append("how many rows a device has, and when it checks in, are not hidden")
         if plan.sound.unit == "sample" and task.stop.max_releases is None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import crowdml
-from crowdml.cli import data, demo, privacy, reproduce, serve, simulate, task
+from crowdml.cli import data, demo, device, privacy, reproduce, serve, simulate, task
 
 EXTRAS = {name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL")} | {
     name: "server" for name in ("alembic", "fastapi", "jinja2", "segno", "sqlalchemy", "uvicorn")
@@ -31,6 +31,7 @@ app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="serve")(serve.serve)
 app.add_typer(task.app, name="task")
 app.command(name="invite")(task.invite)
+app.add_typer(device.app, name="device")
 app.add_typer(data.app, name="data")
 app.add_typer(privacy.app, name="privacy")
 

@@ -48,7 +48,7 @@ def explain(
     if target_epsilon is not None:
         target = load(task, [*changes, f"privacy.epsilon={target_epsilon}"])
     if json != Path("-"):
-        _print(loaded, found)
+        print_explanation(loaded, found)
         if target is not None:
             _print_target(loaded, target)
     content = found.to_json() | {"task": loaded.name}
@@ -60,7 +60,8 @@ def explain(
         output.say(f"figure: {plot}")
 
 
-def _print(task: Task, found: Explanation) -> None:
+def print_explanation(task: Task, found: Explanation) -> None:
+    """Print what leaves a device, what is promised, and what it adds up to."""
     from rich.console import Console
     from rich.table import Table
 

@@ -7,7 +7,8 @@
     ├── StaleCheckIn         the check-in started from a version that is too old
     ├── MalformedMessage     bytes from the wire are not the message they should be
     ├── NotAuthorised        no token, or one that does not open this door
-    └── TaskClosed           the task takes no more check-ins
+    ├── TaskClosed           the task takes no more check-ins
+    └── Unreachable          the server does not answer
 
 Mistakes of a programmer stay `ValueError` and `TypeError`. A message names the parameter, its value, and
 what would be right.
@@ -57,3 +58,7 @@ class NotAuthorised(CrowdError):
 
 class TaskClosed(CrowdError):
     """The task is paused or stopped."""
+
+
+class Unreachable(CrowdError):
+    """The server did not answer, for as long as the caller was willing to wait."""

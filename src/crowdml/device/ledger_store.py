@@ -84,6 +84,11 @@ class Ledger:
             return
         self._write(self.chain.accept(task, sheet, terms), None, None)
 
+    def renew(self, task: str, sheet: str, terms: Terms) -> None:
+        """Go on under the new sheet of a restored task, with the same terms and everything that was spent."""
+        if not self.chain.agrees(task, sheet, terms):
+            self._write(self.chain.renew(task, sheet, terms), None, None)
+
     def charge(
         self, task: str, key: str, body: bytes, *, samples: npt.NDArray[Any] | None = None, version: int
     ) -> bytes:

@@ -3,7 +3,7 @@
 This is the pure part: `LedgerChain` takes entries and refuses what the terms or the owner's cap do not cover; where
 entries are kept is a driver's business. An entry is a flat JSON object of integers and strings, where numbers with a
 fraction are decimal strings, written canonically (sorted keys, no spaces, ASCII). Its hash is SHA-256 over the hash
-before it (32 zero bytes at first) followed by its bytes. Three kinds:
+before it (32 zero bytes at first) followed by its bytes. Four kinds:
 
     accept   a task's terms were accepted: task, sheet (hash of the signed sheet), unit, filter, epsilon, delta, uses,
              and what one release costs: pure (absent for Gaussian noise) and rho; where pure counts stand beside
@@ -12,8 +12,10 @@ before it (32 zero bytes at first) followed by its bytes. Three kinds:
     charge   one release: task, key (idempotency key), body (hash of the final bytes), samples (how many are in it),
              named (hash of their numbers, little-endian 32-bit), most (uses of its most used sample, this one
              included), version
+    renew    the operator restored the task from a backup: task, sheet (hash of the new one); terms and uses stay
     close    a task ended: task; from then on it counts with what it has spent, not with what it might have
 
+A task that promises nothing is accepted with an infinite ε and costs as much: its releases are recorded all the same.
 Costs in entries are rounded up, so the sums never under-report. A charge precedes the first send; the same key with
 the same bytes is a resend and costs nothing; the same key with other bytes would be a second release and is refused.
 """
@@ -39,6 +41,8 @@ from crowdml.privacy.sound import Sound
 
 START = bytes(32)
 _UP = Context(prec=12, rounding=ROUND_CEILING)
+_ANY_NUMBER = 2**31 - 1
+"""Releases where nothing limits them."""
 
 Entry = dict[str, int | str]
 
@@ -66,6 +70,22 @@ class Terms:
         """Take the terms from a plan."""
         whole = sound.unit == "sample" and sound.update.grid.per == "release"
         return Terms(unit=sound.unit, filter=sound.filter, uses=sound.uses, event=sound.event, whole=whole)
+
+    @staticmethod
+    def of_nothing(releases: int | None = None) -> Terms:
+        """Return the terms of a task that promises nothing: ε is infinite, and only the number of releases is kept.
+
+        >>> Terms.of_nothing(3).event.promise(0.0)
+        Promise(epsilon=inf, delta=0.0)
+        """
+        limit = Filter(kind="pure", epsilon=math.inf, delta=0.0)
+        event = Event(pure=math.inf, rho=math.inf)
+        return Terms(unit="device", filter=limit, uses=releases or _ANY_NUMBER, event=event)
+
+    @property
+    def promises(self) -> bool:
+        """Whether there is an ε that somebody could rely on."""
+        return math.isfinite(self.filter.epsilon)
 
 
 @record
@@ -185,6 +205,12 @@ class LedgerChain:
             "version": version,
         }
 
+    def renew(self, task: str, sheet: str, terms: Terms) -> Entry:
+        """Return the entry for a new sheet of a restored task; everything that was spent stays spent."""
+        if self._spending(task).terms != _terms(_accepted(task, sheet, terms)):
+            raise TermsViolated(f"{task}: the terms are not those accepted")
+        return {"kind": "renew", "task": task, "sheet": sheet}
+
     def close(self, task: str) -> Entry:
         """Return the entry that ends a task."""
         self._spending(task)
@@ -244,6 +270,8 @@ class LedgerChain:
         elif kind == "charge":
             self._bodies[str(entry["key"])] = task, str(entry["body"])
             self._count(self._spending(task), entry, samples)
+        elif kind == "renew":
+            self._spending(task).sheet = str(entry["sheet"])
         else:
             self._spending(task).closed = True
 

@@ -1,0 +1,203 @@
+"""crowdml device: take part in a task with your own rows, and see what it costs you."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from crowdml.device.home import Home
+    from crowdml.device.joining import Offer
+    from crowdml.device.sending import Outcome
+    from crowdml.protocol import Sheet
+
+app = typer.Typer(
+    name="device",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Take part in a task: your rows stay here, your ledger counts what leaves.",
+    epilog="Start with the link an operator gave you: crowdml device join 'https://…'",
+)
+
+HomeOption = Annotated[Path | None, typer.Option("--home", help="The device's folder, instead of the usual place.")]
+NameOption = Annotated[str, typer.Option("--name", help="Which of your devices, in the usual place.")]
+TaskOption = Annotated[str | None, typer.Option("--task", help="Which task, if the device has joined several.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+
+
+@app.command()
+def join(
+    url: Annotated[str, typer.Argument(help="The invite, quoted: it holds signs that a shell would touch.")],
+    home: HomeOption = None,
+    name: NameOption = "default",
+    yes: Annotated[bool, typer.Option("--yes", help="Accept the terms without being asked.")] = False,
+    accept_no_guarantee: Annotated[
+        bool, typer.Option("--accept-no-guarantee", help="Accept also a task that promises nothing.")
+    ] = False,
+    epsilon: Annotated[float | None, typer.Option(help="Your own ε, where the task leaves a choice.")] = None,
+    cap_epsilon: Annotated[
+        float | None, typer.Option(help="Your limit for ε over all tasks of this device; kept for later ones.")
+    ] = None,
+    cap_delta: Annotated[float | None, typer.Option(help="The same for δ.")] = None,
+    ca: Annotated[Path | None, typer.Option(help="Certificates to trust instead of the usual ones.")] = None,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Allow http beyond this machine: others can read along.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Join a task by the link that its operator gave you.
+
+    The signed sheet is checked against the link. Then you see, worked out on this device, what would leave it and
+    what is promised; nothing is sent about you before you accept. If the connection breaks, type the same again.
+    """
+    from crowdml.cli import device_output as output
+    from crowdml.device import joining
+
+    def accept(offer: Offer) -> bool:
+        if not quiet:
+            output.show(offer)
+        return yes or output.ask("Take part on these terms?", "--yes")
+
+    def without_guarantee(offer: Offer) -> bool:
+        return accept_no_guarantee or (not yes and output.ask(output.NO_GUARANTEE, "--accept-no-guarantee"))
+
+    place = _place(home, name)
+    member = joining.join(
+        url,
+        place,
+        accept=accept,
+        accept_no_guarantee=without_guarantee,
+        epsilon=epsilon,
+        cap=(cap_epsilon, cap_delta),
+        ca=None if ca is None else ca.resolve(),
+        plain_http=plain_http,
+    )
+    if not quiet:
+        typer.echo(f"joined {member.task} as {member.device}; this device lives in {place}")
+        typer.echo(f"next: crowdml device run --rows FILE{_again(home, name)}")
+
+
+@app.command()
+def run(
+    rows: Annotated[
+        str,
+        typer.Option(
+            help="A .csv file (a header, labels by name), an .npz file (arrays rows and labels), or - for JSON lines "
+            'on standard input: {"row": [0.5, 1.0], "label": "walking"}.'
+        ),
+    ],
+    home: HomeOption = None,
+    name: NameOption = "default",
+    task: TaskOption = None,
+    label_column: Annotated[str, typer.Option(help="The column of a .csv file that holds the labels.")] = "label",
+    once: Annotated[bool, typer.Option("--once", help="End after one release.")] = False,
+    releases: Annotated[int | None, typer.Option(min=1, help="End after so many releases.")] = None,
+    accept_restored: Annotated[
+        bool, typer.Option("--accept-restored", help="Go on if the operator restored the task from a backup.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON line per check-in, and one at the end.")] = False,
+) -> None:
+    """Learn with your rows until the task ends or your ledger is exhausted.
+
+    Every release is charged to the ledger, with its final bytes, before it is sent. Ctrl-C, a crash or a power cut lose
+    nothing: started again, the device sends the same bytes again and goes on.
+    """
+    from crowdml.cli import device_output as output
+    from crowdml.core import BadInput
+    from crowdml.device.device import Device
+
+    if once and releases is not None:
+        raise BadInput("--once and --releases exclude each other")
+
+    def confirm(sheet: Sheet) -> bool:
+        question = f"{sheet.task} was restored from a backup; terms and ledger stay. Go on?"
+        return accept_restored or (output.can_ask() and output.ask(question, "--accept-restored"))
+
+    progress = output.JsonLines() if json else output.Progress()
+    with output.interruptible("nothing is lost; start the device again to go on"):
+        with Device(_place(home, name), task, confirm=confirm, tell=progress.tell) as device:
+
+            def watch(outcome: Outcome) -> None:
+                progress.update(device, outcome)
+
+            wanted = 1 if once else releases
+            progress.end(device, device.run(rows, releases=wanted, watch=watch, label_column=label_column))
+
+
+@app.command()
+def status(
+    home: HomeOption = None,
+    name: NameOption = "default",
+    json: JsonOption = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not ask the server.")] = False,
+) -> None:
+    """Show which tasks the device has joined, what it has spent, and what the server says."""
+    from crowdml.cli import device_output as output
+    from crowdml.device.status import report
+
+    output.print_status(report(_home(home, name), ask=not offline), json)
+
+
+@app.command()
+def ledger(
+    home: HomeOption = None,
+    name: NameOption = "default",
+    json: JsonOption = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare with the server's receipts, too; 2 if they disagree.")
+    ] = False,
+) -> None:
+    """Show what the ledger holds: promises, releases, ε spent and left, and the hash of the last entry.
+
+    Reading it verifies the whole chain of hashes; a ledger that was changed is refused.
+    """
+    from crowdml.cli import device_output as output
+    from crowdml.device.status import ledger_report
+
+    output.print_ledger(ledger_report(_home(home, name), compare=verify), json)
+
+
+@app.command()
+def withdraw(
+    home: HomeOption = None,
+    name: NameOption = "default",
+    task: TaskOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Leave a task: the server erases what it keeps of this device, the ledger closes the task.
+
+    What was released before cannot be taken back; the ledger goes on counting it.
+    """
+    from crowdml.cli import device_output as output
+    from crowdml.device import joining
+
+    place = _home(home, name)
+    member = place.member(task)
+    if member.state == "withdrawn":
+        typer.echo(f"this device has already withdrawn from {member.task}")
+        return
+    if not yes and not output.ask(f"Withdraw from {member.task}? This cannot be undone.", "--yes"):
+        raise typer.Exit(1)
+    known = joining.leave(place, member)
+    typer.echo(f"withdrew from {member.task}" + ("" if known else "; the server no longer knew this device"))
+
+
+def _place(home: Path | None, name: str) -> Path:
+    from crowdml.device.home import default_home
+
+    return default_home(name) if home is None else home
+
+
+def _home(home: Path | None, name: str) -> Home:
+    from crowdml.device.home import Home
+
+    return Home(_place(home, name))
+
+
+def _again(home: Path | None, name: str) -> str:
+    """Repeat the options that say which device."""
+    if home is not None:
+        return f" --home {home}"
+    return "" if name == "default" else f" --name {name}"

@@ -1,0 +1,187 @@
+"""What `crowdml device` prints and asks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from crowdml.core import BadInput
+
+if TYPE_CHECKING:
+    from crowdml.device.device import Device, Summary
+    from crowdml.device.joining import Offer
+    from crowdml.device.sending import Outcome
+
+NO_GUARANTEE = "This task gives NO formal guarantee: what it sends may reveal your rows. Take part nevertheless?"
+
+
+def show(offer: Offer) -> None:
+    """Say what an invite offers, before the owner decides."""
+    from crowdml.cli.privacy import print_explanation
+
+    print_explanation(offer.live.task, offer.explain())
+    print(f"\nserver     {offer.link.server}\noperator   {offer.link.key}\nsheet      {offer.signed.hash}")
+
+
+def can_ask() -> bool:
+    """Tell whether somebody sits there."""
+    return sys.stdin.isatty()
+
+
+def ask(question: str, option: str) -> bool:
+    """Ask the owner; where nobody can answer, name the option that does."""
+    if not can_ask():
+        raise BadInput("nobody is there to be asked", hint=f"read the terms, then say {option}")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+@contextmanager
+def interruptible(consolation: str) -> Iterator[None]:
+    """End with code 130 on Ctrl-C, before typer makes an empty line of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\ninterrupted: {consolation}", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+class Progress:
+    """One line on standard error per check-in; on a terminal they replace each other."""
+
+    def __init__(self) -> None:
+        """Look whether this is a terminal."""
+        self._live = sys.stderr.isatty()
+
+    def tell(self, line: str) -> None:
+        """Show one line."""
+        if self._live:
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def update(self, device: Device, outcome: Outcome) -> None:
+        """Show what became of a check-in."""
+        what = f"refused ({outcome.code}), spent all the same" if outcome.status == "refused" else outcome.status
+        spent = f"ε = {outcome.epsilon:.4g}" if device.live.plan.sound else "no formal guarantee"
+        self.tell(f"release {outcome.releases}: {what}, version {outcome.version}, {spent}")
+
+    def end(self, device: Device, summary: Summary) -> None:
+        """Say how it ended."""
+        if self._live:
+            print("\r\x1b[K", end="", file=sys.stderr)
+        print(f"{summary.releases} releases, {summary.used} used, {summary.refused} refused: {summary.reason}")
+        if device.live.plan.sound:
+            delta = f", δ = {summary.spent.delta:g}" if summary.spent.delta else ""
+            unit = device.live.plan.sound.unit
+            print(f"spent so far: ε = {summary.spent.epsilon:.4g}{delta} for the {unit} that is worst off")
+        else:
+            print("no formal guarantee")
+
+
+class JsonLines:
+    """One JSON line on standard output per check-in, and one at the end."""
+
+    def tell(self, line: str) -> None:
+        """Say why nothing happens."""
+        self._write({"event": "waiting", "why": line})
+
+    def update(self, device: Device, outcome: Outcome) -> None:
+        """Write what became of a check-in."""
+        epsilon = outcome.epsilon if device.live.plan.sound else None
+        self._write({"event": "check-in"} | vars(outcome) | {"epsilon": epsilon})
+
+    def end(self, device: Device, summary: Summary) -> None:
+        """Write how it ended."""
+        spent = vars(summary.spent) if device.live.plan.sound else None
+        self._write({"event": "end"} | vars(summary) | {"spent": spent})
+
+    @staticmethod
+    def _write(content: dict[str, Any]) -> None:
+        print(json.dumps(content, ensure_ascii=False), flush=True)
+
+
+def print_status(report: dict[str, Any], as_json: bool) -> None:
+    """Print what a device has joined."""
+    if as_json:
+        print(json.dumps(report, indent=2, ensure_ascii=False))
+        return
+    print(f"device in {report['home']}")
+    for own in report["tasks"] or [None]:
+        print("has not joined any task" if own is None else "")
+        for name, value in () if own is None else _status_lines(own):
+            print(f"  {name:12} {value}")
+
+
+def _status_lines(own: dict[str, Any]) -> list[tuple[str, str]]:
+    says, spending = own["server_says"], own["spending"]
+    lines = [("task", f"{own['task']} ({own['state']})"), ("server", own["server"])]
+    if spending:
+        lines += [("promised", _promised(spending)), ("spent", _spent(spending))]
+    if own["unsettled"]:
+        lines.append(("unsettled", f"{own['unsettled']}: will be sent again, unchanged"))
+    if says and "error" in says:
+        lines.append(("server says", says["error"]))
+    elif says:
+        sheet = "" if says["same_sheet"] else "; ITS SHEET IS NOT THE ONE YOU ACCEPTED"
+        lines.append(("server says", f"{says['state']}, {says['check_ins']} check-ins of this device{sheet}"))
+    return lines
+
+
+def print_ledger(report: dict[str, Any], as_json: bool) -> None:
+    """Print what a ledger holds."""
+    if as_json:
+        print(json.dumps(report, indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    sums = Table("task", "promised", "spent", "left", "for the whole device", title="Promises", title_justify="left")
+    for account, own in report["tasks"].items():
+        sums.add_row(account, _promised(own), _spent(own), _left(own), _told(own["spent_by_device"]))
+    console.print(sums)
+    releases = Table("#", "task", "version", "samples", "uses of the most used", "key", title="Releases")
+    releases.title_justify = "left"
+    for number, own in enumerate(report["releases"], start=1):
+        key = own["key"] + (" (unsettled)" if own["key"] in report["unsettled"] else "")
+        releases.add_row(str(number), own["task"], str(own["version"]), str(own["samples"]), str(own["most"]), key)
+    console.print(releases)
+    console.print(f"{report['entries']} entries, chain verified; last hash {report['head']}")
+    for account, found in (report["compared"] or {}).items():
+        told = f"not compared: {found['error']}" if "error" in found else _agrees(found)
+        console.print(f"{account}: {told}")
+
+
+def _agrees(found: dict[str, Any]) -> str:
+    return f"the server has {found['receipts']} receipts, each with a charge here; {found['charges']} charges in all"
+
+
+def _promised(own: dict[str, Any]) -> str:
+    if own["promised"] is None:
+        return str(own["guarantee"])
+    return f"{_told(own['promised'])} for each {own['unit']} in {own['uses']} releases"
+
+
+def _spent(own: dict[str, Any]) -> str:
+    told = "" if own["promised"] is None else f", {_told(own['spent'])}"
+    return f"{own['releases']} releases{told}" + (" (closed)" if own["closed"] else "")
+
+
+def _left(own: dict[str, Any]) -> str:
+    if own["promised"] is None or own["closed"]:
+        return "-"
+    if own["unit"] == "device":
+        return f"{own['uses_left']} releases"
+    samples = own["samples"]
+    return f"{samples['used_up']} of {samples['used']} samples used up, the others have up to {own['uses']} uses"
+
+
+def _told(promise: dict[str, float] | None) -> str:
+    if promise is None:
+        return "not limited"
+    delta = f", δ = {promise['delta']:g}" if promise["delta"] else ""
+    return f"ε = {promise['epsilon']:.4g}{delta}"

@@ -1,0 +1,287 @@
+"""The device: gathers rows, checks out, works, charges its ledger, and only then checks in.
+
+    resend what is unsettled ─► gather ─► check out ─► device_step ─► sanitise ─► encode ─► charge ─► send ─► settle
+
+It is the live twin of the step-by-step simulation: the same functions of the same algorithm, with rows, time, entropy
+and storage of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from crowdml.core import BadInput, GridCoins, record
+from crowdml.core.errors import BudgetExhausted, TaskClosed, TermsViolated
+from crowdml.core.ops import Tree
+from crowdml.device import joining
+from crowdml.device.answers import Answer
+from crowdml.device.batches import Draw, Gathered, Gatherer, os_words
+from crowdml.device.calls import CheckOut
+from crowdml.device.coins import DeviceCoins
+from crowdml.device.connection import Connection
+from crowdml.device.home import Home, Member, default_home
+from crowdml.device.ledger_store import Unsettled
+from crowdml.device.memory import Memory
+from crowdml.device.rows import Contract, RowBuffer, source_of
+from crowdml.device.sending import Outcome, Sender
+from crowdml.device.terms import build, terms_of
+from crowdml.device.trust import is_restored, require_whole
+from crowdml.privacy import Promise
+from crowdml.protocol import Layout, Sheet, message
+
+Watch = Callable[[Outcome], None]
+
+
+@record
+class Summary:
+    """What a run of a device came to.
+
+    Attributes:
+        releases: Charged in this run.
+        used: Of these, how many the server used; what was left over from before and arrived now counts too.
+        refused: How many it refused.
+        reason: Why the run ended.
+        spent: ε spent so far, in all runs, by the unit that is worst off.
+    """
+
+    releases: int
+    used: int
+    refused: int
+    reason: str
+    spent: Promise
+
+
+class Device:
+    """A device that has joined a task.
+
+        with crowdml.Device(home) as device:
+            device.run("rows.csv")
+
+    Args:
+        home: Its folder; not given: the default one.
+        task: Which task, if it has joined several.
+        confirm: Asked when the operator has restored the task from a backup: whether to go on. Not given: no.
+        tell: Called with one line about every wait.
+        patience_s: How long to go on asking when nobody answers; None: for ever.
+        connect: For tests: makes the connection, given server and certificates.
+        coins: For tests: makes the coins of a release; otherwise the operating system's entropy.
+        draw: For tests: random words that choose rows.
+        make_key: For tests: makes idempotency keys.
+    """
+
+    def __init__(
+        self,
+        home: Path | str | None = None,
+        task: str | None = None,
+        *,
+        confirm: Callable[[Sheet], bool] | None = None,
+        tell: Callable[[str], None] | None = None,
+        patience_s: float | None = None,
+        connect: Callable[..., Connection] = Connection,
+        coins: Callable[[], GridCoins] = DeviceCoins,
+        draw: Draw = os_words,
+        make_key: Callable[[], str] = lambda: secrets.token_urlsafe(18),
+    ) -> None:
+        """Open the folder, verify the ledger, and build the task from the sheet that was accepted."""
+        self.home = Home(default_home() if home is None else home)
+        self._confirm, self._coins, self._draw, self._make_key = confirm, coins, draw, make_key
+        self._busy_version = -1
+        with ExitStack() as stack:
+            stack.enter_context(self.home.lock())
+            self.member = _require_joined(self.home.member(task))
+            self._sheet = self.home.sheet(self.member)
+            self.live = build(self._sheet, self.member.epsilon)
+            self.ledger = stack.enter_context(self.home.ledger())
+            self._require_terms()
+            self.memory = Memory(self.home.memory_path(self.member))
+            stack.callback(self.memory.close)
+            self.calls = stack.enter_context(joining.connected(self.member, connect, tell=tell, patience_s=patience_s))
+            self._state_layout = Layout({"device": self.live.algorithm.device_init()})
+            self._open = stack.pop_all()
+
+    join = staticmethod(joining.join)
+    """Join the task of an invite; see `crowdml.device.joining.join`."""
+
+    def __enter__(self) -> Device:
+        """Use in a `with` block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of files and network; whatever is unsettled is sent next time."""
+        self._open.close()
+
+    @property
+    def contract(self) -> Contract:
+        """What a row must look like."""
+        data = self.live.task.data
+        return Contract(features=data.features, labels=tuple(data.labels))
+
+    @property
+    def releases(self) -> int:
+        """Releases charged so far."""
+        return self.ledger.chain.tasks[self.member.account].releases
+
+    def buffer(self) -> RowBuffer:
+        """Make a bounded buffer that another thread can fill while the device runs."""
+        return RowBuffer(self.live.algorithm.buffer)
+
+    def run(
+        self, rows: Any, *, releases: int | None = None, watch: Watch | None = None, label_column: str = "label"
+    ) -> Summary:
+        """Take part until the task ends, the rows end, or the ledger is exhausted.
+
+        Args:
+            rows: A file, arrays, pairs, a function, an iterator or a buffer; see `crowdml.device.rows`.
+            releases: End after so many releases.
+            watch: Called after every check-in.
+            label_column: Which column of a CSV file holds the labels.
+        """
+        gatherer = self._gatherer(rows, label_column)
+        begun, outcomes = self.releases, list[Outcome]()
+
+        def note(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            if watch:
+                watch(outcome)
+
+        try:
+            reason = self._work(gatherer, None if releases is None else begun + releases, note)
+        except (TaskClosed, BudgetExhausted) as error:
+            reason = str(error)
+        return Summary(
+            releases=self.releases - begun,
+            used=sum(own.status != "refused" for own in outcomes),
+            refused=sum(own.status == "refused" for own in outcomes),
+            reason=reason,
+            spent=self.ledger.spent(self.member.account),
+        )
+
+    def _work(self, gatherer: Gatherer, until: int | None, note: Watch) -> str:
+        """Go round until there is a reason to end."""
+        self._meet()
+        for own in self._sender().unsettled():
+            note(self._sender().send(own))
+        while until is None or self.releases < until:
+            self._require_left()
+            gathered = gatherer.gather()
+            if gathered is None:
+                return "the rows have ended"
+            note(self._release(gathered))
+        return "as many releases as asked for"
+
+    def _release(self, gathered: Gathered) -> Outcome:
+        """Make one release and send it."""
+        checked_out = self._check_out()
+        body, state = self._sanitised(checked_out, gathered)
+        key = self._make_key()
+        self.memory.expect(key, checked_out.version, state)
+        account = self.member.account
+        self.ledger.charge(account, key, body, samples=gathered.samples, version=checked_out.version)
+        outcome = self._sender().send(Unsettled(key=key, task=account, body=body))
+        if outcome.code == "already-in-round":
+            self._busy_version = checked_out.version
+        return outcome
+
+    def _sanitised(self, checked_out: CheckOut, gathered: Gathered) -> tuple[bytes, bytes]:
+        """Return the final bytes of a check-in, and the state that follows if it is used."""
+        algorithm, coins = self.live.algorithm, self._coins()
+        release, state = algorithm.device_step(checked_out.content, self._state(), gathered.batch, coins)
+        check_in = algorithm.sanitise(release, coins)
+        body = self.live.messages.check_in.encode(message(checked_out.version, check_in))
+        return body, self._state_layout.encode({"device": state})
+
+    def _state(self) -> Tree:
+        stored = self.memory.state()
+        return self.live.algorithm.device_init() if stored is None else self._state_layout.decode(stored)["device"]
+
+    def _check_out(self) -> CheckOut:
+        """Ask for parameters until there are some for this device; refuse what the owner did not accept."""
+        tries = 0
+        while True:
+            tries += 1
+            found = self.calls.check_out(self.live.messages.check_out)
+            if isinstance(found, Answer):
+                self.calls.connection.pause(found.retry_after_s, tries, "not in this round, or the task is paused")
+                continue
+            self._require_sheet(found.sheet)
+            if found.version < self.memory.version:
+                raise TermsViolated(
+                    f"the server shows version {found.version}, but had {self.memory.version} before: it was set back"
+                )
+            if self.live.algorithm.rounds and found.version <= max(self.memory.contributed, self._busy_version):
+                self.calls.connection.pause(None, tries, "the round is not over")
+                continue
+            return found
+
+    def _meet(self) -> None:
+        """Compare what the server keeps of this device with its ledger."""
+        me = self.calls.me()
+        self._require_sheet(me.sheet)
+        require_whole(self.ledger, self.member, me.check_ins)
+
+    def _require_sheet(self, sheet: str) -> None:
+        """Refuse another sheet than the one accepted, unless it is the same task after a restore, confirmed."""
+        if sheet == self.member.sheet:
+            return
+        signed = self.calls.signed_sheet()
+        new = signed.open(expected_key=self.member.operator)
+        if signed.hash != sheet or not is_restored(self._sheet, new):
+            raise TermsViolated(f"{self.member.task}: the server's sheet is not the one that the owner accepted")
+        if self._confirm is None or not self._confirm(new):
+            raise TermsViolated(
+                f"{self.member.task}: the operator restored it from a backup (incarnation {new.incarnation}); terms "
+                "and ledger stay, but the owner must confirm\n  crowdml device run --accept-restored …"
+            )
+        self.ledger.renew(self.member.account, signed.hash, terms_of(self.live))
+        self.member = self.member.model_copy(update={"sheet": signed.hash, "incarnation": new.incarnation})
+        self.home.store(self.member, signed)
+        self.memory.begin_again()
+        self._sheet, self._busy_version = new, -1
+
+    def _require_terms(self) -> None:
+        terms = terms_of(self.live)
+        # After a crash in the middle of a renewal the ledger may already name the sheet that the member will.
+        known = self.ledger.chain.tasks.get(self.member.account)
+        if known is None or not self.ledger.chain.agrees(self.member.account, known.sheet, terms):
+            raise TermsViolated(f"{self.member.task}: the ledger has not accepted the terms of this sheet")
+
+    def _require_left(self) -> None:
+        """End before any work is done if the terms do not cover another release."""
+        limit = self.live.task.stop.max_releases
+        own = self.ledger.chain.tasks[self.member.account]
+        if own.terms.unit == "device":
+            limit = own.terms.uses if limit is None else min(limit, own.terms.uses)
+        if limit is not None and self.releases >= limit:
+            raise BudgetExhausted(f"all {limit} releases of this device are made")
+
+    def _gatherer(self, rows: Any, label_column: str) -> Gatherer:
+        own = self.ledger.chain.tasks[self.member.account]
+        return Gatherer(
+            source_of(rows, self.contract, label_column),
+            self.live,
+            self.memory,
+            uses=lambda: own.uses,
+            most_uses=own.terms.uses if own.terms.unit == "sample" else None,
+            draw=self._draw,
+        )
+
+    def _sender(self) -> Sender:
+        return Sender(self.calls, self.member, self.ledger, self.memory)
+
+
+def _require_joined(member: Member) -> Member:
+    if member.state == "withdrawn":
+        raise BadInput(f"this device has withdrawn from {member.task}")
+    if member.state == "joining":
+        raise BadInput(
+            f"this device has not finished joining {member.task}", hint="use the invite again: crowdml device join URL"
+        )
+    return member

@@ -1,0 +1,221 @@
+"""A device's home: the folder in which it keeps who it is, what it accepted, and what it has spent.
+
+    ledger.sqlite              what was promised and spent, over all tasks
+    owner.json                 the owner's limit over all tasks
+    tasks/NAME/member.json     server, token, key of this device, the operator's key, the sheet that was accepted
+    tasks/NAME/HASH.json       that sheet, as the operator signed it
+    tasks/NAME/memory.sqlite   what the algorithm remembers, numbers of samples
+
+Only the owner can read it. A file is written anew, flushed, and then takes its name: after a crash it is the old one or
+the new one, whole.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from crowdml.core import BadInput, Settings
+from crowdml.device.ledger_store import Ledger
+from crowdml.privacy.ledger import Cap
+from crowdml.protocol import Sheet, SignedSheet
+from crowdml.protocol.keys import SigningKey
+
+Kind = TypeVar("Kind", bound=Settings)
+
+
+class Member(Settings):
+    """A device as member of one task's crowd."""
+
+    account: str = Field(description="name of the task in the ledger")
+    server: str = Field(description="address of the server")
+    task: str = Field(description="name of the task there")
+    operator: str = Field(description="fingerprint of the operator's key")
+    sheet: str = Field(description="hash of the sheet that the owner accepted")
+    incarnation: int = Field(description="of that sheet")
+    epsilon: float | None = Field(None, description="the owner's own ε, where it is not the task's")
+    secret: str = Field(description="the device's signing key, base64")
+    state: Literal["joining", "joined", "withdrawn"] = Field(description="how far it is")
+    code: str = Field("", description="the invite, until the server has answered")
+    device: str = Field("", description="what the server calls this device")
+    token: str = Field("", description="the token")
+    slot: int = Field(0, description="the server's place for this device")
+    ca: Path | None = Field(None, strict=False, description="certificates to trust instead of the usual ones")
+    plain_http: bool = Field(False, description="whether http is used beyond this machine")
+
+    @property
+    def key(self) -> SigningKey:
+        """The device's signing key."""
+        return SigningKey(base64.b64decode(self.secret))
+
+
+class Owner(Settings):
+    """What the owner decided for all tasks."""
+
+    epsilon: float | None = Field(None, gt=0, description="ε of all tasks together at most")
+    delta: float | None = Field(None, gt=0, description="δ of all tasks together at most")
+
+    @property
+    def cap(self) -> Cap:
+        """As the ledger takes it."""
+        return Cap(epsilon=self.epsilon or math.inf, delta=1.0 if self.delta is None else self.delta)
+
+
+def default_home(name: str = "default") -> Path:
+    """Return where the device of that name lives, unless told otherwise."""
+    if not name or Path(name).name != name or name.startswith("."):
+        raise BadInput(f"{name!r} is not a name for a device", hint="letters, digits and hyphens")
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "crowdml" / "devices" / name
+
+
+class Home:
+    """A device's folder.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     home = Home(Path(folder) / "device", make=True)
+    ...     oct(home.path.stat().st_mode & 0o777), home.members()
+    ('0o700', [])
+    """
+
+    def __init__(self, path: Path | str, *, make: bool = False) -> None:
+        """Open the folder; `make` makes it if it is not there."""
+        self.path = Path(path).expanduser()
+        if make:
+            try:
+                (self.path / "tasks").mkdir(mode=0o700, parents=True, exist_ok=True)
+                self.path.chmod(0o700)
+            except OSError as error:
+                raise BadInput(f"{self.path} cannot be made: {error.strerror}", where="--home") from None
+        if not (self.path / "tasks").is_dir():
+            raise BadInput(f"there is no device in {self.path}", hint="join a task first: crowdml device join URL")
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep every other process away: a device is one."""
+        with open(_private(self.path / "lock"), "rb") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise BadInput(f"another process is running the device in {self.path}", hint="wait for it") from None
+            yield
+
+    def ledger(self) -> Ledger:
+        """Open the ledger, and verify it."""
+        return Ledger(_private(self.path / "ledger.sqlite"), self.owner().cap)
+
+    def owner(self) -> Owner:
+        """Read what the owner decided for all tasks."""
+        path = self.path / "owner.json"
+        return _load(Owner, path) if path.exists() else Owner(epsilon=None, delta=None)
+
+    def limit(self, epsilon: float | None, delta: float | None) -> None:
+        """Keep the owner's limits over all tasks; None: as before."""
+        before = self.owner()
+        try:
+            owner = Owner(
+                epsilon=before.epsilon if epsilon is None else epsilon, delta=before.delta if delta is None else delta
+            )
+        except ValidationError as error:
+            raise BadInput(f"this cap is not possible: {error.errors()[0]['msg'].lower()}", where="--cap") from None
+        if owner != before:
+            _write(self.path / "owner.json", owner.model_dump_json(indent=2).encode())
+
+    def members(self) -> list[Member]:
+        """List the tasks of this device."""
+        return [_load(Member, path) for path in sorted((self.path / "tasks").glob("*/member.json"))]
+
+    def member(self, task: str | None = None) -> Member:
+        """Find the task of that name, or the only one; one that was withdrawn from comes last."""
+        found = [own for own in self.members() if task in (None, own.task, own.account)]
+        found = [own for own in found if own.state != "withdrawn"] or found
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            what = f"this device has not joined {task}" if task else "this device has not joined any task"
+            raise BadInput(what, hint="crowdml device join URL")
+        names = ", ".join(own.account for own in found)
+        raise BadInput("this device has joined several tasks", where="--task", hint=f"say which: {names}")
+
+    def store(self, member: Member, signed: SignedSheet | None = None) -> None:
+        """Keep a member; its sheet first, so that what it names is always there."""
+        folder = self.folder(member)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if signed is not None:
+            _write(folder / f"{signed.hash}.json", json.dumps(signed.to_json()).encode())
+        _write(folder / "member.json", member.model_dump_json(indent=2, by_alias=True).encode())
+        _sync(folder.parent)
+
+    def signed_sheet(self, member: Member) -> SignedSheet:
+        """Read the sheet that the owner accepted; its hash and its signature are checked again."""
+        path = self.folder(member) / f"{member.sheet}.json"
+        try:
+            signed = SignedSheet.from_json(json.loads(path.read_bytes()))
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{path} cannot be read: {error}") from None
+        if signed.hash != member.sheet:
+            raise BadInput(f"{path} is not the sheet that was accepted")
+        return signed
+
+    def sheet(self, member: Member) -> Sheet:
+        """Open it."""
+        return self.signed_sheet(member).open(expected_key=member.operator)
+
+    def folder(self, member: Member) -> Path:
+        """Where what belongs to one task is kept."""
+        return self.path / "tasks" / member.account
+
+    def memory_path(self, member: Member) -> Path:
+        """Return the file of what the device remembers, readable by the owner alone."""
+        return _private(self.folder(member) / "memory.sqlite")
+
+
+def _load(kind: type[Kind], path: Path) -> Kind:
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        raise BadInput(f"{path} is damaged: {error.errors()[0]['msg']}") from None
+
+
+def _private(path: Path) -> Path:
+    """Make a file that only the owner can read, if it is not there. SQLite gives its other files the same rights."""
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        _sync(path.parent)
+    return path
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file entirely or not at all, readable by the owner alone."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Make names in a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,145 @@
+"""Reports for the owner: what a device has joined, what its ledger holds, and whether the server agrees."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from crowdml.core import CrowdError
+from crowdml.core.errors import TermsViolated, Unreachable
+from crowdml.device.connection import Connection
+from crowdml.device.home import Home, Member
+from crowdml.device.joining import connected
+from crowdml.device.ledger_store import Ledger
+from crowdml.privacy import Event
+from crowdml.privacy.ledger import SpendingState
+
+PATIENCE_S = 5.0
+"""How long a report waits for a server."""
+
+
+def report(home: Home, *, ask: bool, connect: Callable[..., Connection] = Connection) -> dict[str, Any]:
+    """Say which tasks the device has joined, what it has spent, and what the server says of it.
+
+    Args:
+        home: The device's folder.
+        ask: Whether to ask the server.
+        connect: For tests: makes the connection.
+    """
+    with home.ledger() as ledger:
+        waiting = ledger.unsettled()
+        return {
+            "home": str(home.path),
+            "tasks": [
+                {
+                    "task": member.task,
+                    "account": member.account,
+                    "server": member.server,
+                    "state": member.state,
+                    "device": member.device,
+                    "operator": member.operator,
+                    "sheet": member.sheet,
+                    "unsettled": sum(own.task == member.account for own in waiting),
+                    "spending": spending(ledger, member.account),
+                    "server_says": _server_says(member, connect) if ask and member.state == "joined" else None,
+                }
+                for member in home.members()
+            ],
+        }
+
+
+def ledger_report(home: Home, *, compare: bool, connect: Callable[..., Connection] = Connection) -> dict[str, Any]:
+    """Say what the ledger holds. Opening it has verified the chain of hashes.
+
+    Args:
+        home: The device's folder.
+        compare: Whether to compare with the servers' receipts, too.
+        connect: For tests: makes the connection.
+
+    Raises:
+        TermsViolated: A server has a receipt that the ledger knows nothing of.
+    """
+    with home.ledger() as ledger:
+        entries = [json.loads(raw) for raw in ledger.entries()]
+        charges = [entry for entry in entries if entry["kind"] == "charge"]
+        compared = {}
+        if compare:
+            for member in home.members():
+                if member.state == "joined":
+                    compared[member.account] = _compare(member, charges, connect)
+        return {
+            "head": ledger.chain.head.hex(),
+            "entries": len(entries),
+            "tasks": {account: spending(ledger, account) for account in ledger.chain.tasks},
+            "releases": [
+                {name: own[name] for name in ("task", "key", "body", "samples", "most", "version")} for own in charges
+            ],
+            "unsettled": [own.key for own in ledger.unsettled()],
+            "compared": compared if compare else None,
+        }
+
+
+def spending(ledger: Ledger, account: str) -> dict[str, Any] | None:
+    """Say what one task has promised and spent; None if the ledger does not know it."""
+    own = ledger.chain.tasks.get(account)
+    if own is None:
+        return None
+    terms = own.terms
+    return {
+        "guarantee": "sound" if terms.promises else "no formal guarantee",
+        "unit": terms.unit if terms.promises else None,
+        "promised": _figures(terms.filter.epsilon, terms.filter.delta),
+        "spent": _event(own.spent(), terms.filter.delta),
+        "spent_by_device": _event(own.of_device(), terms.filter.delta),
+        "releases": own.releases,
+        "uses": terms.uses if terms.promises else None,
+        "uses_left": ledger.chain.left(account) if terms.promises else None,
+        "samples": _uses(own),
+        "closed": own.closed,
+    }
+
+
+def _uses(own: SpendingState) -> dict[str, int]:
+    """How many samples were used how often: used at all, used up, most."""
+    used = own.uses[own.uses > 0]
+    full = int((used >= own.terms.uses).sum()) if own.terms.unit == "sample" else 0
+    return {"used": len(used), "used_up": full, "most": int(np.max(used, initial=0))}
+
+
+def _event(event: Event, delta: float) -> dict[str, float] | None:
+    promise = event.promise(delta)
+    return _figures(promise.epsilon, promise.delta)
+
+
+def _figures(epsilon: float, delta: float) -> dict[str, float] | None:
+    """An infinite ε is none."""
+    return {"epsilon": epsilon, "delta": delta} if math.isfinite(epsilon) else None
+
+
+def _server_says(member: Member, connect: Callable[..., Connection]) -> dict[str, Any]:
+    try:
+        with connected(member, connect, patience_s=PATIENCE_S) as calls:
+            me = calls.me()
+    except CrowdError as error:
+        return {"error": str(error)}
+    return {"state": me.state, "check_ins": me.check_ins, "same_sheet": me.sheet == member.sheet}
+
+
+def _compare(member: Member, charges: list[dict[str, Any]], connect: Callable[..., Connection]) -> dict[str, Any]:
+    """Look up every receipt of the server in the ledger."""
+    try:
+        with connected(member, connect, patience_s=PATIENCE_S) as calls:
+            receipts = calls.receipts()
+    except Unreachable as error:
+        return {"error": str(error)}
+    charged = {own["key"]: own["body"] for own in charges if own["task"] == member.account}
+    for key, body in receipts.items():
+        if charged.get(key) != body:
+            raise TermsViolated(
+                f"{member.task}: the server has a receipt ({key}) that this ledger has no charge for: it was set back"
+            )
+    return {"receipts": len(receipts), "charges": len(charged)}

@@ -1,0 +1,165 @@
+"""The connection: patience, and what it refuses."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from crowdml.core import BadInput
+from crowdml.core.errors import MalformedMessage, Unreachable
+from crowdml.device.answers import LONGEST_RETRY_S
+from crowdml.device.connection import Backoff, Connection
+
+SERVER = "http://127.0.0.1:9"
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+def unread(response: httpx.Response) -> httpx.Response:
+    """As it comes over a wire: nobody has read it yet."""
+    if not response.is_stream_consumed:
+        return response
+    body = httpx.ByteStream(response.content)
+    return httpx.Response(response.status_code, headers=response.headers, stream=body)
+
+
+def connection(handler: Handler, **options: Any) -> tuple[Connection, list[float]]:
+    """A connection whose waits are as long as they may be, and are written down instead of waited."""
+    slept: list[float] = []
+    made = Connection(
+        SERVER,
+        transport=httpx.MockTransport(lambda request: unread(handler(request))),
+        clock=lambda: sum(slept),
+        sleep=slept.append,
+        backoff=Backoff(uniform=lambda _low, high: high),
+        **options,
+    )
+    return made, slept
+
+
+def busy(times: int, status: int = 503, headers: dict[str, str] | None = None) -> tuple[Handler, list[bytes]]:
+    """Answer so many times that there is no time, then well."""
+    seen: list[bytes] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append(request.content)
+        return httpx.Response(status, headers=headers) if len(seen) <= times else httpx.Response(200, content=b"done")
+
+    return handle, seen
+
+
+def test_waits_double_up_to_a_limit_and_the_bytes_stay_the_same() -> None:
+    handle, seen = busy(10)
+    made, slept = connection(handle)
+    assert made.ask("POST", "/x", content=b"the same").body == b"done"
+    assert slept == [0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert seen == [b"the same"] * 11
+
+
+def test_a_wait_is_drawn_from_the_whole_span() -> None:
+    """Full jitter. False alarm: 200 uniform numbers that all miss a half of their span, 2⁻¹⁹⁹."""
+    waits = [Backoff().wait_s(3, None) for _ in range(200)]
+    assert min(waits) < 1.0 < max(waits) <= 2.0
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_a_busy_server_is_asked_again_when_it_says(status: int) -> None:
+    handle, _ = busy(1, status, {"Retry-After": "30"})
+    made, slept = connection(handle)
+    made.ask("GET", "/x")
+    assert slept == [30.5]
+
+
+@pytest.mark.parametrize(
+    "asked, waited", [("100000", LONGEST_RETRY_S + 0.5), ("-5", 0.5), ("tomorrow", 0.5), ("", 0.5)]
+)
+def test_a_server_cannot_make_a_device_wait_for_ever(asked: str, waited: float) -> None:
+    handle, _ = busy(1, 503, {"Retry-After": asked})
+    made, slept = connection(handle)
+    made.ask("GET", "/x")
+    assert slept == [waited]
+
+
+def test_a_broken_network_is_like_a_busy_server() -> None:
+    failures = [httpx.ConnectError("refused"), httpx.ReadTimeout("slow"), httpx.RemoteProtocolError("cut")]
+
+    def handle(_request: httpx.Request) -> httpx.Response:
+        if failures:
+            raise failures.pop(0)
+        return httpx.Response(200)
+
+    told: list[str] = []
+    made, slept = connection(handle, tell=told.append)
+    assert made.ask("GET", "/x").status == 200
+    assert slept == [0.5, 1, 2] and "refused" in told[0]
+
+
+def test_patience_ends() -> None:
+    def handle(_request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    made, slept = connection(handle, patience_s=5.0)
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1.*refused.*4 tries"):
+        made.ask("GET", "/x")
+    assert slept == [0.5, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "response, message",
+    [
+        (httpx.Response(200, content=b"x" * 101), "larger than 100"),
+        (httpx.Response(302, headers={"Location": "http://evil.example/"}), "redirect"),
+        (httpx.Response(200, headers={"Crowdml-Protocol": "2"}), "protocol"),
+        (
+            httpx.Response(
+                200, headers={"Content-Encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(bytes(100)))
+            ),
+            "compressed",
+        ),
+    ],
+)
+def test_what_is_refused(response: httpx.Response, message: str) -> None:
+    asked = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return response
+
+    made, _ = connection(handle)
+    with pytest.raises(MalformedMessage, match=message):
+        made.ask("GET", "/x", limit=100)
+    assert asked == [f"{SERVER}/x"]
+
+
+def test_every_request_names_protocol_and_token_and_asks_for_plain_bytes() -> None:
+    seen = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers)
+        return httpx.Response(200)
+
+    made, _ = connection(handle)
+    made.ask("GET", "/x")
+    made.token = "a" * 8
+    made.ask("GET", "/x")
+    assert "authorization" not in seen[0] and seen[1]["authorization"] == "Bearer aaaaaaaa"
+    assert {(own["crowdml-protocol"], own["accept-encoding"]) for own in seen} == {("1", "identity")}
+
+
+def test_a_token_does_not_travel_in_clear_unless_told() -> None:
+    with pytest.raises(BadInput, match="not encrypted"):
+        Connection("http://crowd.example:8800")
+    Connection("http://crowd.example:8800", plain_http=True).close()
+    for local in ("http://localhost:1", "http://[::1]:1", "http://127.1.2.3"):
+        Connection(local).close()
+
+
+def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("nothing")
+    for file in ("ca.pem", "missing.pem"):
+        with pytest.raises(BadInput, match=file):
+            Connection("https://crowd.example", ca=tmp_path / file)

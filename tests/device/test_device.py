@@ -1,0 +1,450 @@
+"""The loop of a device: what is stored before what is sent, and what becomes of every answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import crowdml
+from crowdml.algorithms.live import StillCoins
+from crowdml.core import BadInput, trees
+from crowdml.core.errors import MalformedMessage, NotAuthorised, TermsViolated
+from crowdml.device import DeviceCoins, Ledger
+from crowdml.device.home import Home
+from crowdml.protocol import message
+
+NONE = ("privacy={ mode = 'none' }",)
+STEPS = (
+    "algorithm={ kind = 'local-sgd', local-steps = 2, local-batch = 2, rate = { kind = 'inverse', c = 1.0, counter = "
+    "'local-steps' } }",
+    *NONE,
+)
+
+
+class Count:
+    """Coins that count how often they are made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __call__(self) -> DeviceCoins:
+        self.made += 1
+        return DeviceCoins()
+
+
+def charged(place: Path) -> dict[str, str]:
+    with Ledger(place / "ledger.sqlite") as ledger:
+        return {own["key"]: own["body"] for own in map(json.loads, ledger.entries()) if own["kind"] == "charge"}
+
+
+def test_a_device_learns_and_ends_when_its_rows_are_used_up(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    seen: list[Any] = []
+    place = join(server)
+    with crowdml.Device(place, connect=server.connect) as device:
+        summary = device.run(rows, watch=seen.append)
+        assert (summary.releases, summary.used, summary.refused) == (6, 6, 0)
+        assert "8 of 8 rows were used 3 times" in summary.reason
+        assert summary.spent.epsilon <= 6.0 and seen[-1].epsilon == summary.spent.epsilon
+        assert not device.ledger.unsettled()
+    assert [own.number for own in seen] == [1, 2, 3, 4, 5, 6] and server.version == 6
+    assert charged(place) == dict(server.sent), "every receipt has exactly one charge, with the same bytes"
+    assert all(np.abs(leaf).max() > 0 for leaf in trees.leaves(server.server.parameters))
+
+
+def test_without_noise_it_is_the_contract_to_the_bit(make_server: Any, join: Any, rows: Any) -> None:
+    """The same batches through the same functions, by hand."""
+    server = make_server(*STEPS)
+    gathered: list[Any] = []
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        real = device._sanitised
+        device._sanitised = lambda out, own: gathered.append(own) or real(out, own)  # type: ignore
+        device.run(rows, releases=5)
+    algorithm, state = server.live.algorithm, server.live.algorithm.device_init()
+    own = algorithm.init(StillCoins())
+    for batch in (each.batch for each in gathered):
+        release, state = algorithm.device_step(algorithm.check_out(own), state, batch, StillCoins())
+        own, _ = algorithm.absorb(own, (), algorithm.sanitise(release, StillCoins()), np.int32(0))
+        own, _ = algorithm.commit(own)
+    for one, other in zip(trees.leaves(own.parameters), trees.leaves(server.server.parameters), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_charge_is_on_disk_before_the_first_byte_leaves(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    known: list[bool] = []
+    place = join(server)
+    real = server.check_in
+
+    def check_in(token: str, request: httpx.Request) -> httpx.Response:
+        copy = place.parent / f"copy-{len(known)}"
+        shutil.copytree(place, copy)
+        key = request.headers["idempotency-key"]
+        known.append(charged(copy).get(key) == hashlib.sha256(request.content).hexdigest())
+        with Ledger(copy / "ledger.sqlite") as ledger:
+            assert [(own.key, own.body) for own in ledger.unsettled()] == [(key, request.content)]
+        response: httpx.Response = real(token, request)
+        return response
+
+    server.check_in = check_in
+    with crowdml.Device(place, connect=server.connect) as device:
+        device.run(rows, releases=3)
+    assert known == [True] * 3
+
+
+def test_a_busy_server_gets_the_same_bytes_again(make_server: Any, join: Any, rows: Any, answers: Any) -> None:
+    server, bodies = make_server(), []
+
+    def busy(request: httpx.Request) -> httpx.Response:
+        bodies.append(request.content)
+        response: httpx.Response = answers.refusal(503, "busy", headers={"Retry-After": "3"})
+        return response
+
+    server.faults.extend([busy, answers.lost, busy])
+    coins = Count()
+    with crowdml.Device(join(server), connect=server.connect, coins=coins) as device:
+        assert device.run(rows, releases=1).used == 1
+        assert device.releases == coins.made == 1
+    assert bodies[0] == bodies[1] and server.clock.slept == [3.5, 1.0, 5.0]
+
+
+def test_an_answer_that_was_lost_is_asked_for_again(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+
+    def apply_and_lose(request: httpx.Request) -> httpx.Response:
+        server.check_in("token-0", request)
+        raise httpx.ReadError("cut")
+
+    server.faults.append(apply_and_lose)
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        outcomes: list[Any] = []
+        device.run(rows, releases=2, watch=outcomes.append)
+        assert [own.number for own in outcomes] == [1, 2] and device.releases == 2
+    assert server.version == 2 and server.sent[0] == server.sent[1]
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("arrived", [False, True])
+def test_killed_between_charge_and_receipt(make_server: Any, join: Any, rows: Any, arrived: bool) -> None:
+    """It goes on with the very same bytes: no second draw, no second charge, and the state that belongs to them."""
+    server = make_server(*STEPS)
+    place = join(server)
+
+    def kill(request: httpx.Request) -> httpx.Response:
+        if arrived:
+            server.check_in("token-0", request)
+        raise Killed
+
+    coins = Count()
+    with crowdml.Device(place, connect=server.connect, coins=coins) as device:
+        device.run(rows, releases=1)
+        server.faults.append(kill)
+        with pytest.raises(Killed):
+            device.run(rows)
+        before = device.memory.state()
+        expected = device.ledger.unsettled()[0]
+    with crowdml.Device(place, connect=server.connect, coins=coins) as device:
+        outcomes: list[Any] = []
+        summary = device.run(rows, releases=1, watch=outcomes.append)
+        assert outcomes[0].key == expected.key and summary.releases == 1 and summary.used == 2
+        assert device.releases == coins.made == 3
+        assert device.memory.state() != before
+        steps = device._state_layout.decode(device.memory.state() or b"")["device"]["steps"]
+        assert steps == 6, "two local steps for each release that was used"
+    assert charged(place) == dict(server.sent) and server.version == 3
+
+
+def test_a_stale_check_in_is_spent_and_changes_no_state(make_server: Any, join: Any, rows: Any, answers: Any) -> None:
+    server = make_server(*STEPS)
+    for code in ("stale", "future-version"):
+        server.faults.append(lambda request, code=code: answers.refusal(409, code, version=7))
+    outcomes: list[Any] = []
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        summary = device.run(rows, releases=3, watch=outcomes.append)
+        assert (summary.releases, summary.used, summary.refused) == (3, 1, 2)
+        assert [(own.status, own.version) for own in outcomes] == [("refused", 7), ("refused", 7), ("applied", 1)]
+        assert device._state_layout.decode(device.memory.state() or b"")["device"]["steps"] == 2
+        assert not device.ledger.unsettled() and device.releases == 3
+
+
+def test_a_task_that_was_stopped_ends_the_run(make_server: Any, join: Any, rows: Any, answers: Any) -> None:
+    server = make_server()
+    server.faults.append(lambda request: answers.refusal(410, "closed"))
+    place = join(server)
+    with crowdml.Device(place, connect=server.connect) as device:
+        summary = device.run(rows)
+        assert "closed" in summary.reason and summary.releases == 1 and not device.ledger.unsettled()
+        server.state = "stopped"
+        assert device.run(rows).releases == 0
+
+
+def test_the_server_says_that_all_releases_are_made(make_server: Any, join: Any, rows: Any, answers: Any) -> None:
+    server = make_server()
+    server.faults.append(lambda request: answers.refusal(409, "releases-spent"))
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        assert "releases-spent" in device.run(rows).reason and device.releases == 1
+
+
+@pytest.mark.parametrize("status, code", [(422, "malformed"), (413, "too-large"), (415, "type"), (409, "unheard-of")])
+def test_a_check_in_that_is_not_understood_is_spent_and_stops_the_device(
+    status: int, code: str, make_server: Any, join: Any, rows: Any, answers: Any
+) -> None:
+    """Going on would burn the whole budget on messages that nobody reads."""
+    server = make_server()
+    server.faults.append(lambda request: answers.refusal(status, code))
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        with pytest.raises(Exception, match=code):
+            device.run(rows)
+        assert device.releases == 1 and not device.ledger.unsettled()
+
+
+@pytest.mark.parametrize("status, code", [(401, "not-authorised"), (404, "no-task"), (400, "host")])
+def test_a_check_in_that_may_still_arrive_is_kept(
+    status: int, code: str, make_server: Any, join: Any, rows: Any, answers: Any
+) -> None:
+    server = make_server()
+    server.faults.append(lambda request: answers.refusal(status, code))
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        with pytest.raises((NotAuthorised, BadInput), match=code):
+            device.run(rows)
+        assert len(device.ledger.unsettled()) == 1
+        assert device.run(rows, releases=1).used == 2
+
+
+FORGED: dict[str, tuple[dict[str, Any], type[Exception]]] = {
+    "other sheet": ({"sheet": "0" * 64}, TermsViolated),
+    "other key": ({"key": "another-key"}, MalformedMessage),
+    "other task": ({"task": "swim"}, MalformedMessage),
+    "other status": ({"status": "fine"}, MalformedMessage),
+    "no number": ({"number": None}, MalformedMessage),
+    "too many": ({"number": 2}, TermsViolated),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_receipt_is_checked_and_settles_nothing_if_it_is_wrong(
+    name: str, make_server: Any, join: Any, rows: Any, answers: Any
+) -> None:
+    changes, kind = FORGED[name]
+    server = make_server()
+
+    def forge(request: httpx.Request) -> httpx.Response:
+        response: httpx.Response = server.check_in("token-0", request)
+        forged: httpx.Response = answers.ok(200, response.json() | changes)
+        return forged
+
+    server.faults.append(forge)
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        with pytest.raises(kind):
+            device.run(rows)
+        assert len(device.ledger.unsettled()) == 1 and device.memory.state() is None
+
+
+def test_a_version_that_goes_back_is_refused(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    place = join(server)
+    with crowdml.Device(place, connect=server.connect) as device:
+        device.run(rows, releases=3)
+    server.version = 2
+    with crowdml.Device(place, connect=server.connect) as device:
+        with pytest.raises(TermsViolated, match="shows version 2, but had 3 before"):
+            device.run(rows)
+        assert device.releases == 3, "nothing was charged"
+
+
+def test_receipts_that_go_back_are_refused(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        device.run(rows, releases=2)
+        server.devices["token-0"] = 1
+        with pytest.raises(TermsViolated, match="it was set back"):
+            device.run(rows, releases=1)
+
+
+def test_a_ledger_that_was_set_back_stops_the_device(make_server: Any, join: Any, rows: Any, tmp_path: Path) -> None:
+    server = make_server()
+    place = join(server)
+    with crowdml.Device(place, connect=server.connect) as device:
+        device.run(rows, releases=1)
+    shutil.copytree(place, tmp_path / "old")
+    with crowdml.Device(place, connect=server.connect) as device:
+        device.run(rows, releases=2)
+    with crowdml.Device(tmp_path / "old", connect=server.connect) as device:
+        with pytest.raises(TermsViolated, match="3 check-ins of this device, its ledger only 1 charges"):
+            device.run(rows)
+        assert device.releases == 1 and len(server.sent) == 3
+
+
+def test_a_sheet_that_changed_is_refused(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    place = join(server)
+    for changes in ({"objective": "another"}, {"stop": {"max-releases": 99}}):
+        server.incarnate(2, **changes)
+        with crowdml.Device(place, connect=server.connect, confirm=lambda sheet: True) as device:
+            with pytest.raises(TermsViolated, match="not the one that the owner accepted"):
+                device.run(rows)
+
+
+def test_a_restored_task_goes_on_once_the_owner_confirms(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    place = join(server)
+    with crowdml.Device(place, connect=server.connect) as device:
+        device.run(rows, releases=3)
+    server.incarnate(2)
+    server.version, server.devices["token-0"] = 1, 1
+    with crowdml.Device(place, connect=server.connect) as device:
+        with pytest.raises(TermsViolated, match="restored it from a backup"):
+            device.run(rows)
+    asked: list[Any] = []
+
+    def confirm(sheet: Any) -> bool:
+        asked.append(sheet)
+        return True
+
+    with crowdml.Device(place, connect=server.connect, confirm=confirm) as device:
+        summary = device.run(rows)
+        assert (summary.releases, device.releases) == (3, 6), "what was spent before stays spent"
+        assert [own.incarnation for own in asked] == [2]
+    assert Home(place).member().sheet == server.signed.hash
+    with Ledger(place / "ledger.sqlite") as ledger:
+        assert [json.loads(raw)["kind"] for raw in ledger.entries()].count("renew") == 1
+    with crowdml.Device(place, connect=server.connect) as device:
+        assert device.run(rows).releases == 0
+
+
+def test_a_restore_while_the_device_runs(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+
+    def restore(outcome: Any) -> None:
+        if outcome.number == 2 and server.incarnation == 1:
+            server.incarnate(2)
+            server.version, server.devices["token-0"] = 0, 0
+
+    with crowdml.Device(join(server), connect=server.connect, confirm=lambda sheet: True) as device:
+        assert device.run(rows, watch=restore).releases == 6
+        assert device.member.incarnation == 2
+
+
+def test_no_guarantee_is_recorded_all_the_same(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server(*NONE, "stop.max-releases=3")
+    place = join(server)
+    with crowdml.Device(place, connect=server.connect) as device:
+        summary = device.run(rows)
+        assert summary.reason == "all 3 releases of this device are made" and math.isinf(summary.spent.epsilon)
+    assert charged(place) == dict(server.sent) and len(server.sent) == 3
+
+
+def test_a_device_in_rounds_waits_for_the_next_one(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server("algorithm={ kind = 'fedavg', per-round = 2, local-batch = 4 }", *NONE)
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        device.run(rows, releases=1)
+        assert server.version == 0
+        real, polls = server.check_out, []
+
+        def check_out(request: httpx.Request) -> httpx.Response:
+            polls.append(request.headers.get("if-none-match"))
+            if len(polls) == 3:
+                server.version = 1  # another device has made the round full
+            response: httpx.Response = real(request)
+            return response
+
+        server.check_out = check_out
+        device.run(rows, releases=1)
+        assert len(polls) == 3 and polls[1] == '"1-0"' and server.clock.slept == [0.5, 1.0]
+
+
+def test_already_in_the_round(make_server: Any, join: Any, rows: Any, answers: Any) -> None:
+    server = make_server("algorithm={ kind = 'fedsgd', per-round = 2 }", *NONE)
+
+    def in_round(request: httpx.Request) -> httpx.Response:
+        response: httpx.Response = answers.refusal(409, "already-in-round")
+        return response
+
+    server.faults.append(in_round)
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        server.version = 1
+
+    with crowdml.Device(join(server), connect=server.connect, tell=tell) as device:
+        summary = device.run(rows, releases=2)
+        assert (summary.used, summary.refused) == (1, 1) and "the round is not over" in told[0]
+
+
+def test_a_paused_task_is_asked_again_when_it_says(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        server.state = "paused"
+        assert device.run(rows, releases=1).used == 1
+    assert server.clock.slept == [7.5]
+
+
+def test_a_check_out_is_checked(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    real = server.check_out
+    headers = {"Crowdml-Version": "0", "Crowdml-Sheet": server.signed.hash}
+    body = server.live.messages.check_out.encode(message(0, server.live.algorithm.check_out(server.server)))
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        for wrong in (
+            httpx.Response(200, headers=headers, content=body[:-1]),
+            httpx.Response(200, headers=headers, content=body + b"x"),
+            httpx.Response(200, headers=headers, content=b"X" + body[1:]),
+            httpx.Response(200, headers=headers | {"Crowdml-Version": "1"}, content=body),
+            httpx.Response(304, headers=headers),
+        ):
+            server.check_out = lambda request, wrong=wrong: wrong
+            with pytest.raises(MalformedMessage):
+                device.run(rows)
+        server.check_out = real
+        assert device.releases == 0 and device.run(rows, releases=1).used == 1
+
+
+def test_a_stream_ends(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        summary = device.run(iter([*rows, *rows]))
+        assert summary.releases == 4 and summary.reason == "the rows have ended"
+        assert device.ledger.spent("walk").epsilon == pytest.approx(2.0, rel=1e-3), "each row was used once"
+        buffer = device.buffer()
+        assert buffer.size == 6
+        for row, label in rows[:5]:
+            buffer.put(row, label)
+        buffer.close()
+        assert device.run(buffer).releases == 1
+
+
+def test_only_one_process_runs_a_device(make_server: Any, join: Any) -> None:
+    server = make_server()
+    place = join(server)
+    with crowdml.Device(place, connect=server.connect), pytest.raises(BadInput, match="another process"):
+        crowdml.Device(place, connect=server.connect)
+    crowdml.Device(place, connect=server.connect).close()
+
+
+def test_a_sheet_file_that_was_changed_is_refused(make_server: Any, join: Any) -> None:
+    server = make_server()
+    place = join(server)
+    path = next(place.glob("tasks/walk/*[0-9a-f].json"))
+    path.write_text(path.read_text().replace("walking", "running"))
+    with pytest.raises(BadInput, match="not the sheet that was accepted"):
+        crowdml.Device(place, connect=server.connect)
+
+
+def test_a_folder_without_its_ledger_does_not_begin_a_new_one(make_server: Any, join: Any) -> None:
+    server = make_server()
+    place = join(server)
+    (place / "ledger.sqlite").unlink()
+    with pytest.raises(TermsViolated, match="has not accepted"):
+        crowdml.Device(place, connect=server.connect)

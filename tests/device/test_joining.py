@@ -1,0 +1,242 @@
+"""Joining: what is checked, what the owner decides, what is written down before what is sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from crowdml.core import BadInput
+from crowdml.core.errors import MalformedMessage, NotAuthorised, TermsViolated, Unreachable
+from crowdml.device import Device, Ledger
+from crowdml.device.home import Home
+from crowdml.device.joining import leave
+from crowdml.protocol import SignedSheet
+from crowdml.protocol.joining import InviteLink
+from crowdml.protocol.keys import SigningKey, fingerprint
+
+NONE = ("privacy={ mode = 'none' }",)
+
+
+def entries(place: Path) -> list[dict[str, Any]]:
+    with Ledger(place / "ledger.sqlite") as ledger:
+        return [json.loads(raw) for raw in ledger.entries()]
+
+
+def test_a_device_joins_and_knows_what_it_accepted(make_server: Any, join: Any) -> None:
+    server = make_server()
+    place = join(server)
+    home = Home(place)
+    member = home.member()
+    assert (member.state, member.token, member.code, member.incarnation) == ("joined", "token-0", "", 1)
+    assert member.operator == fingerprint(server.key.public) and member.sheet == server.signed.hash
+    assert home.signed_sheet(member) == server.signed
+    assert entries(place)[0] | {"kind": "accept", "sheet": server.signed.hash, "epsilon": "6"} == entries(place)[0]
+
+
+def test_the_owner_reads_what_was_checked_and_can_refuse(make_server: Any, join: Any, tmp_path: Path) -> None:
+    server, shown = make_server(), []
+
+    def refuse(offer: Any) -> bool:
+        shown.append(offer.explain())
+        return False
+
+    with pytest.raises(BadInput, match="did not accept"):
+        join(server, accept=refuse)
+    assert "ε = 6" in shown[0].promise and {"gradient/0/w", "samples"} <= {own.name for own in shown[0].leaving}
+    assert [request.method for request in server.requests] == ["GET"], "nothing was sent"
+    assert not (tmp_path / "home").exists(), "nothing was kept"
+
+
+def test_no_guarantee_is_accepted_apart(make_server: Any, join: Any) -> None:
+    server = make_server(*NONE)
+    with pytest.raises(BadInput, match="no formal guarantee"):
+        join(server, accept_no_guarantee=lambda offer: False)
+    place = join(server)
+    assert entries(place)[0]["epsilon"] == "Infinity"
+    asked: list[Any] = []
+    join(make_server(), "sound", accept_no_guarantee=asked.append)
+    assert not asked, "nobody is asked where there is a guarantee"
+
+
+def test_a_sheet_that_is_not_the_invites_is_refused(make_server: Any, join: Any) -> None:
+    server = make_server()
+    url = server.invite()
+    server.incarnate(2)
+    with pytest.raises(TermsViolated, match="another sheet"):
+        join(server, url=url)
+
+
+def test_a_sheet_that_another_key_signed_is_refused(make_server: Any, join: Any) -> None:
+    server = make_server()
+    link = InviteLink.parse(server.invite())
+    server.key = SigningKey.make()
+    server.incarnate(1)  # the same text, so the same hash
+    assert server.signed.hash == link.sheet
+    with pytest.raises(NotAuthorised, match="another key"):
+        join(server, url=link.to_url())
+    server.signed = SignedSheet(text=server.signed.text, signature=bytes(64), key=server.signed.key)
+    forged = InviteLink.parse(server.invite())
+    with pytest.raises(NotAuthorised, match="signature"):
+        join(server, url=forged.to_url())
+
+
+def test_a_sheet_that_is_none(make_server: Any, join: Any) -> None:
+    server = make_server()
+    server.handle = lambda request: httpx.Response(200, json={"signed_sheet": "?"})
+    with pytest.raises(MalformedMessage):
+        join(server)
+
+
+def test_terms_are_written_down_before_the_server_hears_of_it(make_server: Any, join: Any, tmp_path: Path) -> None:
+    server, seen = make_server(), []
+    real = server.enrol
+
+    def enrol(content: dict[str, str]) -> httpx.Response:
+        seen.append((entries(tmp_path / "home")[0]["sheet"], Home(tmp_path / "home").member().state))
+        response: httpx.Response = real(content)
+        return response
+
+    server.enrol = enrol
+    join(server)
+    assert seen == [(server.signed.hash, "joining")]
+
+
+def test_a_lost_answer_can_be_asked_again(make_server: Any, join: Any, tmp_path: Path) -> None:
+    server, url = make_server(), None
+    real, lost = server.enrol, []
+
+    def lose(content: dict[str, str]) -> httpx.Response:
+        lost.append(real(content))
+        raise httpx.ReadError("cut")
+
+    url = server.invite()
+    server.enrol = lose
+    with pytest.raises(Unreachable):
+        join(server, url=url)
+    assert len(lost) > 1, "it was tried again at once"
+    assert {response.status_code for response in lost} == {201, 200}
+    with pytest.raises(BadInput, match="not finished joining"):
+        Device(tmp_path / "home", connect=server.connect)
+    server.enrol = real
+    place = join(server, url=url)
+    assert Home(place).member().state == "joined" and len(entries(place)) == 1
+    assert len(set(server.invites.values())) == 1
+
+
+def test_joining_twice_changes_nothing(make_server: Any, join: Any) -> None:
+    server = make_server()
+    place = join(server)
+    before = Home(place).member()
+    join(server)
+    assert Home(place).member() == before and len(server.devices) == 1 and len(entries(place)) == 1
+
+
+def test_a_used_invite_is_refused(make_server: Any, join: Any) -> None:
+    server = make_server()
+    url = server.invite()
+    join(server, url=url)
+    with pytest.raises(NotAuthorised, match="invite-used"):
+        join(server, "another", url=url)
+
+
+def test_a_revoked_device_can_join_anew_and_its_ledger_goes_on(
+    make_server: Any, join: Any, rows: Any, answers: Any
+) -> None:
+    server = make_server()
+    place = join(server)
+    key = Home(place).member().secret
+    with Device(place, connect=server.connect) as device:
+        device.run(rows, releases=1)
+        server.faults.append(lambda request: answers.refusal(401, "not-authorised"))
+        with pytest.raises(NotAuthorised):
+            device.run(rows, releases=1)
+        assert len(device.ledger.unsettled()) == 1
+    server.devices.clear()
+    join(server)
+    assert Home(place).member().secret != key
+    with Device(place, connect=server.connect) as device:
+        assert device.releases == 2 and not device.ledger.unsettled(), "what the old device sent is not sent as the new"
+        device.run(rows, releases=1)
+        assert device.releases == 3 and server.devices[device.member.token] == 1
+
+
+def test_an_owner_may_choose_a_smaller_epsilon(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    place = join(server, epsilon=2.0)
+    assert entries(place)[0]["epsilon"] == "2"
+    with Device(place, connect=server.connect) as device:
+        own, common = device.live.plan.sound, server.live.plan.sound
+        assert own is not None and own.gradient.scale > 2.5 * common.gradient.scale
+        assert own.gradient.grid == common.gradient.grid
+        device.run(rows, releases=6)
+        assert device.ledger.spent("walk").epsilon <= 2.0
+    for epsilon in (0.5, 7.0):
+        with pytest.raises(BadInput, match="from 1 to 6"):
+            join(server, "other", epsilon=epsilon)
+    for changes in (NONE, ("privacy.owner-range=[6.0, 6.0]",)):
+        with pytest.raises(BadInput):
+            join(make_server(*changes), "other", epsilon=2.0)
+
+
+def test_the_owners_cap_covers_all_tasks(make_server: Any, join: Any) -> None:
+    join(make_server(), cap=(8.0, None))
+    with pytest.raises(TermsViolated, match="the owner's cap"):
+        join(make_server("name=run"))
+    with pytest.raises(TermsViolated, match="the owner's cap"):
+        join(make_server("name=swim", *NONE))
+    place = join(make_server("name=run"), epsilon=2.0)
+    assert [own.task for own in Home(place).members()] == ["run", "walk"], "a refused task leaves no trace"
+
+
+def test_two_operators_may_use_one_name(make_server: Any, join: Any, rows: Any) -> None:
+    first, second = make_server(), make_server()
+    place = join(first)
+    join(second)
+    accounts = [own.account for own in Home(place).members()]
+    assert accounts[0] == "walk" and accounts[1].startswith("walk@")
+    with Device(place, accounts[1], connect=second.connect) as device:
+        device.run(rows, releases=1)
+        assert device.ledger.chain.tasks["walk"].releases == 0
+
+
+def test_other_terms_under_the_same_name_are_refused(make_server: Any, join: Any) -> None:
+    server = make_server()
+    join(server)
+    server.devices.clear()
+    server.task = server.task.model_copy(update={"objective": "something else"})
+    server.incarnate(1)
+    with pytest.raises(TermsViolated, match="not those accepted"):
+        join(server)
+
+
+def test_withdrawing(make_server: Any, join: Any, rows: Any, answers: Any) -> None:
+    server = make_server()
+    place = join(server)
+    with Device(place, connect=server.connect) as device:
+        device.run(rows, releases=1)
+    home = Home(place)
+    assert leave(home, home.member(), server.connect) is True
+    assert not server.devices and entries(place)[-1] == {"kind": "close", "task": "walk"}
+    assert (home.member().state, home.member().token) == ("withdrawn", "")
+    with pytest.raises(BadInput, match="has withdrawn"):
+        Device(place, connect=server.connect)
+    with pytest.raises(BadInput, match="has withdrawn"):
+        join(server)
+
+
+def test_withdrawing_from_a_server_that_forgot(make_server: Any, join: Any) -> None:
+    server = make_server()
+    home = Home(join(server))
+    server.devices.clear()
+    assert leave(home, home.member(), server.connect) is False
+    assert home.member().state == "withdrawn"
+
+
+@pytest.mark.parametrize("url", ["", "http://x/", "https://x/join/walk", "ftp://x/join/walk#code=a&key=b&sheet=c"])
+def test_a_link_that_is_no_invite(url: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="invite"):
+        Device.join(url, tmp_path / "home", accept=lambda offer: True)
