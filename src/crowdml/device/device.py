@@ -179,7 +179,10 @@ class Device:
 
     def _release(self, gathered: Gathered) -> Outcome:
         """Make one release and send it."""
-        checked_out = self._check_out()
+        return self._contribute(self._check_out(), gathered)
+
+    def _contribute(self, checked_out: CheckOut, gathered: Gathered) -> Outcome:
+        """Work on a check-out, charge what comes of it, and send that."""
         body, state = self._sanitised(checked_out, gathered)
         key = self._make_key()
         self.memory.expect(key, checked_out.version, state)
