@@ -23,6 +23,7 @@ from crowdml.server.store.engines import open_database
 from crowdml.server.store.errors import StoreConflict, StoreFailed
 from crowdml.server.store.hot import Hot, Key
 from crowdml.server.store.joining import Refused
+from crowdml.server.store.migrating import migrate
 from crowdml.server.store.records import (
     Applied,
     Identity,
@@ -38,7 +39,6 @@ from crowdml.server.store.schema import (
     device_rows,
     devices,
     invites,
-    metadata,
     points,
     server_identity,
     sheets,
@@ -64,8 +64,7 @@ def open_store(url: str) -> Store:
     """
     database = open_database(url)
     try:
-        metadata.create_all(database.writer)
-        database.writer.commit()
+        migrate(database.writer)
         return Store(database)
     except BaseException:
         database.close()
@@ -201,7 +200,7 @@ class Store:
         if counter is None:
             return []
         with self._read() as connection:
-            return self._hot.chain(connection, counter.last, after, limit)
+            return self._hot.chain(connection, counter[2], after, limit)
 
     def rows(self, task: int) -> dict[int, bytes]:
         """Return the rows of the device state that differ from the first one, by slot."""
@@ -241,8 +240,8 @@ class Store:
         return [self._counted(row) for row in found]
 
     def _counted(self, row: Any) -> StoredDevice:
-        counter = self._counters.of(row["task"]).get(row["slot"], NEVER)
-        return StoredDevice(**row, check_ins=counter.check_ins, last_version=counter.last_version)
+        check_ins, last_version, _ = self._counters.of(row["task"]).get(row["slot"], NEVER)
+        return StoredDevice(**row, check_ins=check_ins, last_version=last_version)
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
