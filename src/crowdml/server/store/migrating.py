@@ -22,7 +22,7 @@ SCRIPTS = Path(__file__).with_name("migrations")
 def migrate(connection: Connection) -> None:
     """Make the tables of an empty database; bring older ones up to date; refuse newer or foreign ones."""
     with connection.begin():
-        present = _present(connection)
+        present = present_version(connection)
     if present == HEAD:
         return
     if present is not None:
@@ -42,7 +42,7 @@ def upgrade(connection: Connection, to: str) -> None:
     connection.commit()
 
 
-def _present(connection: Connection) -> str | None:
+def present_version(connection: Connection) -> str | None:
     """Return the migration that the database is at; None for an empty one."""
     tables = set(inspect(connection).get_table_names())
     if VERSION_TABLE not in tables:

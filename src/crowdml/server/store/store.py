@@ -82,6 +82,7 @@ class Store:
             self._counters = Counters(database.writer)
         self._lock = threading.Lock()
         self._failure: str | None = None
+        self._open = True
 
     def __enter__(self) -> Store:
         """Use in a `with` block."""
@@ -94,7 +95,10 @@ class Store:
     def close(self) -> None:
         """Let go of the database."""
         with self._lock:
-            self._database.close()
+            if self._open:
+                self._open = False
+                self._failure = self._failure or "the store is closed"
+                self._database.close()
 
     # Tasks
 
@@ -165,9 +169,12 @@ class Store:
         with self._lock:
             with self._transaction() as connection:
                 gone = joining.withdraw(connection, device)
-            if gone:
-                self._counters.forget(*gone)
-        return gone is not None
+            if gone is None:
+                return False
+            self._counters.forget(*gone)
+            with self._failing():
+                self._database.scrub()
+        return True
 
     # Check-ins
 
@@ -251,29 +258,23 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         """Run a transaction on the writing connection; it is on disk when the block is left."""
-        self._check()
-        writer = self._database.writer
-        try:
-            with writer.begin():
-                yield writer
-        except IntegrityError as error:
-            raise StoreConflict(f"it is stored already, or belongs to nothing: {error.orig}") from error
-        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-            raise self._failed(error) from error
+        with self._failing(), self._database.writer.begin():
+            yield self._database.writer
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
-        self._check()
-        try:
-            with self._database.readers.connect() as connection:
-                yield connection
-        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-            raise self._failed(error) from error
+        with self._failing(), self._database.readers.connect() as connection:
+            yield connection
 
-    def _check(self) -> None:
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """After a failure of the database nothing more is tried: what is on disk is not known."""
         if self._failure is not None:
             raise StoreFailed(self._failure)
-
-    def _failed(self, error: Exception) -> StoreFailed:
-        self._failure = f"the database failed: {getattr(error, 'orig', None) or error}"
-        return StoreFailed(self._failure)
+        try:
+            yield
+        except IntegrityError as error:
+            raise StoreConflict(f"it is stored already, or belongs to nothing: {error.orig}") from error
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            self._failure = f"the database failed: {getattr(error, 'orig', None) or error}"
+            raise StoreFailed(self._failure) from error
