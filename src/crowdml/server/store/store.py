@@ -129,7 +129,9 @@ class Store:
     def set_state(self, task: int, state: str, reason: str | None = None) -> None:
         """Open, pause or stop a task."""
         with self._write() as connection:
-            connection.execute(update(tasks).where(tasks.c.id == task).values(state=state, reason=reason))
+            changed = update(tasks).where(tasks.c.id == task).values(state=state, reason=reason)
+            if connection.execute(changed).rowcount != 1:
+                raise StoreConflict(f"there is no task {task}")
 
     # Devices
 
