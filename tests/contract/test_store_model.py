@@ -26,23 +26,29 @@ from crowdml.server.store import (
 
 FEW = st.integers(0, 4)
 KEYS = [f"{number:08d}" for number in range(40)]
+APPLY = st.tuples(
+    st.just("apply"),
+    st.lists(st.tuples(FEW, st.sampled_from(KEYS)), max_size=3),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([0, 0, 0, 0, 1]),
+)
+JOIN = st.tuples(st.just("join"), FEW, FEW)
 OPERATIONS = st.lists(
     st.one_of(
+        APPLY,
+        APPLY,
+        APPLY,
+        APPLY,
+        JOIN,
+        JOIN,
         st.tuples(st.just("invite")),
-        st.tuples(st.just("join"), FEW, FEW),
         st.tuples(st.just("revoke"), FEW),
         st.tuples(st.just("withdraw"), FEW),
         st.tuples(st.just("state"), st.sampled_from(["open", "paused", "stopped"])),
-        st.tuples(
-            st.just("apply"),
-            st.lists(st.tuples(FEW, st.sampled_from(KEYS)), max_size=5),
-            st.booleans(),
-            st.booleans(),
-            st.sampled_from([0, 0, 0, 0, 1]),
-        ),
         st.tuples(st.just("reopen")),
     ),
-    min_size=5,
+    min_size=10,
     max_size=30,
 )
 
