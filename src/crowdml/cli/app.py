@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 import crowdml
-from crowdml.cli import data, demo, device, privacy, reproduce, serve, simulate, task
+from crowdml.cli import backup, data, demo, device, privacy, reproduce, serve, simulate, task
 
-EXTRAS = {name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL")} | {
-    name: "server" for name in ("alembic", "fastapi", "jinja2", "segno", "sqlalchemy", "uvicorn")
+EXTRAS = {
+    **{name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL")},
+    **{name: "server" for name in ("alembic", "fastapi", "jinja2", "segno", "sqlalchemy", "uvicorn")},
+    "psycopg": "postgres",
 }
 """Which extra brings a package that the base installation, a device, does without."""
 
@@ -32,6 +34,8 @@ app.command(name="serve")(serve.serve)
 app.add_typer(task.app, name="task")
 app.command(name="invite")(task.invite)
 app.add_typer(device.app, name="device")
+app.command(name="backup")(backup.backup)
+app.command(name="restore")(backup.restore)
 app.add_typer(data.app, name="data")
 app.add_typer(privacy.app, name="privacy")
 

@@ -17,3 +17,8 @@ def server_home(given: Path | None, make: bool = False) -> Path:
     if make:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
+
+
+def database_url(home: Path | None, db: str | None, make: bool = False) -> str:
+    """Return the address of the server's database."""
+    return db or f"sqlite:///{server_home(home, make) / 'crowdml.sqlite'}"

@@ -38,7 +38,7 @@ def serve(
     import sys
 
     from crowdml.cli import output
-    from crowdml.cli.homes import server_home
+    from crowdml.cli.homes import database_url, server_home
     from crowdml.core import BadInput
     from crowdml.server.app import Access, create_app
     from crowdml.server.coordinator import Options
@@ -53,7 +53,7 @@ def serve(
     place = Place(host=host, port=port, certificate=tls_cert, key=tls_key)
     listening = bind(place)
     real_port = listening.getsockname()[1]
-    store = open_store(db or f"sqlite:///{folder / 'crowdml.sqlite'}")
+    store = open_store(database_url(folder, db))
     require_identity(store, folder)
     own = f"{place.scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{real_port}"  # noqa: S104  compared
     hosts = {"127.0.0.1", "localhost", "[::1]", host, *(allow_host or ())}

@@ -7,7 +7,7 @@ few that came after the last writing are counted anew.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -21,21 +21,13 @@ COUNTED = "counted"
 """Name under which `meta` keeps the number of the last receipt that the table `counters` knows."""
 
 
-class Counter(NamedTuple):
-    """What is known of one slot.
+FIELDS = ("check_ins", "last_version", "last")
 
-    Attributes:
-        check_ins: Number of its last receipt.
-        last_version: Version that one started from.
-        last: Its place in the log, from where the others are chained.
-    """
+Counter = tuple[int, int, int]
+"""What is known of a slot: number of its last receipt, the version that one started from, its place in the log. A plain
+tuple: one is made for every check-in."""
 
-    check_ins: int
-    last_version: int
-    last: int
-
-
-NEVER = Counter(0, -1, 0)
+NEVER: Counter = (0, -1, 0)
 """A device that has not checked in yet."""
 
 
@@ -51,14 +43,14 @@ class Counters:
         self._of: dict[int, dict[int, Counter]] = defaultdict(dict)
         self._changed: dict[int, set[int]] = defaultdict(set)
         for task, slot, *known in connection.execute(select(counters)):
-            self._of[task][slot] = Counter(*known)
+            self._of[task][slot] = (known[0], known[1], known[2])
         mark = connection.execute(select(meta.c.value).where(meta.c.name == COUNTED)).scalar()
         self._pending = 0
         self.next = int(mark or 0) + 1
         wanted = (receipts.c.task, receipts.c.slot, receipts.c.number, receipts.c.started, receipts.c.id)
         later = select(*wanted).where(receipts.c.id >= self.next).order_by(receipts.c.id)
         for task, slot, number, started, place in connection.execute(later):
-            self.add(task, {slot: Counter(number, started, place)}, place + 1)
+            self.add(task, {slot: (number, started, place)}, place + 1)
 
     def of(self, task: int) -> dict[int, Counter]:
         """Return the counters of a task by slot."""
@@ -84,7 +76,7 @@ class Counters:
     def write(self, connection: Connection) -> None:
         """Write what has changed, inside a transaction; call `written` when it is stored."""
         new = [
-            {"of": task, "at": slot} | self._of[task][slot]._asdict()
+            {"of": task, "at": slot} | dict(zip(FIELDS, self._of[task][slot], strict=True))
             for task, slots in self._changed.items()
             for slot in slots
         ]
@@ -101,11 +93,11 @@ class Counters:
 
 def _put(kind: str) -> Any:
     """Store a counter, unless the device has withdrawn."""
-    given = [bindparam(name, type_=counters.c[name].type) for name in Counter._fields]
+    given = [bindparam(name, type_=counters.c[name].type) for name in FIELDS]
     own = (devices.c.task == bindparam("of")) & (devices.c.slot == bindparam("at"))
     dialect: Any = postgresql if kind == "postgresql" else sqlite
     made = dialect.insert(counters).from_select(
-        ["task", "slot", *Counter._fields], select(devices.c.task, devices.c.slot, *given).where(own)
+        ["task", "slot", *FIELDS], select(devices.c.task, devices.c.slot, *given).where(own)
     )
-    new = {name: made.excluded[name] for name in Counter._fields}
+    new = {name: made.excluded[name] for name in FIELDS}
     return made.on_conflict_do_update(index_elements=["task", "slot"], set_=new)

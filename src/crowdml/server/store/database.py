@@ -17,11 +17,13 @@ class Database:
         writer: The one connection that writes.
         readers: Where connections that read come from; each statement sees all that is stored when it begins.
         release: Gives up the lock; called last.
+        scrub: Makes sure that what was deleted is nowhere in the database's files any more, where that is in our hands.
     """
 
     writer: Connection
     readers: Engine
     release: Callable[[], None]
+    scrub: Callable[[], None]
 
     def close(self) -> None:
         """Close all connections, then let another server in."""

@@ -100,11 +100,11 @@ def _chained(done: Applied, counters: Counters) -> tuple[list[tuple[Any, ...]], 
     fresh: dict[int, Counter] = {}
     new = []
     for r in done.receipts:
-        slot = r.slot
+        slot, number, started = r.slot, r.number, r.started
         before = fresh.get(slot) or known.get(slot)
-        previous = before.last if before else None
-        new.append((place, task, slot, r.key, r.body, r.number, r.version, r.started, r.status, previous))
-        fresh[slot] = Counter(r.number, r.started, place)
+        previous = before[2] if before else None
+        new.append((place, task, slot, r.key, r.body, number, r.version, started, r.status, previous))
+        fresh[slot] = (number, started, place)
         place += 1
     return new, fresh
 

@@ -28,7 +28,8 @@ def open_postgres(url: URL) -> Database:
     readers = create_engine(
         url, paramstyle="format", isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1, pool_reset_on_return=None
     )
-    return Database(writer=writer, readers=readers, release=lambda: None)
+    # The lock ends with the connection. Deleted rows are the business of PostgreSQL's own vacuum.
+    return Database(writer=writer, readers=readers, release=lambda: None, scrub=lambda: None)
 
 
 def connect_postgres(url: URL) -> Connection:

@@ -23,6 +23,7 @@ from crowdml.server.store.engines import open_database
 from crowdml.server.store.errors import StoreConflict, StoreFailed
 from crowdml.server.store.hot import Hot, Key
 from crowdml.server.store.joining import Refused
+from crowdml.server.store.migrating import migrate
 from crowdml.server.store.records import (
     Applied,
     Identity,
@@ -38,7 +39,6 @@ from crowdml.server.store.schema import (
     device_rows,
     devices,
     invites,
-    metadata,
     points,
     server_identity,
     sheets,
@@ -64,8 +64,7 @@ def open_store(url: str) -> Store:
     """
     database = open_database(url)
     try:
-        metadata.create_all(database.writer)
-        database.writer.commit()
+        migrate(database.writer)
         return Store(database)
     except BaseException:
         database.close()
@@ -83,6 +82,7 @@ class Store:
             self._counters = Counters(database.writer)
         self._lock = threading.Lock()
         self._failure: str | None = None
+        self._open = True
 
     def __enter__(self) -> Store:
         """Use in a `with` block."""
@@ -95,7 +95,10 @@ class Store:
     def close(self) -> None:
         """Let go of the database."""
         with self._lock:
-            self._database.close()
+            if self._open:
+                self._open = False
+                self._failure = self._failure or "the store is closed"
+                self._database.close()
 
     # Tasks
 
@@ -126,7 +129,9 @@ class Store:
     def set_state(self, task: int, state: str, reason: str | None = None) -> None:
         """Open, pause or stop a task."""
         with self._write() as connection:
-            connection.execute(update(tasks).where(tasks.c.id == task).values(state=state, reason=reason))
+            changed = update(tasks).where(tasks.c.id == task).values(state=state, reason=reason)
+            if connection.execute(changed).rowcount != 1:
+                raise StoreConflict(f"there is no task {task}")
 
     # Devices
 
@@ -166,9 +171,12 @@ class Store:
         with self._lock:
             with self._transaction() as connection:
                 gone = joining.withdraw(connection, device)
-            if gone:
-                self._counters.forget(*gone)
-        return gone is not None
+            if gone is None:
+                return False
+            self._counters.forget(*gone)
+            with self._failing():
+                self._database.scrub()
+        return True
 
     # Check-ins
 
@@ -201,7 +209,7 @@ class Store:
         if counter is None:
             return []
         with self._read() as connection:
-            return self._hot.chain(connection, counter.last, after, limit)
+            return self._hot.chain(connection, counter[2], after, limit)
 
     def rows(self, task: int) -> dict[int, bytes]:
         """Return the rows of the device state that differ from the first one, by slot."""
@@ -241,8 +249,8 @@ class Store:
         return [self._counted(row) for row in found]
 
     def _counted(self, row: Any) -> StoredDevice:
-        counter = self._counters.of(row["task"]).get(row["slot"], NEVER)
-        return StoredDevice(**row, check_ins=counter.check_ins, last_version=counter.last_version)
+        check_ins, last_version, _ = self._counters.of(row["task"]).get(row["slot"], NEVER)
+        return StoredDevice(**row, check_ins=check_ins, last_version=last_version)
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
@@ -252,29 +260,23 @@ class Store:
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         """Run a transaction on the writing connection; it is on disk when the block is left."""
-        self._check()
-        writer = self._database.writer
-        try:
-            with writer.begin():
-                yield writer
-        except IntegrityError as error:
-            raise StoreConflict(f"it is stored already, or belongs to nothing: {error.orig}") from error
-        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-            raise self._failed(error) from error
+        with self._failing(), self._database.writer.begin():
+            yield self._database.writer
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
-        self._check()
-        try:
-            with self._database.readers.connect() as connection:
-                yield connection
-        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-            raise self._failed(error) from error
+        with self._failing(), self._database.readers.connect() as connection:
+            yield connection
 
-    def _check(self) -> None:
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """After a failure of the database nothing more is tried: what is on disk is not known."""
         if self._failure is not None:
             raise StoreFailed(self._failure)
-
-    def _failed(self, error: Exception) -> StoreFailed:
-        self._failure = f"the database failed: {getattr(error, 'orig', None) or error}"
-        return StoreFailed(self._failure)
+        try:
+            yield
+        except IntegrityError as error:
+            raise StoreConflict(f"it is stored already, or belongs to nothing: {error.orig}") from error
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+            self._failure = f"the database failed: {getattr(error, 'orig', None) or error}"
+            raise StoreFailed(self._failure) from error

@@ -1,0 +1,86 @@
+"""Restoring a backup: the tasks go back in time, and say so.
+
+Every restored task gets a new incarnation number in its sheet, signed anew with the operator's key from the backup.
+Devices see another sheet, ask their owners, and accept that the version went back; within one incarnation they would
+refuse that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from sqlalchemy import Connection, delete, select, update
+
+from crowdml.core import BadInput
+from crowdml.protocol.keys import SigningKey
+from crowdml.protocol.sheet import SignedSheet, sign_sheet
+from crowdml.server.store.backup import copy_rows, copy_sqlite
+from crowdml.server.store.engines import open_database
+from crowdml.server.store.migrating import migrate
+from crowdml.server.store.schema import metadata, server_identity, sheets, tasks
+from crowdml.server.store.sqlite import connect_sqlite, make_file
+
+
+def restore(path: Path, url: str, *, force: bool = False) -> dict[str, int]:
+    """Bring a backup into a database that no server has open. All of it is restored, or nothing.
+
+    Args:
+        path: The backup.
+        url: Address of the database.
+        force: Whether what is in the database may be overwritten.
+
+    Returns:
+        The new incarnation of every task, by its name.
+    """
+    with tempfile.TemporaryDirectory() as folder, closing(_older_too(path, Path(folder) / "copy")) as source:
+        with closing(open_database(url)) as database:
+            target = database.writer
+            migrate(target)
+            with source.begin(), target.begin():
+                before = _incarnations(target)
+                if not force and (before or target.execute(select(server_identity)).first()):
+                    raise BadInput("the database is not empty", where="--db", hint="--force overwrites what is there")
+                for table in reversed(metadata.sorted_tables):
+                    target.execute(delete(table))
+                copy_rows(source, target)
+                return _sign_anew(target, before)
+
+
+def _older_too(path: Path, copy: Path) -> Connection:
+    """Open a copy of a backup whose tables were brought up to date; the backup itself is only read."""
+    make_file(copy)
+    copy_sqlite(path, copy)
+    connection = connect_sqlite(copy)
+    try:
+        migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _incarnations(target: Connection) -> dict[str, int]:
+    return {name: incarnation for name, incarnation in target.execute(select(tasks.c.name, tasks.c.incarnation))}
+
+
+def _sign_anew(target: Connection, before: dict[str, int]) -> dict[str, int]:
+    """Give each task an incarnation above that of the backup and above the one that is overwritten."""
+    secret = target.execute(select(server_identity.c.signing_key)).scalar()
+    told = {}
+    for task, name, incarnation in target.execute(select(tasks.c.id, tasks.c.name, tasks.c.incarnation)).all():
+        if secret is None:
+            raise BadInput("the backup has tasks, but not the operator's key")
+        told[name] = max(incarnation, before.get(name, 0)) + 1
+        old = target.execute(
+            select(sheets.c.sheet, sheets.c.signature, sheets.c.key).where(sheets.c.task == task)
+        ).one()
+        sheet = SignedSheet(text=old.sheet, signature=old.signature, key=old.key).open()
+        new = sign_sheet(dataclasses.replace(sheet, incarnation=told[name]), SigningKey(secret))
+        target.execute(
+            update(sheets).where(sheets.c.task == task).values(sheet=new.text, signature=new.signature, key=new.key)
+        )
+        target.execute(update(tasks).where(tasks.c.id == task).values(incarnation=told[name]))
+    return told
