@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import io
 import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -53,8 +57,9 @@ START_S = 60.0
 class Server:
     """A server process that can be killed and started again at the same port."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.folder, self.options, self.port = folder, options, 0
+    def __init__(self, folder: Path, *options: str, ca: Path | None = None) -> None:
+        self.context = ssl.create_default_context(cafile=ca) if ca else None
+        self.folder, self.options, self.port, self.opened = folder, options, 0, 0
         self.start()
 
     def start(self) -> None:
@@ -90,36 +95,70 @@ class Server:
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         content = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.address + path, content, headers, method=method)  # noqa: S310  loopback
-        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310  loopback
+        with urllib.request.urlopen(request, timeout=30, context=self.context) as response:  # noqa: S310  loopback
             return json.loads(response.read() or b"null")
 
     def open(self, *changes: tuple[str, str]) -> None:
-        """Make the task, with pieces of its file replaced."""
+        """Make a task of its own, with pieces of its file replaced; `task` is its name."""
+        self.opened += 1
+        self.task = f"walk-{self.opened}"
         text = TASK
-        for old, new in changes:
+        for old, new in (('"walk"', f'"{self.task}"'), *changes):
             assert old in text
             text = text.replace(old, new)
         self.ask("/v1/tasks", {"file": text})
 
     def invite(self) -> str:
-        made: list[str] = self.ask("/v1/tasks/walk/invites", {"count": 1})["invites"]
+        made: list[str] = self.ask(f"/v1/tasks/{self.task}/invites", {"count": 1})["invites"]
         return made[0]
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    (tmp_path / "server").mkdir()
-    made = Server(tmp_path / "server")
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    made = Server(tmp_path_factory.mktemp("server"))
     yield made
     made.kill()
 
 
 @pytest.fixture
-def crowdml() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a command to its end."""
+def make_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Make a server of one's own."""
+    made: list[Server] = []
 
-    def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*RUN, *arguments], capture_output=True, text=True, input=stdin, timeout=120)
+    def make(*options: str, ca: Path | None = None) -> Server:
+        (tmp_path / "server").mkdir()
+        made.append(Server(tmp_path / "server", *options, ca=ca))
+        return made[-1]
+
+    yield make
+    for own in made:
+        own.kill()
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """A command that has ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def crowdml(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run a command to its end, in this process: a new one would take a second to start."""
+    from crowdml.cli import main
+
+    def run(*arguments: str, stdin: str = "") -> Ran:
+        printed, errors, code = io.StringIO(), io.StringIO(), 0
+        monkeypatch.setattr(sys, "argv", ["crowdml", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        try:
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+                main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return Ran(returncode=code, stdout=printed.getvalue(), stderr=errors.getvalue())
 
     return run
 

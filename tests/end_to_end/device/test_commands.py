@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Run = Callable[..., Any]
 
 
 def lines(printed: str) -> list[dict[str, Any]]:
@@ -43,13 +42,13 @@ def test_join_run_status_ledger_withdraw(server: Any, crowdml: Run, rows: Path, 
     assert "8 check-ins of this device" in crowdml("device", "status", *home).stdout
 
     ledger = json.loads(crowdml("device", "ledger", *home, "--json", "--verify").stdout)
-    assert ledger["compared"] == {"walk": {"receipts": 8, "charges": 8}} and len(ledger["releases"]) == 8
+    assert ledger["compared"] == {server.task: {"receipts": 8, "charges": 8}} and len(ledger["releases"]) == 8
     table = crowdml("device", "ledger", *home).stdout
     assert ledger["head"] in table.replace("\n", "") and "chain verified" in table
 
     left = crowdml("device", "withdraw", *home, "--yes")
-    assert left.returncode == 0 and "withdrew from walk" in left.stdout
-    assert server.ask("/v1/tasks/walk/devices")["devices"] == []
+    assert left.returncode == 0 and f"withdrew from {server.task}" in left.stdout
+    assert server.ask(f"/v1/tasks/{server.task}/devices")["devices"] == []
     assert crowdml("device", "run", "--rows", str(rows), *home).returncode == 2
     assert "(withdrawn)" in crowdml("device", "status", *home).stdout
 
@@ -81,7 +80,7 @@ def test_a_crowd_learns(server: Any, crowdml: Run, rows: Path, tmp_path: Path) -
         assert joined.returncode == 0 and "No formal guarantee" in joined.stdout
         ran = crowdml("device", "run", "--rows", str(rows), *options, "--releases", "12")
         assert ran.returncode == 0 and "no formal guarantee" in ran.stdout
-    task = server.ask("/v1/tasks/walk")
+    task = server.ask(f"/v1/tasks/{server.task}")
     assert (task["version"], task["check_ins"]) == (24, 24) and task["estimated_error"] < 0.2
 
 
@@ -102,7 +101,7 @@ def test_rounds(server: Any, begin: Any, crowdml: Run, rows: Path, tmp_path: Pat
         printed, errors = device.communicate(timeout=120)
         assert device.returncode == 0, errors
         assert lines(printed)[-1]["used"] == 5
-    assert server.ask("/v1/tasks/walk")["version"] == 5
+    assert server.ask(f"/v1/tasks/{server.task}")["version"] == 5
 
 
 def test_an_interrupted_device_loses_nothing(server: Any, begin: Any, crowdml: Run, tmp_path: Path, rows: Path) -> None:
@@ -119,10 +118,12 @@ def test_an_interrupted_device_loses_nothing(server: Any, begin: Any, crowdml: R
     *_, end = lines(ran.stdout)
     assert end["used"] == 1 + len(charges["unsettled"])
     after = json.loads(crowdml("device", "ledger", *home, "--json", "--verify").stdout)
-    assert after["compared"]["walk"] == {"receipts": len(after["releases"]), "charges": len(after["releases"])}
+    assert after["compared"][server.task] == {"receipts": len(after["releases"]), "charges": len(after["releases"])}
 
 
-def test_a_server_that_restarts_is_waited_for(server: Any, begin: Any, crowdml: Run, tmp_path: Path, rows: Path) -> None:
+def test_a_server_that_restarts_is_waited_for(
+    server: Any, begin: Any, crowdml: Run, tmp_path: Path, rows: Path
+) -> None:
     server.open()
     home = ("--home", str(tmp_path / "device"))
     assert crowdml("device", "join", server.invite(), *home, "--yes", "--quiet").returncode == 0
@@ -133,7 +134,7 @@ def test_a_server_that_restarts_is_waited_for(server: Any, begin: Any, crowdml: 
     printed, errors = device.communicate(timeout=120)
     assert device.returncode == 0, errors
     assert lines(printed)[-1]["releases"] == 30 and lines(printed)[-1]["refused"] == 0
-    assert server.ask("/v1/tasks/walk")["check_ins"] == 30
+    assert server.ask(f"/v1/tasks/{server.task}")["check_ins"] == 30
 
 
 def test_a_revoked_device_and_a_stopped_task(server: Any, crowdml: Run, tmp_path: Path, rows: Path) -> None:
@@ -142,12 +143,12 @@ def test_a_revoked_device_and_a_stopped_task(server: Any, crowdml: Run, tmp_path
     for home in homes:
         assert crowdml("device", "join", server.invite(), *home, "--yes", "--quiet").returncode == 0
     name = json.loads(crowdml("device", "status", *homes[0], "--json").stdout)["tasks"][0]["device"]
-    server.ask(f"/v1/tasks/walk/devices/{name}", method="DELETE")
+    server.ask(f"/v1/tasks/{server.task}/devices/{name}", method="DELETE")
     refused = crowdml("device", "run", "--rows", str(rows), *homes[0])
     assert refused.returncode == 2 and "token" in refused.stderr and "Traceback" not in refused.stderr
     assert crowdml("device", "join", server.invite(), *homes[0], "--yes", "--quiet").returncode == 0
     assert crowdml("device", "run", "--rows", str(rows), *homes[0], "--once").returncode == 0
-    server.ask("/v1/tasks/walk", {"state": "stopped"}, "PATCH")
+    server.ask(f"/v1/tasks/{server.task}", {"state": "stopped"}, "PATCH")
     ended = crowdml("device", "run", "--rows", str(rows), *homes[1], "--json")
     assert ended.returncode == 0 and lines(ended.stdout)[-1]["releases"] == 0
     assert "stopped" in lines(ended.stdout)[-1]["reason"]
@@ -203,7 +204,10 @@ def test_wrong_rows_are_named(server: Any, crowdml: Run, tmp_path: Path) -> None
     assert crowdml("device", "join", server.invite(), *home, "--yes", "--quiet").returncode == 0
     (tmp_path / "rows.csv").write_text("a,b,c,label\n1,2,3,walking\n1,two,3,walking\n")
     np.savez(tmp_path / "few.npz", rows=np.ones((3, 3)), labels=np.zeros(3, int))
-    for file, message in (("rows.csv", "line 3, column b: 'two'"), ("few.npz", "3 rows, but a batch of this task has 10")):
+    for file, message in (
+        ("rows.csv", "line 3, column b: 'two'"),
+        ("few.npz", "3 rows, but a batch of this task has 10"),
+    ):
         ran = crowdml("device", "run", "--rows", str(tmp_path / file), *home)
         assert ran.returncode == 2 and message in ran.stderr and "Traceback" not in ran.stderr
     assert json.loads(crowdml("device", "ledger", *home, "--json").stdout)["releases"] == []
