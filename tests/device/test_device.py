@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 import json
 import math
 import shutil
@@ -12,6 +14,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import crowdml
 from crowdml.algorithms.live import StillCoins
@@ -448,3 +452,55 @@ def test_a_folder_without_its_ledger_does_not_begin_a_new_one(make_server: Any, 
     (place / "ledger.sqlite").unlink()
     with pytest.raises(TermsViolated, match="has not accepted"):
         crowdml.Device(place, connect=server.connect)
+
+
+NUMBERS = itertools.count()
+FAULTS = ("pass", "busy", "lost before", "lost after", "stale", "killed before", "killed after")
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kinds=st.lists(st.sampled_from(FAULTS), max_size=12))
+def test_whatever_happens_every_release_is_charged_once_and_drawn_once(
+    kinds: list[str], make_server: Any, join: Any, rows: Any, answers: Any
+) -> None:
+    server = make_server(*STEPS, "stop.max-releases=40")
+    place = join(server, f"home-{next(NUMBERS)}")
+    bodies: dict[str, set[bytes]] = {}
+    stale = 0
+
+    def fault(kind: str, request: httpx.Request) -> httpx.Response | None:
+        nonlocal stale
+        key = request.headers["idempotency-key"]
+        bodies.setdefault(key, set()).add(request.content)
+        if kind.endswith("after"):
+            server.check_in("token-0", request)
+        if kind == "busy":
+            response: httpx.Response = answers.refusal(503, "busy")
+            return response
+        if kind == "stale" and ("token-0", key) not in server.receipts:
+            stale += 1
+            refused: httpx.Response = answers.refusal(409, "stale")
+            return refused
+        if kind.startswith("lost"):
+            raise httpx.ReadError("cut")
+        if kind.startswith("killed"):
+            raise Killed
+        return None
+
+    server.faults.extend(functools.partial(fault, kind) for kind in kinds)
+    coins, done = Count(), False
+    while not done:
+        with crowdml.Device(place, connect=server.connect, coins=coins) as device:
+            try:
+                device.run(rows, releases=2)
+                done = not server.faults
+            except Killed:
+                pass
+            state = device.memory.state()
+            steps = 0 if state is None else device._state_layout.decode(state)["device"]["steps"]
+    assert all(len(own) == 1 for own in bodies.values()), "the same key never carries other bytes"
+    found = charged(place)
+    receipts = {key: body for (_, key), (body, _) in server.receipts.items()}
+    assert len(found) == coins.made, "noise is drawn once per charge"
+    assert receipts.items() <= found.items() and len(found) == len(receipts) + stale
+    assert server.version == len(receipts) and steps == 2 * len(receipts)

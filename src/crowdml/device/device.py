@@ -8,7 +8,6 @@ and storage of its own.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,6 +31,7 @@ from crowdml.device.terms import build, terms_of
 from crowdml.device.trust import is_restored, require_whole
 from crowdml.privacy import Promise
 from crowdml.protocol import Layout, Sheet, message
+from crowdml.protocol.check_in_key import check_in_key
 
 Watch = Callable[[Outcome], None]
 
@@ -70,7 +70,7 @@ class Device:
         connect: For tests: makes the connection, given server and certificates.
         coins: For tests: makes the coins of a release; otherwise the operating system's entropy.
         draw: For tests: random words that choose rows.
-        make_key: For tests: makes idempotency keys.
+        make_key: For tests: makes the idempotency key of a check-in that started from a version.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Device:
         connect: Callable[..., Connection] = Connection,
         coins: Callable[[], GridCoins] = DeviceCoins,
         draw: Draw = os_words,
-        make_key: Callable[[], str] = lambda: secrets.token_urlsafe(18),
+        make_key: Callable[[int], str] = check_in_key,
     ) -> None:
         """Open the folder, verify the ledger, and build the task from the sheet that was accepted."""
         self.home = Home(default_home() if home is None else home)
@@ -184,7 +184,7 @@ class Device:
     def _contribute(self, checked_out: CheckOut, gathered: Gathered) -> Outcome:
         """Work on a check-out, charge what comes of it, and send that."""
         body, state = self._sanitised(checked_out, gathered)
-        key = self._make_key()
+        key = self._make_key(checked_out.version)
         self.memory.expect(key, checked_out.version, state)
         account = self.member.account
         self.ledger.charge(account, key, body, samples=gathered.samples, version=checked_out.version)

@@ -1,0 +1,100 @@
+"""kill -9 of a device and of its server at any moment: nothing is lost, counted twice, or sent without a charge."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crowdml.device import Device, Ledger
+from crowdml.device.home import Home
+from crowdml.device.joining import connected
+
+CYCLES = 30
+
+# Everything is imported once; every device is a fork of it, so that a start takes no time.
+NURSERY = """
+import os, sys
+from crowdml.device.device import Device
+for _ in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        with Device(sys.argv[1]) as device:
+            device.run(sys.argv[2])
+        os._exit(0)
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture
+def nursery(tmp_path: Path, rows: Path) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-c", NURSERY, str(tmp_path / "device"), str(rows)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    yield process
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    process.wait()
+    process.stdout.close()
+
+
+def test_nothing_is_lost_or_counted_twice(server: Any, nursery: Any, rows: Path, tmp_path: Path) -> None:
+    server.open(("max-uses = 40", "max-uses = 4000"), ("max-releases = 400", "max-releases = 4000"))
+    Device.join(server.invite(), tmp_path / "device", accept=lambda offer: True)
+    usual_s = time_of_a_start(tmp_path / "device", rows)
+    chance, lengths = random.Random(11), []
+    for cycle in range(CYCLES):
+        nursery.stdin.write("go\n")
+        nursery.stdin.flush()
+        pid = int(nursery.stdout.readline())
+        time.sleep(chance.random() * 2 * usual_s)
+        if cycle % 10 == 9:
+            server.kill()
+        os.kill(pid, signal.SIGKILL)
+        assert int(nursery.stdout.readline()) == -signal.SIGKILL
+        if cycle % 10 == 9:
+            server.start()
+        lengths.append(check(tmp_path / "device"))
+    assert lengths == sorted(lengths) and lengths[-1] > CYCLES, "the devices never got to send anything"
+    with Device(tmp_path / "device") as device:
+        device.run(rows, releases=1)
+    found = charges(tmp_path / "device")
+    assert receipts(tmp_path / "device") == found, "in the end every charge has its receipt"
+    assert server.ask(f"/v1/tasks/{server.task}")["check_ins"] == len(found)
+
+
+def time_of_a_start(place: Path, rows: Path) -> float:
+    """From the start of a device to its third release: kills should fall into this time and somewhat later."""
+    begun = time.monotonic()
+    with Device(place) as device:
+        device.run(rows, releases=3)
+    return time.monotonic() - begun
+
+
+def check(place: Path) -> int:
+    """Whatever the server has was charged, with the same bytes; at most one charge is still to be settled."""
+    found, got = charges(place), receipts(place)
+    assert got.items() <= found.items()
+    with Ledger(place / "ledger.sqlite") as ledger:
+        waiting = {own.key for own in ledger.unsettled()}
+    assert set(found) - set(got) <= waiting and len(waiting) <= 1
+    return len(found)
+
+
+def charges(place: Path) -> dict[str, str]:
+    with Ledger(place / "ledger.sqlite") as ledger:  # verifies the chain
+        return {own["key"]: own["body"] for own in map(json.loads, ledger.entries()) if own["kind"] == "charge"}
+
+
+def receipts(place: Path) -> dict[str, str]:
+    with connected(Home(place).member()) as calls:
+        return calls.receipts()
