@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from crowdml.cli.homes import server_home
 from crowdml.core import BadInput, CrowdError
 
 TOKEN_VARIABLE = "CROWDML_OPERATOR_TOKEN"  # noqa: S105  the name of a variable
+ADDRESS_FILE = "server.address"
 DEFAULT_ADDRESS = "http://127.0.0.1:8800"
 
 
@@ -31,7 +33,10 @@ class Operator:
     def __init__(self, server: str | None, home: Path | None, ca: Path | None) -> None:
         """Find address and token."""
         folder = server_home(home)
-        self.address = (server or _read(folder / "server.address") or DEFAULT_ADDRESS).rstrip("/")
+        known, _, own_ca = (_read(folder / ADDRESS_FILE) or DEFAULT_ADDRESS).partition("\n")
+        self.address = (server or known).rstrip("/")
+        if ca is None and own_ca and self.address == known:
+            ca = Path(own_ca)
         token = os.environ.get(TOKEN_VARIABLE) or _read(folder / "operator.token")
         if not token:
             raise BadInput(
@@ -39,13 +44,8 @@ class Operator:
                 where=str(folder / "operator.token"),
                 hint=f"run this where the server runs, give its --home, or set {TOKEN_VARIABLE}",
             )
-        headers = {"authorization": f"Bearer {token}", "crowdml-protocol": "1"}
-        verify: Any = True
-        if ca is not None:
-            import ssl
-
-            verify = ssl.create_default_context(cafile=str(ca))
-        self._session = httpx.Client(base_url=self.address, headers=headers, timeout=60.0, verify=verify)
+        self._headers = {"authorization": f"Bearer {token}", "crowdml-protocol": "1"}
+        self._verify = True if ca is None else _trust(ca)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request and return the JSON of its answer."""
@@ -55,7 +55,9 @@ class Operator:
     def fetch(self, method: str, path: str, body: Any = None) -> httpx.Response:
         """Send a request and return its answer, or raise what the server says is wrong."""
         try:
-            answer = self._session.request(method, path, json=body)
+            answer = httpx.request(
+                method, self.address + path, json=body, headers=self._headers, verify=self._verify, timeout=60.0
+            )
         except httpx.HTTPError as error:
             raise BadInput(
                 f"{self.address} does not answer: {error}", hint="start it with: crowdml serve; or give --server URL"
@@ -68,6 +70,18 @@ class Operator:
         except (ValueError, KeyError, TypeError):
             text = f"the server answered {answer.status_code}"
         raise ServerRefused(text)
+
+
+def remember_server(folder: Path, address: str, ca: Path | None) -> None:
+    """Let commands on this machine find a server: its address, and on a second line the authority to trust."""
+    (folder / ADDRESS_FILE).write_text("\n".join([address, *([] if ca is None else [str(ca.resolve())])]) + "\n")
+
+
+def _trust(ca: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(ca))
+    except OSError as error:  # ssl.SSLError is one
+        raise BadInput(f"{ca} holds no certificates: {error.strerror or error}", where="--ca") from None
 
 
 def _read(path: Path) -> str | None:

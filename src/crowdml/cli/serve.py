@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from crowdml.server.certificates import LocalTls
+    from crowdml.server.reach import Reach
 
 
 def serve(
@@ -15,16 +19,31 @@ def serve(
     db: Annotated[
         str | None, typer.Option(help="Database: sqlite:///FILE or postgresql://…  Not given: a file in --home.")
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 8800,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="A further name this server answers to, as devices write it.")
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on. Not given: 127.0.0.1, which this machine alone reaches.")
     ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 8800,
+    lan: Annotated[
+        bool,
+        typer.Option("--lan", help="Listen in the local network, with a certificate authority of this server's own."),
+    ] = False,
+    tls_cert: Annotated[Path | None, typer.Option(help="TLS certificate, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Key of the certificate, PEM.")] = None,
+    behind_proxy: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a proxy that does TLS; what it says about who asks is believed. Needs --address."
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen beyond this machine without TLS: others can read along.")
+    ] = False,
     address: Annotated[
         str | None, typer.Option(help="Address that invites carry, such as https://crowd.example.")
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="TLS certificate, PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Key of the certificate, PEM.")] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name this server answers to, as devices write it.")
+    ] = None,
     patience: Annotated[
         float, typer.Option(min=0.1, help="Seconds after which a round invites others in place of silent devices.")
     ] = 30.0,
@@ -39,25 +58,71 @@ def serve(
 
     from crowdml.cli import output
     from crowdml.cli.homes import database_url, server_home
-    from crowdml.core import BadInput
+    from crowdml.cli.operator import remember_server
     from crowdml.server.app import Access, create_app
+    from crowdml.server.certificates import require_local_tls, require_readable
     from crowdml.server.coordinator import Options
+    from crowdml.server.reach import Wish, reach_of
     from crowdml.server.serving import TOKEN_FILE, Place, bind, require_identity
     from crowdml.server.serving import serve as run
     from crowdml.server.store import open_store
 
-    if (tls_cert is None) != (tls_key is None):
-        raise BadInput("a certificate and its key belong together", hint="--tls-cert FILE --tls-key FILE")
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    reach = reach_of(
+        Wish(
+            host=host,
+            address=address,
+            lan=lan,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            behind_proxy=behind_proxy,
+            insecure=insecure,
+        )
+    )
+    if tls_cert:
+        require_readable(tls_cert, tls_key)
     folder = server_home(home, make=True)
-    place = Place(host=host, port=port, certificate=tls_cert, key=tls_key)
+    local = require_local_tls(server_home(folder / "tls", make=True), reach.names) if lan else None
+    place = Place(
+        host=reach.host,
+        port=port,
+        certificate=local.server_file if local else tls_cert,
+        key=tls_key,
+        proxy=reach.proxy,
+    )
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     listening = bind(place)
-    real_port = listening.getsockname()[1]
     store = open_store(database_url(folder, db))
     require_identity(store, folder)
-    own = f"{place.scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{real_port}"  # noqa: S104  compared
-    hosts = {"127.0.0.1", "localhost", "[::1]", host, *(allow_host or ())}
-    app = create_app(store, Options(patience_s=patience), Access(hosts=hosts, address=address))
-    (folder / "server.address").write_text(own + "\n")
+    own = reach.own_address(listening.getsockname()[1])
+    access = Access(hosts={*reach.hosts, *(allow_host or ())}, address=reach.address or (own if local else None))
+    app = create_app(store, Options(patience_s=patience), access)
+    remember_server(folder, own, local.authority_file if local else None)
+    for line in (*_warnings(reach, insecure), *(_trust_lines(local) if local else ())):
+        output.say(line)
     output.say(f"serving {own} (operator's token: {folder / TOKEN_FILE})")
     run(app, place, listening)
+
+
+def _warnings(reach: Reach, insecure: bool) -> list[str]:
+    """Say what reaches further than somebody may think."""
+    from crowdml.server.reach import is_everywhere
+
+    lines = []
+    if is_everywhere(reach.host):
+        lines.append(f"warning: {reach.host} is every address of this machine, in all its networks")
+    if insecure:
+        lines.append("warning: no TLS: whoever is on the way reads tokens and contributions, and can change them")
+    return lines
+
+
+def _trust_lines(local: LocalTls) -> list[str]:
+    """Say how owners come to trust this server."""
+    made = "a new certificate authority, which nobody trusts yet" if local.new_authority else "certificate authority"
+    return [
+        f"{made}: {local.authority_file}",
+        f"  SHA-256 fingerprint: {local.fingerprint}",
+        "  hand the file to owners, and the fingerprint on another way, so that they can compare it",
+        "  a Python device trusts it with: crowdml device join LINK --ca ca.pem",
+        "  a phone trusts it after installing the file as a certificate authority, in its security settings",
+        f"  the server's certificate holds until {local.until:%Y-%m-%d}; a start within its last 30 days renews it",
+    ]

@@ -4,6 +4,8 @@ from crowdml.core.coins import Coins as Coins
 from crowdml.core.coins import GridCoins as GridCoins
 from crowdml.core.errors import BadInput as BadInput
 from crowdml.core.errors import CrowdError as CrowdError
+from crowdml.core.graphs import Graph as Graph
+from crowdml.core.graphs import Value as Value
 from crowdml.core.ops import NUMPY as NUMPY
 from crowdml.core.ops import Array as Array
 from crowdml.core.ops import Ops as Ops

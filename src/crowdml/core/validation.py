@@ -33,8 +33,8 @@ def writable(path: Path) -> None:
         raise BadInput(f"{path} cannot be written", hint="choose a place where you may write")
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file entirely or not at all."""
+def write_whole(path: Path, content: bytes, *, secret: bool = False) -> None:
+    """Write a file entirely or not at all; a secret one can be read by its owner alone."""
     writable(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -44,7 +44,7 @@ def write_whole(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
+        os.chmod(temporary, 0o600 if secret else 0o666 & ~umask)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

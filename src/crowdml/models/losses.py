@@ -21,6 +21,7 @@ class Loss:
         values: `values(outputs, labels)`, shape (size,).
         slope: `slope(outputs, labels)`, shape (width, size).
         predict: `predict(outputs)`, class numbers of shape (size,).
+        by_sign: Whether `predict` asks for the sign of the one output, instead of the largest of several.
         slope_bound: Largest L1 and L2 norm of one example's slope, None where there is none.
     """
 
@@ -29,6 +30,7 @@ class Loss:
     slope: Callable[[Array, Array], Array]
     predict: Callable[[Array], Array]
     slope_bound: dict[int, float] | None
+    by_sign: bool = False
 
 
 def one_hot(labels: Array, classes: int, ops: Ops) -> Array:
@@ -82,6 +84,7 @@ def logistic(classes: int, ops: Ops) -> Loss:
         slope=slope,
         predict=lambda outputs: (outputs[0] > 0).astype(xp.int32),
         slope_bound={1: 1.0, 2: 1.0},
+        by_sign=True,
     )
 
 
@@ -99,6 +102,7 @@ def hinge(classes: int, ops: Ops) -> Loss:
         slope=slope,
         predict=lambda outputs: (outputs[0] > 0).astype(xp.int32),
         slope_bound={1: 1.0, 2: 1.0},
+        by_sign=True,
     )
 
 

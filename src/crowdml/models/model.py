@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from crowdml.core import Array, BadInput, Batch, Coins, Ops, record, trees
+from crowdml.core import Array, BadInput, Batch, Coins, Graph, Ops, Value, record, trees
 from crowdml.core.ops import Tree
 from crowdml.models.layers import Factors, Layer, LayerSettings, Shape
 from crowdml.models.losses import Loss
@@ -111,6 +111,20 @@ class Model:
             return leaf * strength if path.endswith("/w") else self.ops.xp.zeros_like(leaf)
 
         return trees.map_paths(of_leaf, parameters)
+
+    def write(self, graph: Graph, parameters: Parameters, rows: Value) -> tuple[Value, Value]:
+        """Write the model into a graph: scores of shape (size, width) and class numbers of shape (size,)."""
+        x = rows if len(self.shape) == 1 else graph.add("Reshape", rows, graph.constant((-1, *self.shape)))
+        for layer, own in zip(self.layers, parameters, strict=True):
+            if layer.write is None:
+                raise BadInput("a layer of this model cannot be exported", where="model.layers")
+            x = layer.write(graph, own, x)
+        scores = graph.add("Identity", x, name="scores")
+        if not self.loss.by_sign:
+            return scores, graph.add("ArgMax", scores, name="label", axis=1, keepdims=0)
+        first = graph.add("Squeeze", scores, graph.constant((1,)))
+        above = graph.add("Greater", first, graph.constant(self.ops.xp.float32(0)))
+        return scores, graph.add("Cast", above, name="label", to="INT64")
 
     def _forward(self, parameters: Parameters, rows: Array) -> tuple[Array, list[Tree]]:
         x = rows.T if len(self.shape) == 1 else rows.T.reshape(*self.shape, rows.shape[0])

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from crowdml.algorithms.onnx_export import to_onnx
 from crowdml.core import NUMPY, trees
 from crowdml.models import unflatten
 from crowdml.server.answers import Refusal
@@ -24,10 +25,11 @@ def export(running: RunningTask, kind: Literal["safetensors", "onnx"]) -> bytes:
         arrays = {path: np.ascontiguousarray(leaf) for path, leaf in trees.paths(parameters)}
         return save(arrays, metadata=metadata)
     try:
-        from crowdml.models.onnx_export import to_onnx
-    except ModuleNotFoundError:
+        return to_onnx(running.live.task, running.signed.open().arrays, parameters, metadata)
+    except ModuleNotFoundError as error:
+        if error.name != "onnx":
+            raise
         raise Refusal(501, "no-onnx", "this server cannot write ONNX", hint="pip install 'crowdml[onnx]'") from None
-    return to_onnx(running.live.task.model, running.live.task.features, parameters, metadata)
 
 
 def metadata_of(running: RunningTask) -> dict[str, str]:

@@ -17,6 +17,7 @@ from crowdml.server.connection import BoundedProtocol
 from crowdml.server.crowd import token_hash
 from crowdml.server.store import Identity, Store
 
+BACKLOG = 4096
 TOKEN_FILE = "operator.token"  # noqa: S105  the name of a file
 
 
@@ -28,13 +29,15 @@ class Place:
         host: Address.
         port: Port; 0: any free one.
         certificate: TLS certificate, PEM.
-        key: Its key, PEM.
+        key: Its key, PEM; None: in the same file.
+        proxy: Addresses of proxies whose word about the origin of a request is taken.
     """
 
     host: str = "127.0.0.1"
     port: int = 8800
     certificate: Path | None = None
     key: Path | None = None
+    proxy: str | None = None
 
     @property
     def scheme(self) -> str:
@@ -62,6 +65,8 @@ def bind(place: Place) -> socket.socket:
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         taken.bind((place.host, place.port))
+        # From here on whoever connects waits to be served, instead of being turned away.
+        taken.listen(BACKLOG)
     except OSError as error:
         taken.close()
         raise BadInput(
@@ -81,15 +86,21 @@ def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=place.proxy is not None,
+        forwarded_allow_ips=place.proxy or "",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
-        backlog=4096,
+        backlog=BACKLOG,
         ssl_certfile=str(place.certificate) if place.certificate else None,
         ssl_keyfile=str(place.key) if place.key else None,
     )
+    server = uvicorn.Server(config)
+
+    def end(*_: object) -> None:
+        # Before uvicorn has its own handlers. Later it raises the signal again when it is done: all is well then.
+        server.should_exit = True
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        # uvicorn raises the signal again when it is done; a server that was asked to end has ended well.
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, end)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    uvicorn.Server(config).run(sockets=[listening])
+    server.run(sockets=[listening])

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.core.errors import BadInput
+from crowdml.core.graphs import Graph, Value
 from crowdml.core.records import record
 from crowdml.core.settings import Settings
 from crowdml.data.dataset import Floats, Rows
@@ -76,6 +77,10 @@ class Transform(Settings):
     @abc.abstractmethod
     def bounds(self, before: Bounds) -> Bounds:
         """Say what is known of each row afterwards, whatever the rows were."""
+
+    def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
+        """Write the function into a graph; rows that the function refuses are not refused there."""
+        raise BadInput(f"{self.kind} cannot be exported", where="data.transform")
 
     @property
     def learns(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from crowdml.core.graphs import Graph, Value
 from crowdml.data.dataset import Floats, Rows
 from crowdml.data.transforms.base import Bounds, Fitted, Transform
 
@@ -27,6 +28,14 @@ class Fft(Transform):
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Fitted:
         """Return the fixed function."""
         return Fitted(apply=magnitudes, arrays={})
+
+    def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
+        """Use ONNX's transform of real rows, which wants one more axis at the end."""
+        axis = graph.constant((2,))
+        wide = graph.add("Unsqueeze", graph.add("Cast", rows, to="DOUBLE"), axis)
+        bins = graph.add("DFT", wide, axis=1)
+        power = graph.add("ReduceSum", graph.add("Mul", bins, bins), axis, keepdims=0)
+        return graph.add("Cast", graph.add("Sqrt", power), to="FLOAT")
 
     def bounds(self, before: Bounds) -> Bounds:
         """Use Parseval's theorem for the length, and that no bin exceeds the sum of absolute values."""

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from crowdml.core.graphs import Graph, Value
 from crowdml.data.dataset import Floats, Rows
 from crowdml.data.transforms.base import Bounds, Fitted, Transform
 
@@ -38,6 +39,10 @@ class Intercept(Transform):
             l2=None if before.l2 is None else math.hypot(before.l2, extra),
             features=None if before.features is None else before.features + 1,
         )
+
+    def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
+        """Pad by one column at the end."""
+        return graph.add("Pad", rows, graph.constant((0, 0, 0, 1)), graph.constant(np.float32(self.value)))
 
     def _apply(self, rows: Rows) -> Floats:
         result = np.empty((len(rows), rows.shape[1] + 1), np.float32)

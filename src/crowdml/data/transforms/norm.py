@@ -11,9 +11,12 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from crowdml.core.errors import BadInput
+from crowdml.core.graphs import Graph, Value
 from crowdml.data.dataset import Floats, Rows
 from crowdml.data.transforms.base import Bounds, Fitted, Transform, require_finite
 
+LEAST = 1e-60
+"""Shorter than any row of float32 numbers that is not zero."""
 SHRINK = 1 - 2**-22
 """Rounding to float32 must not carry a row beyond its bound, on which a privacy promise may rest."""
 
@@ -50,6 +53,18 @@ class Norm(Transform):
             l1 = _least(l1, before.l1)
             l2 = _least(l2, before.l2) or radius
         return Bounds(l1=l1, l2=l2, features=before.features)
+
+    def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
+        """Divide by the length where it counts; in float64, as `apply` does."""
+        wide = graph.add("Cast", rows, to="DOUBLE")
+        parts = graph.add("Abs", wide) if self.order == 1 else graph.add("Mul", wide, wide)
+        lengths = graph.add("ReduceSum", parts, graph.constant((1,)), keepdims=1)
+        if self.order == 2:
+            lengths = graph.add("Sqrt", lengths)
+        radius = SHRINK * self._radius()
+        least = graph.constant(np.float64(LEAST if self.at_most is None else radius))
+        factors = graph.add("Div", graph.constant(np.float64(radius)), graph.add("Max", lengths, least))
+        return graph.add("Cast", graph.add("Mul", wide, factors), to="FLOAT")
 
     def _radius(self) -> float:
         radius = self.exactly if self.at_most is None else self.at_most

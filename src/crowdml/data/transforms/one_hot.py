@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from crowdml.core.errors import BadInput
+from crowdml.core.graphs import Graph, Value
 from crowdml.data.dataset import Floats, Rows
 from crowdml.data.transforms.base import Bounds, Fitted, Transform
 
@@ -38,6 +39,15 @@ class OneHot(Transform):
             features=None if before.features is None else before.features + self.size - 1,
         )
 
+    def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
+        """Compare the column with every class number; columns before and after stay."""
+        before = _columns(graph, rows, 0, self.column)
+        column = _columns(graph, rows, self.column, self.column + 1)
+        after = _columns(graph, rows, self.column + 1, np.iinfo(np.int64).max)
+        numbers = graph.constant(np.arange(self.size, dtype=np.float32)[None])
+        spread = graph.add("Cast", graph.add("Equal", column, numbers), to="FLOAT")
+        return graph.add("Concat", before, spread, after, axis=1)
+
     def _apply(self, rows: Rows) -> Floats:
         if self.column >= rows.shape[1]:
             raise BadInput(
@@ -52,3 +62,8 @@ class OneHot(Transform):
         spread[np.arange(len(rows)), chosen] = 1
         parts = (rows[:, : self.column], spread, rows[:, self.column + 1 :])
         return np.concatenate(parts, axis=1, dtype=np.float32)
+
+
+def _columns(graph: Graph, rows: Value, start: int, end: int) -> Value:
+    """Take columns from `start` up to `end`, if there are any."""
+    return graph.add("Slice", rows, graph.constant((start,)), graph.constant((end,)), graph.constant((1,)))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from crowdml.core.errors import BadInput
+from crowdml.core.graphs import Graph, Value
 from crowdml.data.dataset import Floats, Rows
 from crowdml.data.transforms.base import Arrays, Blocks, Bounds, Fitted, Transform, require_array, require_columns
 
@@ -51,6 +52,11 @@ class Pca(Transform):
             return projected.astype(np.float32, copy=False)
 
         return Fitted(apply=apply, arrays={"mean": mean, "directions": directions}, private_fit=True)
+
+    def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
+        """Subtract, then project."""
+        centred = graph.add("Sub", rows, graph.constant(require_array("pca", arrays, "mean", 1)))
+        return graph.add("MatMul", centred, graph.constant(require_array("pca", arrays, "directions", 2)))
 
     def bounds(self, before: Bounds) -> Bounds:
         """Promise nothing but the width: the mean could be anything."""

@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from pydantic import Field
 
 from crowdml.core.errors import BadInput
+from crowdml.core.graphs import Graph, Value
 from crowdml.data.dataset import Floats, Rows
 from crowdml.data.transforms.base import Bounds, Fitted, Transform, require_columns
 
@@ -59,6 +60,15 @@ class RandomFeatures(Transform):
     def bounds(self, before: Bounds) -> Bounds:
         """Promise nothing but the width."""
         return Bounds(features=self._width())
+
+    def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
+        """Write the filters as convolutions."""
+        from crowdml.data.transforms.random_features_graph import write_answers
+
+        pictures = graph.add("Reshape", rows, graph.constant((-1, self.size, self.size, self.colours)))
+        pictures = graph.add("Transpose", pictures, perm=(0, 3, 1, 2))
+        parts = [write_answers(graph, pictures, self.size, self.colours, self.filters, patch) for patch in PATCHES]
+        return graph.add("Concat", *parts, axis=1)
 
     def _width(self) -> int:
         return len(PATCHES) * QUARTERS * SIGNS * self.filters // 2

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from crowdml.core.graphs import Graph, Value
 from crowdml.data.dataset import Floats, Rows
 from crowdml.data.transforms.base import Bounds, Fitted, Transform
 
@@ -35,6 +36,10 @@ class Scale(Transform):
             l2=None if before.l2 is None else _up(before.l2 * factor),
             features=before.features,
         )
+
+    def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
+        """Multiply."""
+        return graph.add("Mul", rows, graph.constant(np.float32(self.by)))
 
     def _apply(self, rows: Rows) -> Floats:
         return rows.astype(np.float32) * np.float32(self.by)

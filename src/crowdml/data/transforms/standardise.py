@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.core.errors import BadInput
+from crowdml.core.graphs import Graph, Value
 from crowdml.data.dataset import Floats, Rows
 from crowdml.data.transforms.base import Arrays, Blocks, Bounds, Fitted, Transform, require_array, require_columns
 
@@ -40,13 +41,7 @@ class Standardise(Transform):
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Fitted:
         """Build the function from `mean` and `deviation`, each of shape (features,)."""
-        mean = require_array("standardise", arrays, "mean", 1)
-        deviation = require_array("standardise", arrays, "deviation", 1)
-        if deviation.shape != mean.shape or (deviation < 0).any():
-            raise BadInput("standardise: deviation must be as long as mean, and not negative")
-        # What float32 cannot tell from a constant column counts as one.
-        varies = deviation > 1e-6 * np.maximum(1.0, np.abs(mean))
-        factor = np.where(varies, 1.0 / np.where(varies, deviation, 1.0), 0.0).astype(np.float32)
+        mean, deviation, factor = _read(arrays)
 
         def apply(rows: Rows) -> Floats:
             require_columns("standardise", rows, len(mean))
@@ -55,6 +50,22 @@ class Standardise(Transform):
 
         return Fitted(apply=apply, arrays={"mean": mean, "deviation": deviation}, private_fit=True)
 
+    def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
+        """Subtract, then multiply."""
+        mean, _, factor = _read(arrays)
+        return graph.add("Mul", graph.add("Sub", rows, graph.constant(mean)), graph.constant(factor))
+
     def bounds(self, before: Bounds) -> Bounds:
         """Promise nothing but the width: a column may have any spread."""
         return Bounds(features=before.features)
+
+
+def _read(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Floats, Floats, Floats]:
+    """Return mean, deviation, and the factor of each column."""
+    mean = require_array("standardise", arrays, "mean", 1)
+    deviation = require_array("standardise", arrays, "deviation", 1)
+    if deviation.shape != mean.shape or (deviation < 0).any():
+        raise BadInput("standardise: deviation must be as long as mean, and not negative")
+    # What float32 cannot tell from a constant column counts as one.
+    varies = deviation > 1e-6 * np.maximum(1.0, np.abs(mean))
+    return mean, deviation, np.where(varies, 1.0 / np.where(varies, deviation, 1.0), 0.0).astype(np.float32)

@@ -27,6 +27,7 @@ class Tanh(Settings):
             init=no_parameters,
             forward=forward,
             pull_back=lambda parameters, y, slope: slope * (1 - y * y),
+            write=lambda graph, parameters, x: graph.add("Tanh", x),
         )
 
 
@@ -47,6 +48,7 @@ class Sigmoid(Settings):
             init=no_parameters,
             forward=forward,
             pull_back=lambda parameters, y, slope: slope * y * (1 - y),
+            write=lambda graph, parameters, x: graph.add("Sigmoid", x),
         )
 
 
@@ -66,6 +68,7 @@ class Relu(Settings):
             init=no_parameters,
             forward=forward,
             pull_back=lambda parameters, above, slope: slope * above,
+            write=lambda graph, parameters, x: graph.add("Relu", x),
         )
 
 
@@ -81,4 +84,5 @@ class Flatten(Settings):
             init=no_parameters,
             forward=lambda parameters, x: (x.reshape(-1, x.shape[-1]), ()),
             pull_back=lambda parameters, memory, slope: slope.reshape(*shape, slope.shape[-1]),
+            write=lambda graph, parameters, x: graph.add("Flatten", x, axis=1),
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from crowdml.core import Array, Coins, record
+from crowdml.core import Array, Coins, Graph, Value, record
 from crowdml.core.ops import Tree
 
 Shape = tuple[int, ...]
@@ -50,6 +50,8 @@ class Layer:
         pull_back: `pull_back(parameters, memory, slope)` gives the slope with respect to `x`.
         factors: `factors(parameters, memory, slope)`, or None for a layer without parameters.
         biased: Whether the layer adds a constant; it is an input of 1 to anyone who bounds gradients.
+        write: `write(graph, parameters, x)` writes the forward half into a graph, where examples are the *first* axis,
+            and returns its output; None for a layer that cannot be exported.
     """
 
     shape: Shape
@@ -58,6 +60,7 @@ class Layer:
     pull_back: Callable[[Tree, Tree, Array], Array]
     factors: Callable[[Tree, Tree, Array], Factors] | None = None
     biased: bool = False
+    write: Callable[[Graph, Tree, Value], Value] | None = None
 
 
 def no_parameters(coins: Coins, stage: str) -> Tree:

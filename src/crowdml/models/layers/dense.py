@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from crowdml.core import BadInput, Coins, Ops, Settings, record
+from crowdml.core import BadInput, Coins, Graph, Ops, Settings, Value, record
 from crowdml.core.ops import Array, Tree
 from crowdml.models.layers.contract import Layer, Shape
 
@@ -81,6 +81,16 @@ class Dense(Settings):
         def factors(parameters: Tree, x: Array, slope: Array) -> DenseFactors:
             return DenseFactors(slope=slope, x=x, bias=self.bias, ops=ops)
 
+        def write(graph: Graph, parameters: Tree, x: Value) -> Value:
+            arrays = [graph.constant(parameters[name]) for name in (("w", "b") if self.bias else ("w",))]
+            return graph.add("Gemm", x, *arrays, transB=1)
+
         return Layer(
-            shape=(self.size,), init=init, forward=forward, pull_back=pull_back, factors=factors, biased=self.bias
+            shape=(self.size,),
+            init=init,
+            forward=forward,
+            pull_back=pull_back,
+            factors=factors,
+            biased=self.bias,
+            write=write,
         )

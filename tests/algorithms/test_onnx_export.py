@@ -1,0 +1,154 @@
+"""A model that leaves as ONNX answers as it did here, on rows as owners have them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime
+import pytest
+
+from crowdml.algorithms import Task
+from crowdml.algorithms.onnx_export import to_onnx
+from crowdml.core import NUMPY, BadInput, Graph, trees
+from crowdml.data.transforms import TRANSFORMS, Transform, compose, fit_rows
+from crowdml.models import MODELS, build
+from crowdml.models.layers import LAYERS
+from crowdml.models.layers.contract import Layer
+from crowdml.models.losses import LOSSES
+
+ROWS = 200
+Floats = npt.NDArray[np.float32]
+
+EVERY_LAYER: list[dict[str, Any]] = [
+    {"kind": "tanh"},
+    {"kind": "flatten"},
+    {"kind": "dense", "size": 5},
+    {"kind": "sigmoid"},
+    {"kind": "dense", "size": 4, "bias": False},
+    {"kind": "relu"},
+    {"kind": "dense", "size": 3},
+]
+KINDS: dict[str, dict[str, Any]] = {
+    "softmax": {"kind": "softmax"},
+    "softmax with bias": {"kind": "softmax", "bias": True},
+    "logistic": {"kind": "logistic"},
+    "svm": {"kind": "svm"},
+    "mlp": {"kind": "mlp", "layers": [7, 4], "activation": "tanh"},
+    "mlp of squares": {"kind": "mlp", "layers": [5], "activation": "sigmoid", "top": "squared"},
+    "layers": {"kind": "layers", "layers": EVERY_LAYER, "shape": [2, 3]},
+    "layers, hinge": {"kind": "layers", "layers": [{"kind": "dense", "size": 1}], "loss": "hinge"},
+}
+CHAINS: dict[str, tuple[int, list[dict[str, Any]]]] = {
+    "scale": (6, [{"kind": "scale", "by": 0.0625}]),
+    "norm": (6, [{"kind": "norm", "order": 1, "exactly": 2.0}, {"kind": "norm", "order": 2, "at-most": 0.7}]),
+    "norm at most": (6, [{"kind": "norm", "order": 1, "at-most": 4.0}]),
+    "intercept": (6, [{"kind": "intercept", "value": 0.25}]),
+    "standardise": (6, [{"kind": "standardise"}]),
+    "pca": (6, [{"kind": "pca", "components": 3}]),
+    "fft": (7, [{"kind": "fft"}]),
+    "one-hot": (6, [{"kind": "one-hot", "column": 2, "size": 4}]),
+    "one-hot, first and last": (
+        6,
+        [{"kind": "one-hot", "column": 5, "size": 4}, {"kind": "one-hot", "column": 0, "size": 4}],
+    ),
+    "random-features": (16 * 16 * 3, [{"kind": "random-features", "size": 16, "filters": 6}]),
+    "several": (6, [{"kind": "standardise"}, {"kind": "intercept"}, {"kind": "norm", "order": 2, "at-most": 1.0}]),
+}
+
+
+def a_task(model: dict[str, Any], features: int = 6, chain: list[dict[str, Any]] | None = None) -> Task:
+    two = model["kind"] in ("logistic", "svm") or model.get("loss") == "hinge"
+    content = {
+        "crowdml": 1,
+        "name": "t",
+        "data": {"features": features, "labels": ["a", "b", "c"][: 2 if two else 3], "transform": chain or []},
+        "model": model,
+        "algorithm": {"kind": "crowd-sgd", "batch": 1},
+        "privacy": {"mode": "none"},
+    }
+    return Task.model_validate(content, by_alias=True, by_name=False)
+
+
+def random_parameters(task: Task) -> Any:
+    random = np.random.default_rng(5)  # with which every model tells rows apart
+    zeros = task.model_for(NUMPY).zeros()
+    return trees.map(lambda leaf: random.normal(size=leaf.shape).astype(np.float32), zeros)
+
+
+def rows_for(features: int) -> Floats:
+    """Class numbers, pixels and zero rows: something for every transform."""
+    rows = np.random.default_rng(2).integers(0, 4 if features < 100 else 256, (ROWS, features)).astype(np.float32)
+    rows[0] = 0
+    return rows
+
+
+def answers(task: Task, rows: Floats) -> tuple[tuple[Floats, Any], tuple[Floats, Any]]:
+    """Scores and labels: of the exported file, and of the model here."""
+    chain: list[Transform] = task.data.transform
+    fitted, parameters = fit_rows(chain, rows), random_parameters(task)
+    raw = to_onnx(task, [own.arrays for own in fitted], parameters, {})
+    scores, label = onnxruntime.InferenceSession(raw).run(["scores", "label"], {"rows": rows})
+    model, prepared = task.model_for(NUMPY), compose(fitted)(rows)
+    return (scores, label), (model.outputs(parameters, prepared).T, model.predict(parameters, prepared))
+
+
+def same(found: tuple[Floats, Any], expected: tuple[Floats, Any]) -> None:
+    (scores, label), (wanted, right) = found, expected
+    assert scores.dtype == np.float32 and label.dtype == np.int64 and label.shape == (ROWS,)
+    scale = np.abs(wanted).max()
+    np.testing.assert_allclose(scores, wanted, rtol=0, atol=2e-6 * scale)
+    # The largest score, or the sign, may fall either way where a tie is closer than the arithmetic.
+    ordered = np.sort(wanted, axis=1)
+    clear = np.abs(wanted[:, 0]) if wanted.shape[1] == 1 else ordered[:, -1] - ordered[:, -2]
+    sure = clear > 1e-5 * scale
+    assert sure.mean() > 0.9 and len(np.unique(right)) > 1
+    np.testing.assert_array_equal(label[sure], np.asarray(right)[sure])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_model_answers_alike(name: str) -> None:
+    same(*answers(a_task(KINDS[name]), rows_for(6) - 1.5))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_every_transform_is_inside(name: str) -> None:
+    features, chain = CHAINS[name]
+    same(*answers(a_task({"kind": "softmax"}, features, chain), rows_for(features)))
+
+
+def test_nothing_is_left_out() -> None:
+    assert {own["kind"] for own in KINDS.values()} == set(MODELS)
+    assert {own["kind"] for own in EVERY_LAYER} == set(LAYERS)
+    assert {own["kind"] for _, chain in CHAINS.values() for own in chain} == set(TRANSFORMS)
+
+
+def test_the_metadata_travel() -> None:
+    task = a_task({"kind": "softmax"})
+    raw = to_onnx(task, [], random_parameters(task), {"labels": json.dumps(["ä"]), "privacy": "no formal guarantee"})
+    found = onnxruntime.InferenceSession(raw).get_modelmeta().custom_metadata_map
+    assert json.loads(found["labels"]) == ["ä"] and found["privacy"] == "no formal guarantee"
+    assert "transforms are inside" in found["input"]
+
+
+def test_the_file_is_read_by_runtimes_of_2022() -> None:
+    task = a_task({"kind": "softmax"})
+    model = onnx.load_from_string(to_onnx(task, [], random_parameters(task), {}))
+    assert [own.version for own in model.opset_import] == [17] and model.ir_version == 8
+
+
+def test_what_cannot_be_written_is_refused() -> None:
+    class Mute:
+        def build(self, shape: tuple[int, ...], ops: Any) -> Layer:
+            keep: Callable[..., Any] = lambda *_: {}  # noqa: E731
+            return Layer(shape=shape, init=keep, forward=keep, pull_back=keep, factors=keep)
+
+    model = build((Mute(),), LOSSES["softmax"](3, NUMPY), 3, NUMPY)
+    with pytest.raises(BadInput, match="cannot be exported"):
+        model.write(Graph(), ({},), "rows")
+    with pytest.raises(BadInput, match="own cannot be exported"):
+        Transform.write(TRANSFORMS["scale"].model_construct(kind="own"), Graph(), "rows", {})
