@@ -17,6 +17,7 @@ from crowdml.server.connection import BoundedProtocol
 from crowdml.server.crowd import token_hash
 from crowdml.server.store import Identity, Store
 
+BACKLOG = 4096
 TOKEN_FILE = "operator.token"  # noqa: S105  the name of a file
 
 
@@ -62,6 +63,8 @@ def bind(place: Place) -> socket.socket:
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         taken.bind((place.host, place.port))
+        # From here on whoever connects waits to be served, instead of being turned away.
+        taken.listen(BACKLOG)
     except OSError as error:
         taken.close()
         raise BadInput(
@@ -70,11 +73,11 @@ def bind(place: Place) -> socket.socket:
     return taken
 
 
-def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
-    """Serve until a signal comes; requests under way are finished."""
+def make_server(app: Asgi, place: Place, protocol: type[BoundedProtocol] = BoundedProtocol) -> uvicorn.Server:
+    """Make what serves the application; requests under way are finished when it ends."""
     config = uvicorn.Config(
         app,
-        http=BoundedProtocol,
+        http=protocol,
         loop="uvloop",
         ws="none",
         lifespan="on",
@@ -84,12 +87,17 @@ def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
         proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
-        backlog=4096,
+        backlog=BACKLOG,
         ssl_certfile=str(place.certificate) if place.certificate else None,
         ssl_keyfile=str(place.key) if place.key else None,
     )
+    return uvicorn.Server(config)
+
+
+def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
+    """Serve until a signal comes."""
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises the signal again when it is done; a server that was asked to end has ended well.
         signal.signal(number, lambda *_: None)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    uvicorn.Server(config).run(sockets=[listening])
+    make_server(app, place).run(sockets=[listening])
