@@ -7,7 +7,6 @@ import base64
 import contextlib
 import itertools
 import json
-import os
 import queue
 import signal
 import socket
@@ -16,14 +15,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-import uvicorn
 import uvloop
 
 from crowdml.algorithms.live import LiveTask, open_task
@@ -125,8 +124,10 @@ class Served:
 
     def as_operator(self, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
         given = {"authorization": f"Bearer {self.token}"} | headers
-        return self.send(method, path, headers=given, json=body) if body is not None else self.send(
-            method, path, headers=given
+        return (
+            self.send(method, path, headers=given, json=body)
+            if body is not None
+            else self.send(method, path, headers=given)
         )
 
     def create(self, *changes: str, file: str = TASK, draft: bool = False) -> dict[str, Any]:
@@ -184,8 +185,11 @@ class Loop:
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(WAIT_S)
+    def begin(self, work: Any) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def run(self, work: Any) -> Any:
+        return self.begin(work).result(WAIT_S)
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -208,22 +212,20 @@ class Application(Served):
         self._begin()
 
     def _begin(self) -> None:
-        self._to_app: asyncio.Queue[dict[str, str]] = asyncio.Queue()
-        self._from_app: queue.Queue[dict[str, str]] = queue.Queue()
+        self._to_app: asyncio.Queue[Any] = asyncio.Queue()
+        self._from_app: queue.Queue[Any] = queue.Queue()
 
         async def told(event: Any) -> None:
             self._from_app.put(event)
 
-        self._life = asyncio.run_coroutine_threadsafe(
-            self.app({"type": "lifespan", "asgi": {"version": "3.0"}}, self._to_app.get, told),  # type: ignore[arg-type]
-            self.thread.loop,
-        )
+        scope = {"type": "lifespan", "asgi": {"version": "3.0"}}
+        self._life = self.thread.begin(self.app(scope, self._to_app.get, told))
         self._tell("startup")
         transport = httpx.ASGITransport(self.app)  # type: ignore[arg-type]
         self.session = httpx.AsyncClient(base_url=self.address, transport=transport)
 
     def _tell(self, what: str) -> None:
-        asyncio.run_coroutine_threadsafe(self._to_app.put({"type": f"lifespan.{what}"}), self.thread.loop)
+        self.thread.begin(self._to_app.put({"type": f"lifespan.{what}"}))
         answer = self._from_app.get(timeout=WAIT_S)
         assert answer["type"] == f"lifespan.{what}.complete", answer
 
@@ -231,9 +233,9 @@ class Application(Served):
         answer: httpx.Response = self.thread.run(self.session.request(method, path, **more))
         return answer
 
-    def begin(self, method: str, path: str, **more: Any) -> Any:
+    def begin(self, method: str, path: str, **more: Any) -> Future[Any]:
         """Send a request without waiting for its answer: a future."""
-        return asyncio.run_coroutine_threadsafe(self.session.request(method, path, **more), self.thread.loop)
+        return self.thread.begin(self.session.request(method, path, **more))
 
     def close(self) -> None:
         if not self._life.done():
@@ -253,7 +255,7 @@ class OnSocket(Application):
         self.port = listening.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
         self.server = make_server(self.app, place, self.protocol)
-        self._life = asyncio.run_coroutine_threadsafe(self.server.serve([listening]), self.thread.loop)
+        self._life = self.thread.begin(self.server.serve([listening]))
         self.plain = httpx.Client(base_url=self.address, timeout=WAIT_S)
 
     def send(self, method: str, path: str, **more: Any) -> httpx.Response:

@@ -45,8 +45,9 @@ class BoundedProtocol(HttpToolsProtocol):
     _announced = 0
     _began = 0.0
     _headers_done = False
+    _chunked = False
     _complete = True
-    _refused = False
+    _over = False
     _clock: asyncio.TimerHandle | None = None
     _stall: asyncio.TimerHandle | None = None
 
@@ -63,12 +64,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; unless they complete a request, a deadline runs."""
-        if self._refused:
+        if self._over:
             return
         if not self._headers_done:
             self._head_bytes += len(data)
         super().data_received(data)
-        if self._refused or self.transport.is_closing():
+        if self._over or self.transport.is_closing():
             return
         if not self._headers_done and self._head_bytes > self.limits.header_bytes:
             self._refuse_headers()
@@ -78,8 +79,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin to count."""
+        if self._over:
+            return
         self._header_bytes = self._announced = 0
-        self._complete = False
+        self._complete = self._chunked = False
         self._began = self.loop.time()
         self._start_clock(self.limits.deadline_s)
         super().on_message_begin()
@@ -94,30 +97,44 @@ class BoundedProtocol(HttpToolsProtocol):
         self._header_bytes += len(name) + len(value)
         if value.isdigit() and name.lower() == b"content-length":
             self._announced = min(int(value[:12]), 1 << 30)
+        self._chunked |= name.lower() == b"transfer-encoding"
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Answer, unless the headers are too long."""
+        """Answer, unless something in the headers is reason enough not to."""
+        if self._over:
+            return
         if self._header_bytes > self.limits.header_bytes:
             self._refuse_headers()
-        if self._refused:
-            return
+        elif self.parser.get_http_version() not in ("1.0", "1.1"):
+            self._refuse(400, "not-http", "this server speaks HTTP/1.1")
+        elif self._chunked:
+            # Bodies of known length leave nothing to be smuggled in: no chunks, no extensions, no trailers.
+            self._refuse(411, "length", "a request says how long it is")
+        else:
+            self._take_up()
+
+    def _take_up(self) -> None:
         self._headers_done, self._head_bytes = True, 0
         until = self._began + self.limits.deadline_s + self._announced / self.limits.bytes_per_second
         self._start_clock(until - self.loop.time())
         super().on_headers_complete()
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            # Answered as if it had not asked; but the parser reads nothing after that.
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         """Hand a piece of the body on."""
-        if not self._refused:
+        if not self._over:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End a request."""
+        if self._over:
+            return
         self._complete, self._headers_done = True, False
         self._stop_clock()
-        if not self._refused:
-            super().on_message_complete()
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Read the rest of a request that was refused by its headers, but not for long."""
@@ -148,6 +165,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
         super().shutdown()
 
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over."""
+        self._over = True
+        self._stop_clock()
+        super().handle_websocket_upgrade()
+
     @property
     def _answering(self) -> bool:
         return self._complete and self.cycle is not None and not self.cycle.response_complete
@@ -156,16 +179,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refuse(431, "headers", f"headers may have {self.limits.header_bytes} bytes")
 
     def _refuse(self, status: int, code: str, message: str) -> None:
-        self._refused = True
+        self._over = True
         if not self._may_answer():
             self.transport.close()
             return
-        body = Refusal(status, code, message).answer().body
-        head = (
-            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n{PROTOCOL[0].decode()}: {PROTOCOL[1].decode()}\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
+        answer = Refusal(status, code, message).answer()
+        more = ((b"content-length", b"%d" % len(answer.body)), (b"connection", b"close"), PROTOCOL)
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+        head += b"".join(name + b": " + value + b"\r\n" for name, value in (*answer.headers, *more))
+        self.transport.write(head + b"\r\n" + answer.body)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._start_clock(self.limits.linger_s)

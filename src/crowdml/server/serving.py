@@ -99,5 +99,6 @@ def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises the signal again when it is done; a server that was asked to end has ended well.
         signal.signal(number, lambda *_: None)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    # What strangers send wrong is counted and answered; to log it would let them fill the disk.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     make_server(app, place).run(sockets=[listening])
