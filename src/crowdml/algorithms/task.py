@@ -24,6 +24,7 @@ from crowdml.privacy import Plan, PrivacySettings, Releases, make_plan
 _ALGORITHMS: Registry[type[Settings]] = Registry(
     "algorithm", {name: recipe.settings for name, recipe in RECIPES.items()}
 )
+_RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 
 
 class Task(Settings):
@@ -40,6 +41,13 @@ class Task(Settings):
     privacy: PrivacySettings = Field(description="what is promised to owners")
     stop: StopSettings = Field(StopSettings(), description="when the task ends")
     crowd: CrowdSettings = Field(CrowdSettings(), description="the simulated crowd")
+
+    @field_validator("name")
+    @classmethod
+    def _is_no_device(cls, name: str) -> str:
+        if name in _RESERVED:
+            raise ValueError(f"{name} names a device on some systems, where no file could be called so")
+        return name
 
     @field_validator("crowdml", mode="before")
     @classmethod

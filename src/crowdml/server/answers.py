@@ -18,6 +18,7 @@ from crowdml.core.errors import (
     TaskClosed,
     TermsViolated,
 )
+from crowdml.server.store.errors import StoreConflict, StoreFailed
 
 JSON = (b"content-type", b"application/json")
 PROTOCOL = (b"crowdml-protocol", b"1")
@@ -31,6 +32,8 @@ _KINDS: dict[type[CrowdError], tuple[int, str]] = {
     BudgetExhausted: (409, "budget"),
     NotAuthorised: (401, "not-authorised"),
     TaskClosed: (410, "closed"),
+    StoreConflict: (409, "conflict"),
+    StoreFailed: (503, "failed"),
 }
 
 
@@ -87,6 +90,9 @@ def refusal_of(error: CrowdError) -> Refusal:
     if isinstance(error, BadInput):
         message = f"{error.where}: {error.what}" if error.where else error.what
         return Refusal(status, code, message, hint=error.hint)
+    if isinstance(error, StoreFailed):
+        # What went wrong inside is for the log; whoever asked only learns that it may be asked again.
+        return Refusal(status, code, "the server could not store this", retry_after_s=5)
     return Refusal(status, code, str(error))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -24,7 +23,10 @@ from crowdml.server.failure import end_process
 from crowdml.server.front import Front
 from crowdml.server.limits import Limiter, Pace
 from crowdml.server.openapi import complete
-from crowdml.server.store import Store
+from crowdml.server.store import Store, StoreFailed
+
+LARGEST_TEXT = 500
+"""Characters of an error that repeats what was sent."""
 
 
 @record
@@ -72,14 +74,16 @@ def create_app(
     fast.state.public_address = access.address
     fast.state.watchers = Watchers()
     fast.state.creating = asyncio.Lock()
-    fast.state.require_pace = _pace_of(strangers)
+    devices = Limiter(access.device_pace)
+    fast.state.require_pace = lambda request: strangers.require(request.client.host if request.client else "")
+    fast.state.require_device_pace = devices.require
     for router in (control.router, status.router, pages.router):
         fast.include_router(router)
     pages.mount_static(fast)
-    _add_errors(fast)
+    _add_errors(fast, failed)
     complete(fast)
-    exchange = Exchange(coordinator, Limiter(access.device_pace), strangers)
-    return Front(exchange, BodyLimit(fast), access.hosts)
+    exchange = Exchange(coordinator, devices, strangers)
+    return Front(exchange, BodyLimit(fast, coordinator.is_operator), access.hosts)
 
 
 def _lifespan(coordinator: Coordinator) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
@@ -93,27 +97,22 @@ def _lifespan(coordinator: Coordinator) -> Callable[[FastAPI], AbstractAsyncCont
     return lifespan
 
 
-def _pace_of(limiter: Limiter) -> Callable[[Request], None]:
-    def require_pace(request: Request) -> None:
-        wait_s = limiter.wait(request.client.host if request.client else "")
-        if wait_s:
-            raise Refusal(429, "too-fast", "too many requests", retry_after_s=math.ceil(wait_s))
-
-    return require_pace
-
-
-def _add_errors(fast: FastAPI) -> None:
+def _add_errors(fast: FastAPI, failed: Callable[[BaseException], None]) -> None:
     """Give every error the one shape."""
 
     @fast.exception_handler(CrowdError)
     async def ours(_: Request, error: CrowdError) -> Response:
+        if isinstance(error, StoreFailed):
+            # Reading failed: the store is as unreliable as if a writer had met it.
+            failed(error)
         return control.to_response(refusal_of(error).answer())
 
     @fast.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"][1:])
-        return control.to_response(Refusal(422, "bad-input", f"{place}: {first['msg']}".lstrip(": ")).answer())
+        text = f"{place}: {first['msg']}".lstrip(": ")
+        return control.to_response(Refusal(422, "bad-input", text[:LARGEST_TEXT]).answer())
 
     @fast.exception_handler(HTTPException)
     async def framework(_: Request, error: HTTPException) -> Response:
@@ -123,3 +122,8 @@ def _add_errors(fast: FastAPI) -> None:
         for name, value in (error.headers or {}).items():
             answer.headers[name] = value
         return answer
+
+    @fast.exception_handler(Exception)
+    async def ours_alone(_: Request, error: Exception) -> Response:
+        # It is raised again after this answer, and so reaches the log.
+        return control.to_response(Refusal(500, "internal", "a mistake in this server").answer())

@@ -39,12 +39,22 @@ class Request:
         client = scope.get("client")
         return Request(headers=headers, address=client[0] if client else "")
 
-    def bearer(self) -> bytes:
-        """Return the bearer token."""
+    def token(self) -> bytes:
+        """Return the bearer token, or nothing."""
         kind, _, token = self.headers.get(b"authorization", b"").partition(b" ")
-        if kind.lower() != b"bearer" or not token:
+        return token if kind.lower() == b"bearer" else b""
+
+    def bearer(self) -> bytes:
+        """Return the bearer token, or refuse."""
+        token = self.token()
+        if not token:
             raise Refusal(401, "not-authorised", "a token is needed", hint="Authorization: Bearer TOKEN")
         return token
+
+
+def length_of(value: bytes) -> int:
+    """Read a Content-Length; one that is no number counts as larger than anything."""
+    return int(value) if value.isdigit() and len(value) < 16 else 1 << 62
 
 
 async def send_answer(send: Send, answer: Answer) -> None:

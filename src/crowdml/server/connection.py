@@ -1,7 +1,9 @@
 """Connections that do not wait for ever: limits on headers and deadlines that uvicorn's own protocol lacks.
 
-A request must be complete ten seconds after it began, and one second later for every 64 KiB it announced. Headers may
-take 32 KiB. What is not HTTP gets our one shape of errors and a closed connection.
+A request must be complete ten seconds after it began, and one second later for every 64 KiB it announced; a connection
+that begins none is closed as soon. What is refused before its body came is read to its end for a few seconds and thrown
+away: a connection closed at once would take the answer with it. Headers may take 32 KiB. What is not HTTP gets our one
+shape of errors and a closed connection.
 """
 
 from __future__ import annotations
@@ -11,52 +13,78 @@ from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from crowdml.server.answers import Refusal
+from crowdml.core import record
+from crowdml.server.answers import PROTOCOL, Refusal
 
-LARGEST_HEADERS = 32 << 10
-DEADLINE_S = 10.0
-BYTES_PER_SECOND = 64 << 10
+
+@record
+class ConnectionLimits:
+    """How long and how large a request may be.
+
+    Attributes:
+        header_bytes: Bytes of address and headers at most.
+        deadline_s: Seconds in which a request must be complete.
+        bytes_per_second: A body that announces its length gets a second more for so many bytes.
+        linger_s: Seconds for which the rest of a refused request is read.
+        stall_s: Seconds for which an answer waits for a peer that does not read it.
+    """
+
+    header_bytes: int = 32 << 10
+    deadline_s: float = 10.0
+    bytes_per_second: int = 64 << 10
+    linger_s: float = 3.0
+    stall_s: float = 60.0
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with limits."""
+    """uvicorn's HTTP protocol with limits; a test sets others in a class of its own."""
 
+    limits = ConnectionLimits()
+    _head_bytes = 0
     _header_bytes = 0
     _announced = 0
+    _began = 0.0
     _headers_done = False
+    _chunked = False
     _complete = True
-    _refused = False
-    _deadline: asyncio.TimerHandle | None = None
+    _over = False
+    _clock: asyncio.TimerHandle | None = None
+    _stall: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect the first request soon."""
         super().connection_made(transport)
-        self._deadline = self.loop.call_later(DEADLINE_S, self._expire)
+        self._start_clock(self.limits.deadline_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadline."""
+        """Forget the deadlines."""
         self._stop_clock()
+        self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; a request that is still incomplete afterwards runs against a deadline."""
-        if self._refused:
+        """Take bytes; unless they complete a request, a deadline runs."""
+        if self._over:
             return
+        if not self._headers_done:
+            self._head_bytes += len(data)
         super().data_received(data)
-        if self._refused or self.transport.is_closing():
+        if self._over or self.transport.is_closing():
             return
-        if self._complete:
-            self._stop_clock()
-            return
-        if not self._headers_done and self._header_bytes + len(data) > LARGEST_HEADERS:
-            self._refuse(431, "headers", f"headers may have {LARGEST_HEADERS} bytes")
-        elif self._deadline is None:
-            self._deadline = self.loop.call_later(DEADLINE_S + self._announced / BYTES_PER_SECOND, self._expire)
+        if not self._headers_done and self._head_bytes > self.limits.header_bytes:
+            self._refuse_headers()
+        elif self._clock is None and not self._answering:
+            # Bytes that begin no request, such as empty lines, keep no connection open.
+            self._start_clock(self.limits.deadline_s)
 
     def on_message_begin(self) -> None:
         """Begin to count."""
+        if self._over:
+            return
         self._header_bytes = self._announced = 0
-        self._headers_done = self._complete = False
+        self._complete = self._chunked = False
+        self._began = self.loop.time()
+        self._start_clock(self.limits.deadline_s)
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -69,48 +97,121 @@ class BoundedProtocol(HttpToolsProtocol):
         self._header_bytes += len(name) + len(value)
         if value.isdigit() and name.lower() == b"content-length":
             self._announced = min(int(value[:12]), 1 << 30)
+        self._chunked |= name.lower() == b"transfer-encoding"
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Answer, unless the headers are too long."""
-        self._headers_done = True
-        if self._header_bytes > LARGEST_HEADERS:
-            self._refuse(431, "headers", f"headers may have {LARGEST_HEADERS} bytes")
-        if not self._refused:
-            super().on_headers_complete()
+        """Answer, unless something in the headers is reason enough not to."""
+        if self._over:
+            return
+        if self._header_bytes > self.limits.header_bytes:
+            self._refuse_headers()
+        elif self.parser.get_http_version() not in ("1.0", "1.1"):
+            self._refuse(400, "not-http", "this server speaks HTTP/1.1")
+        elif self._chunked:
+            # Bodies of known length leave nothing to be smuggled in: no chunks, no extensions, no trailers.
+            self._refuse(411, "length", "a request says how long it is")
+        else:
+            self._take_up()
+
+    def _take_up(self) -> None:
+        self._headers_done, self._head_bytes = True, 0
+        until = self._began + self.limits.deadline_s + self._announced / self.limits.bytes_per_second
+        self._start_clock(until - self.loop.time())
+        super().on_headers_complete()
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            # Answered as if it had not asked; but the parser reads nothing after that.
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         """Hand a piece of the body on."""
-        if not self._refused:
+        if not self._over:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End a request."""
-        self._complete = True
-        if not self._refused:
-            super().on_message_complete()
+        if self._over:
+            return
+        self._complete, self._headers_done = True, False
+        self._stop_clock()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Read the rest of a request that was refused by its headers, but not for long."""
+        super().on_response_complete()
+        if not self._complete and not self.transport.is_closing():
+            self._start_clock(self.limits.linger_s)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP."""
         self._refuse(400, "not-http", msg)
 
-    def _refuse(self, status: int, code: str, message: str) -> None:
-        self._refused = True
+    def pause_writing(self) -> None:
+        """Give a peer that does not read some time."""
+        super().pause_writing()
+        if self._stall is None:
+            self._stall = self.loop.call_later(self.limits.stall_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        """Finish the request under way; a stream of events has no end of its own, and is cut."""
+        if self._answering and self.scope["path"].endswith("/events"):
+            self.transport.close()
+        super().shutdown()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over."""
+        self._over = True
         self._stop_clock()
-        body = Refusal(status, code, message).answer().body
-        head = (
-            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
-        self.transport.close()
+        super().handle_websocket_upgrade()
+
+    @property
+    def _answering(self) -> bool:
+        return self._complete and self.cycle is not None and not self.cycle.response_complete
+
+    def _refuse_headers(self) -> None:
+        self._refuse(431, "headers", f"headers may have {self.limits.header_bytes} bytes")
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        self._over = True
+        if not self._may_answer():
+            self.transport.close()
+            return
+        answer = Refusal(status, code, message).answer()
+        more = ((b"content-length", b"%d" % len(answer.body)), (b"connection", b"close"), PROTOCOL)
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+        head += b"".join(name + b": " + value + b"\r\n" for name, value in (*answer.headers, *more))
+        self.transport.write(head + b"\r\n" + answer.body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._start_clock(self.limits.linger_s)
+
+    def _may_answer(self) -> bool:
+        """Tell whether a refusal would be taken for the answer to the request that it refuses, and let none follow."""
+        cycle = self.cycle
+        if self.pipeline or cycle is None or not self._headers_done:
+            return not self.pipeline and (cycle is None or cycle.response_complete)
+        if not cycle.response_started:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            return True
+        return False
+
+    def _start_clock(self, seconds: float) -> None:
+        self._stop_clock()
+        self._clock = self.loop.call_later(max(seconds, 0.0), self._expire)
 
     def _expire(self) -> None:
-        self._deadline = None
-        if not self.transport.is_closing():
-            self.transport.close()
+        self._clock = None
+        self.transport.close()
 
     def _stop_clock(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None

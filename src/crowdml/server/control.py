@@ -99,6 +99,7 @@ def device_of(
     """Return the device that asks; the operator is none."""
     found = coordinator.tokens.find(token)
     if found is not None:
+        request.app.state.require_device_pace(found.id)
         return found
     if coordinator.is_operator(token):
         raise Refusal(404, "not-found", "there is nothing here")
@@ -151,9 +152,11 @@ async def make_invites(coordinator: In, running: Of, body: InvitesBody, request:
 @router.get("/tasks/{task}/devices", dependencies=operator, summary="List devices")
 async def list_devices(running: Of) -> dict[str, Any]:
     """Return the enrolled devices: names given by the server, nothing about owners."""
+    # A copy: a writer's thread may add a device meanwhile.
     return {
         "devices": [
-            {"device": own.id, "slot": own.slot, "check_ins": own.check_ins} for own in running.devices.values()
+            {"device": own.id, "slot": own.slot, "check_ins": own.check_ins, "refused": own.refused}
+            for own in list(running.devices.values())
         ]
     }
 
@@ -161,12 +164,8 @@ async def list_devices(running: Of) -> dict[str, Any]:
 @router.delete("/tasks/{task}/devices/{device}", status_code=204, dependencies=operator, summary="Revoke a device")
 async def revoke_device(coordinator: In, running: Of, device: str) -> Response:
     """Take a device's token away."""
-
-    def work() -> Answer:
-        coordinator.revoke(running, device)
-        return Answer(status=204)
-
-    return await _work(coordinator, running, work)
+    found = coordinator.shut_out(running, device)
+    return await _work(coordinator, running, lambda: coordinator.revoke(running, found))
 
 
 @router.post("/tasks/{task}/devices", status_code=201, summary="Join a task by an invite")
@@ -187,7 +186,7 @@ async def show_me(coordinator: In, me: Me) -> dict[str, Any]:
         "slot": me.slot,
         "check_ins": me.check_ins,
         "sheet": running.sheet_hash,
-        "state": running.state.state,
+        "state": running.told.state,
     }
 
 

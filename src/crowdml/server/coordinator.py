@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from crowdml.algorithms import Task, parse
-from crowdml.algorithms.live import assemble, definition_of, require_live
+from crowdml.algorithms import parse
+from crowdml.algorithms.live import definition_of, open_task, require_live
 from crowdml.core import BadInput, Coins, record
 from crowdml.protocol import Sheet, sign_sheet
 from crowdml.protocol.joining import InviteLink, make_code, make_token, verify_enrolment
@@ -32,9 +31,9 @@ from crowdml.server.writer import LARGEST_BATCH, Writer
 TRANSITIONS = {"draft": ("open", "stopped"), "open": ("paused", "stopped"), "paused": ("open", "stopped")}
 LARGEST_INVITES = 10_000
 _NOT_JOINED = {
-    "unknown": Refusal(404, "no-invite", "there is no such invite"),
-    "used": Refusal(409, "invite-used", "the invite was used by another device", hint="ask for a new one"),
-    "key-taken": Refusal(409, "key-taken", "this device's key has joined already", hint="one key, one device"),
+    "unknown": (404, "no-invite", "there is no such invite", ""),
+    "used": (409, "invite-used", "the invite was used by another device", "ask for a new one"),
+    "key-taken": (409, "key-taken", "this device's key has joined already", "one key, one device"),
 }
 
 
@@ -121,8 +120,9 @@ class Coordinator:
             definition=definition_of(task),
             arrays=tuple(dict(own) for own in learnt),
         )
-        state = _begin(task, sheet, self.options.coins())
         signed = sign_sheet(sheet, self._key)
+        # Opened as devices and every later start will open it: whatever is wrong comes to light before it is stored.
+        live = open_task(signed.open())
         return self.store.create_task(
             NewTask(
                 name=task.name,
@@ -132,7 +132,7 @@ class Coordinator:
                 signature=signed.signature,
                 key=signed.key,
                 incarnation=1,
-                server_state=state,
+                server_state=live.state.encode(live.server.init(self.options.coins())),
             )
         )
 
@@ -145,7 +145,7 @@ class Coordinator:
             reason = "the operator stopped it" if wanted == "stopped" else None
             self.store.set_state(running.id, wanted, reason)
             state.state, state.reason = wanted, reason
-            running.publish()
+            running.settle()
         return json_answer(self.describe(running))
 
     def describe(self, running: RunningTask) -> dict[str, Any]:
@@ -187,23 +187,31 @@ class Coordinator:
         )
         used = self.store.use_invite(running.id, _code_hash(request["invite"]), device)
         if isinstance(used, str):
-            raise _NOT_JOINED[used]
+            status, code, text, hint = _NOT_JOINED[used]
+            raise Refusal(status, code, text, hint=hint)
         before = running.devices.get(used.device.slot)
         if before is not None:
-            self.tokens.remove(before)
+            self._drop(running, before)
         entry = DeviceState.of(used.device, running.name)
         self.tokens.add(entry)
         running.add_device(entry)
         content = {"device": entry.id, "token": token, "slot": entry.slot, "sheet": running.sheet_hash}
         return json_answer(content, 200 if used.again else 201)
 
-    def revoke(self, running: RunningTask, device_id: str) -> None:
-        """Take a device's token away, at once."""
-        found = next((own for own in running.devices.values() if own.id == device_id), None)
+    def shut_out(self, running: RunningTask, device_id: str) -> DeviceState:
+        """Let a device speak no more, at once: whatever of it waits in the queue is refused. `revoke` must follow."""
+        found = next((own for own in list(running.devices.values()) if own.id == device_id), None)
         if found is None:
             raise Refusal(404, "no-device", "there is no such device")
-        self._drop(running, found)
-        self.store.revoke(found.id)
+        found.revoked = True
+        return found
+
+    def revoke(self, running: RunningTask, device: DeviceState) -> Answer:
+        """Take a device's token away for good. Runs in the task's writer."""
+        self.store.revoke(device.id)
+        # It may have been given a new token while this waited.
+        self._drop(running, running.devices.get(device.slot, device))
+        return Answer(status=204)
 
     def withdraw(self, running: RunningTask, device: DeviceState) -> Answer:
         """Erase a device's space; receipts keep no identity. Runs in the task's writer."""
@@ -217,7 +225,7 @@ class Coordinator:
         found: dict[tuple[str, str], float] = {}
         for name, running in self.tasks.items():
             label = f'task="{name}"'
-            found["crowdml_version", label] = running.state.version
+            found["crowdml_version", label] = running.told.version
             found["crowdml_devices", label] = len(running.devices)
             found["crowdml_waiting", label] = self.writers[name].waiting
         return found
@@ -250,16 +258,6 @@ class Coordinator:
             self.options.largest_batch,
         )
         return running
-
-
-def _begin(task: Task, sheet: Sheet, coins: Coins) -> bytes:
-    """Make the state a task begins with; whatever is wrong with it comes to light here."""
-    if len(sheet.arrays) != len(task.data.transform):
-        raise BadInput(f"arrays for {len(sheet.arrays)} of {len(task.data.transform)} transforms", where="arrays")
-    fitted = [transform.restore(own) for transform, own in zip(task.data.transform, sheet.arrays, strict=True)]
-    live = assemble(task, fitted)
-    json.dumps(sheet.definition, allow_nan=False)
-    return live.state.encode(live.server.init(coins))
 
 
 def _code_hash(code: str) -> bytes:

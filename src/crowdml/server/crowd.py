@@ -21,6 +21,7 @@ class DeviceState:
         check_ins: Receipts so far.
         last_version: Version of the last round it contributed to, or -1.
         revoked: Whether it may not speak any more.
+        refused: Check-ins since the server started that no honest device sends.
     """
 
     id: str
@@ -30,6 +31,7 @@ class DeviceState:
     check_ins: int
     last_version: int
     revoked: bool
+    refused: int = 0
 
     @staticmethod
     def of(stored: StoredDevice, task: str) -> DeviceState:

@@ -7,12 +7,12 @@ stranger sends is parsed.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 
 from crowdml.core import CrowdError
+from crowdml.core.errors import MalformedMessage
 from crowdml.server.answers import Answer, Refusal, refusal_of
-from crowdml.server.asgi import Receive, Request, Scope, Send, read_body, send_answer
+from crowdml.server.asgi import Receive, Request, Scope, Send, length_of, read_body, send_answer
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.crowd import DeviceState
 from crowdml.server.folding import CheckIn, require_open
@@ -54,11 +54,6 @@ class Exchange:
             answer = await self._check_in(task, Request.of(scope), receive)
         except CrowdError as error:
             answer = refusal_of(error).answer()
-            if answer.status in (400, 413, 415):
-                # The body was not read: the connection cannot be used for another request.
-                answer = Answer(
-                    status=answer.status, body=answer.body, headers=(*answer.headers, (b"connection", b"close"))
-                )
         self._coordinator.metrics.check_ins[answer.status] += 1
         await send_answer(send, answer)
 
@@ -69,24 +64,18 @@ class Exchange:
         if device is None and self._coordinator.is_operator(token):
             raise Refusal(404, "no-task", "there is no such task")
         if device is None:
-            self._require_pace(self._strangers, request.address)
+            self._strangers.require(request.address)
             raise Refusal(401, "not-authorised", "the token is not valid")
         if device.task != task:
             raise Refusal(404, "no-task", "there is no such task")
-        self._require_pace(self._devices, device.id)
+        self._devices.require(device.id)
         return self._coordinator.tasks[task], device
 
     @staticmethod
-    def _require_pace(limiter: Limiter, caller: str) -> None:
-        wait_s = limiter.wait(caller)
-        if wait_s:
-            raise Refusal(429, "too-fast", "too many requests", retry_after_s=math.ceil(wait_s))
-
-    @staticmethod
     def _check_out(running: RunningTask, device: DeviceState, request: Request) -> Answer:
-        state = running.state.state
+        state = running.told.state
         if state == "stopped":
-            require_open(running.state)
+            require_open(state, running.told.reason)
         if state != "open" or not running.in_round(device):
             wait_s = b"%d" % (5 if state != "open" else _ROUND_WAIT_S)
             return Answer(status=204, headers=((b"retry-after", wait_s),))
@@ -106,8 +95,12 @@ class Exchange:
         layout = running.live.server_messages.check_in
         key = _require_headers(request, layout.size_bytes)
         body = await read_body(receive, layout.size_bytes)
-        message = layout.decode(body)
-        running.acceptance.require(message["content"])
+        try:
+            message = layout.decode(body)
+            running.acceptance.require(message["content"])
+        except MalformedMessage:
+            device.refused += 1
+            raise
         check_in = CheckIn(
             device=device,
             key=key,
@@ -127,8 +120,7 @@ def _require_headers(request: Request, size: int) -> str:
         raise Refusal(415, "encoding", "a check-in is not compressed")
     if headers.get(b"content-type") != OCTETS:
         raise Refusal(415, "type", "a check-in is a fixed message", hint="Content-Type: application/octet-stream")
-    length = headers[b"content-length"]
-    if not length.isdigit() or int(length) > size:
+    if length_of(headers[b"content-length"]) > size:
         raise Refusal(413, "too-large", f"a check-in of this task has exactly {size} bytes")
     key = headers.get(b"idempotency-key", b"")
     if not _KEY.fullmatch(key):

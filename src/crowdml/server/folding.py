@@ -53,7 +53,6 @@ class TaskState:
         received: Check-ins since the last commit.
         state: draft, open, paused or stopped.
         reason: Why it stopped.
-        measured: What the last commit measured.
     """
 
     server: Tree
@@ -63,7 +62,6 @@ class TaskState:
     received: int
     state: str
     reason: str | None
-    measured: dict[str, float]
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -119,7 +117,7 @@ def _require(live: LiveTask, state: TaskState, check_in: CheckIn) -> int:
     device = check_in.device
     if device.revoked:
         raise _revoked()
-    require_open(state)
+    require_open(state.state, state.reason)
     staleness = state.version - check_in.started
     if staleness < 0 or check_in.started < 0:
         raise Refusal(409, "future-version", "no such version has been published", version=state.version)
@@ -133,12 +131,12 @@ def _require(live: LiveTask, state: TaskState, check_in: CheckIn) -> int:
     return staleness
 
 
-def require_open(state: TaskState) -> None:
+def require_open(state: str, reason: str | None) -> None:
     """Refuse unless the task takes check-ins now."""
-    if state.state == "stopped":
-        raise Refusal(410, "stopped", state.reason or "the task has ended")
-    if state.state != "open":
-        raise Refusal(503, state.state, f"the task is {state.state}", retry_after_s=5)
+    if state == "stopped":
+        raise Refusal(410, "stopped", reason or "the task has ended")
+    if state != "open":
+        raise Refusal(503, state, f"the task is {state}", retry_after_s=5)
 
 
 def _revoked() -> Refusal:
@@ -170,10 +168,9 @@ def _absorb(live: LiveTask, state: TaskState, check_in: CheckIn, staleness: int)
 
 
 def _commit(live: LiveTask, state: TaskState) -> None:
-    state.server, measured = live.server.commit(state.server)
+    state.server, _ = live.server.commit(state.server)
     state.version += 1
     state.received = 0
-    state.measured = measured
     stop = live.task.stop
     if stop.max_versions is not None and state.version >= stop.max_versions:
         state.state, state.reason = "stopped", f"all {stop.max_versions} versions were made"

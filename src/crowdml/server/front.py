@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, MutableMapping
+from typing import Any
 
 from crowdml.core import CrowdError
-from crowdml.server.answers import Refusal, refusal_of
+from crowdml.server.answers import PROTOCOL, Answer, Refusal, refusal_of
 from crowdml.server.asgi import Asgi, Receive, Scope, Send, send_answer
 from crowdml.server.exchange import Exchange
 
 _EXCHANGE = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/(check-out|check-ins)")
+_METHODS = {"check-out": "GET", "check-ins": "POST"}
+_LARGEST_PARTS = 4
 _SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -39,12 +42,14 @@ class Front:
             await send_answer(send, refusal_of(error).answer())
             return
         found = _EXCHANGE.fullmatch(scope["path"])
-        if found and found[2] == "check-ins" and scope["method"] == "POST":
+        if found is None:
+            await self._framework(scope, receive, _marked(send))
+        elif scope["method"] != _METHODS[found[2]]:
+            await send_answer(send, _not_allowed(_METHODS[found[2]]))
+        elif found[2] == "check-ins":
             await self._exchange.check_in(found[1], scope, receive, send)
-        elif found and found[2] == "check-out" and scope["method"] == "GET":
-            await self._exchange.check_out(found[1], scope, receive, send)
         else:
-            await self._framework(scope, receive, send)
+            await self._exchange.check_out(found[1], scope, receive, send)
 
     def _require_host(self, scope: Scope) -> None:
         """Refuse foreign names (DNS rebinding), and unsafe methods that come from foreign pages."""
@@ -56,12 +61,30 @@ class Front:
                 host = value
             elif name == b"origin":
                 origin = value
+            elif name == b"range" and value.count(b",") >= _LARGEST_PARTS:
+                raise Refusal(400, "range", "too many parts of a file at once")
         if host is None or _bare(host) not in self._hosts:
             raise Refusal(400, "host", "this server does not answer to that name", hint="crowdml serve --allow-host")
         if origin is not None and scope["method"] not in _SAFE:
             _, _, place = origin.partition(b"://")
             if place.lower() != host.lower():
                 raise Refusal(403, "origin", "requests from other pages are not answered")
+
+
+def _marked(send: Send) -> Send:
+    """Name the protocol in the framework's answers too."""
+
+    async def marked(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start" and PROTOCOL not in message["headers"]:
+            message["headers"] = [*message["headers"], PROTOCOL]
+        await send(message)
+
+    return marked
+
+
+def _not_allowed(method: str) -> Answer:
+    answer = Refusal(405, "method", f"this is asked for by {method}").answer()
+    return Answer(status=405, body=answer.body, headers=(*answer.headers, (b"allow", method.encode())))
 
 
 def _bare(host: bytes) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
 from crowdml.core import record
+from crowdml.server.answers import Refusal
 
 LARGEST_TABLE = 100_000
 """Callers remembered at most; the one not seen for longest is forgotten first."""
@@ -44,3 +46,9 @@ class Limiter:
         if len(self._buckets) > LARGEST_TABLE:
             self._buckets.popitem(last=False)
         return 0.0 if allowed else (1.0 - tokens) / pace.per_second
+
+    def require(self, caller: Hashable) -> None:
+        """Take one token, or refuse."""
+        wait_s = self.wait(caller)
+        if wait_s:
+            raise Refusal(429, "too-fast", "too many requests", retry_after_s=math.ceil(wait_s))

@@ -29,10 +29,27 @@ class Published:
     body: bytes
 
 
+@record
+class Told:
+    """How a task stands in the store: what is told to whoever asks.
+
+    While a batch is being stored `state` is ahead of this. Nobody may see that: if the process ends there, it has never
+    happened.
+    """
+
+    version: int
+    check_ins: int
+    received: int
+    state: str
+    reason: str | None
+    rows: int
+    estimated_error: float | None
+
+
 class RunningTask:
     """Everything the server holds in memory about one task.
 
-    `state` belongs to the writer; others read `published` and `summary`, which are replaced as a whole.
+    `state` belongs to the writer; others read `published` and `told`, which are replaced as a whole.
 
     Args:
         stored: The task as the store has it.
@@ -68,7 +85,6 @@ class RunningTask:
             received=stored.received,
             state=stored.state,
             reason=stored.reason,
-            measured={},
         )
         example = self.live.server_messages.check_in.example["content"]
         self.acceptance = Acceptance(algorithm, self.live.plan, example)
@@ -80,10 +96,26 @@ class RunningTask:
         if algorithm.rounds:
             self.invited = Invited(algorithm.rounds.per_round, patience_s, choose)
         self.published: Published
-        self.publish()
+        self.told: Told
+        self._publish()
+        self.settle()
 
-    def publish(self) -> None:
-        """Let devices see the present version."""
+    def settle(self) -> None:
+        """Let everybody see the present state, which is stored."""
+        state = self.state
+        if self.published.version != state.version:
+            self._publish()
+        self.told = Told(
+            version=state.version,
+            check_ins=state.check_ins,
+            received=state.received,
+            state=state.state,
+            reason=state.reason,
+            rows=self.rows,
+            estimated_error=self.estimated_error,
+        )
+
+    def _publish(self) -> None:
         version = self.state.version
         body = self.live.server_messages.check_out.encode(
             message(version, self.live.server.check_out(self.state.server))
@@ -114,12 +146,10 @@ class RunningTask:
         """Tell whether a device is asked for its contribution now."""
         if self.invited is None:
             return True
-        state = self.state
-        if device.last_version >= state.version:
+        told = self.told
+        if device.last_version >= told.version:
             return False
-        return self.invited.includes(
-            device.slot, state.version, state.received, tuple(self.devices), self.crowd_changes
-        )
+        return self.invited.includes(device.slot, told.version, told.received, tuple(self.devices), self.crowd_changes)
 
     @property
     def rows(self) -> int:
@@ -129,21 +159,24 @@ class RunningTask:
 
     @property
     def estimated_error(self) -> float | None:
-        """Error as estimated from private counts at the last commit, if there are any."""
-        error = self.state.measured.get("estimated_error")
-        return None if error is None else float(error)
+        """Error as estimated from private counts, if there are any; it follows from what is stored."""
+        totals = self.live.server.totals
+        if totals is None:
+            return None
+        counts = totals(self.state.server)
+        return int(counts["errors"]) / int(counts["counted"]) if counts["counted"] else None
 
     def summary(self) -> dict[str, Any]:
         """Say how the task stands; nothing in it is private."""
-        state = self.state
+        told = self.told
         return {
             "task": self.name,
             "objective": self.live.task.objective,
-            "state": state.state,
-            "reason": state.reason,
-            "version": state.version,
-            "check_ins": state.check_ins,
+            "state": told.state,
+            "reason": told.reason,
+            "version": told.version,
+            "check_ins": told.check_ins,
             "devices": len(self.devices),
-            "estimated_error": self.estimated_error,
-            "rows": self.rows,
+            "estimated_error": told.estimated_error,
+            "rows": told.rows,
         }

@@ -75,11 +75,11 @@ def bind(place: Place) -> socket.socket:
     return taken
 
 
-def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
-    """Serve until a signal comes; requests under way are finished."""
+def make_server(app: Asgi, place: Place, protocol: type[BoundedProtocol] = BoundedProtocol) -> uvicorn.Server:
+    """Make what serves the application; requests under way are finished when it ends."""
     config = uvicorn.Config(
         app,
-        http=BoundedProtocol,
+        http=protocol,
         loop="uvloop",
         ws="none",
         lifespan="on",
@@ -94,7 +94,12 @@ def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
         ssl_certfile=str(place.certificate) if place.certificate else None,
         ssl_keyfile=str(place.key) if place.key else None,
     )
-    server = uvicorn.Server(config)
+    return uvicorn.Server(config)
+
+
+def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
+    """Serve until a signal comes; requests under way are finished."""
+    server = make_server(app, place)
 
     def end(*_: object) -> None:
         # Before uvicorn has its own handlers. Later it raises the signal again when it is done: all is well then.
@@ -102,5 +107,6 @@ def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    # What strangers send wrong is counted and answered; to log it would let them fill the disk.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     server.run(sockets=[listening])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 
 from crowdml.server.control import coordinator_of, running_of
 from crowdml.server.coordinator import Coordinator
+from crowdml.server.events import EventStream
 from crowdml.server.running import RunningTask
 
 router = APIRouter()
@@ -34,11 +36,7 @@ async def events(request: Request, running: Annotated[RunningTask, Depends(runni
     address = request.client.host if request.client else ""
     watchers = request.app.state.watchers
     watchers.admit(address)
-    return StreamingResponse(
-        watchers.stream(address, running.summary),
-        media_type="text/event-stream",
-        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
-    )
+    return EventStream(watchers, address, running.summary)
 
 
 @router.get("/v1/tasks/{task}/curve", summary="The learning curve so far", tags=["status"])
@@ -47,7 +45,7 @@ async def curve(
     running: Annotated[RunningTask, Depends(running_of)],
 ) -> dict[str, object]:
     """Return points of the curve."""
-    points = coordinator.store.points(running.id)
+    points = await asyncio.to_thread(coordinator.store.points, running.id)
     return {
         "curve": [
             {

@@ -152,8 +152,7 @@ class Writer:
             )
             await self._in_thread(self._store.apply, applied)
             self._metrics.stored(running.name, len(folded.receipts), time.perf_counter() - began)
-        if state.version != before or state.state != status:
-            running.publish()
+            running.settle()
         return folded.answers
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
