@@ -19,6 +19,10 @@ from crowdml.privacy.sound import Sound, SoundMechanism, SoundStatistics
 LARGEST = 1 << 26
 """Largest scale of noise in levels: with tails of 30 scales the sum still fits into 31 bits."""
 
+LEAST_DEVIATION = 4.0
+"""Least standard deviation of Gaussian noise in levels. Only an ε of hundreds would need less; from here on the noise of
+a simulation has the law of a device's but for two parts in a million (`simulation.coins`)."""
+
 
 def calibrate(
     law: NoiseLaw, grid: Grid, epsilon: float, delta: float, uses: int, statistics: SoundStatistics | None
@@ -39,6 +43,7 @@ def calibrate(
             hint="make it smaller",
         )
     scale, kind = min(possible)
+    scale = scale if law.pure else max(scale, LEAST_DEVIATION)
     _require_fit(scale, "privacy.epsilon")
     return SoundMechanism(grid=grid, law=law, scale=scale), Filter(kind=kind, epsilon=epsilon, delta=delta)
 
