@@ -53,6 +53,14 @@ def test_gaussian_noise_is_calibrated_to_the_total() -> None:
     assert math.isinf(made.event.pure)
 
 
+def test_gaussian_noise_never_has_a_deviation_below_four_levels() -> None:
+    """There the law of a simulation would no longer be that of a device."""
+    loud = sound(mechanism="gaussian", delta=1e-5, epsilon=1000.0, max_uses=1, releases=Releases(sound=True, size=4))
+    assert loud.update.scale == 4.0
+    assert loud.event.promise(1e-5).epsilon < 900  # so it costs less than was promised
+    assert sound(mechanism="laplace", epsilon=1000.0, max_uses=1).update.scale > 4.0
+
+
 def test_many_pure_uses_are_enforced_by_whichever_sum_needs_less_noise() -> None:
     few, many = sound(delta=1e-6, max_uses=2), sound(delta=1e-6, max_uses=1000)
     assert (few.filter.kind, many.filter.kind) == ("pure", "rdp")
@@ -121,7 +129,7 @@ def test_the_promise_is_covered_by_the_sum_that_enforces(
     assert made is not None
     assert made.filter.covers(made.event.times(made.uses))
     # And not wasted: less than a twentieth less noise would pass it.
-    if made.update.scale > 2:
+    if made.update.scale > 4.5:
         smaller = SoundMechanism(
             grid=made.update.grid, law=made.update.law, scale=math.floor(made.update.scale * 0.9 * 16) / 16
         )

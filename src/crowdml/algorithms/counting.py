@@ -6,6 +6,8 @@ sums up for the whole crowd, and what it keeps for each device (Crowd-ML 2015, a
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from crowdml.core import Array, Batch, Coins, Ops, record, trees
@@ -23,11 +25,13 @@ class Counting:
         classes: Number of labels.
         noise: Scales of the noise; zero where none is added.
         ops: Array operations.
+        scales: Scales that take their place, as `errors_noise` and `labels_noise`: those may be traced.
     """
 
     classes: int
     noise: Statistics
     ops: Ops
+    scales: Mapping[str, Array] = dataclasses.field(default_factory=dict)
 
     def empty(self) -> Tree:
         """Begin at zero. `rows` and `counted` travel in clear, `errors` and `labels` with noise."""
@@ -51,7 +55,8 @@ class Counting:
         made = dict(counts)
         for name, scale in (("errors", self.noise.error_scale), ("labels", self.noise.label_scale)):
             if scale:
-                made[name] = counts[name] + DISCRETE_LAPLACE.draw(coins, f"counts/{name}", scale, counts[name].shape)
+                own = self.scales.get(f"{name}_noise", scale)
+                made[name] = counts[name] + DISCRETE_LAPLACE.draw(coins, f"counts/{name}", own, counts[name].shape)
         return made
 
     def add(self, totals: Tree, counts: Tree) -> Tree:

@@ -151,6 +151,12 @@ def _notes(task: Task, plan: Plan) -> tuple[str, ...]:
         notes.append("how many rows a device has, and when it checks in, are not hidden")
         if plan.sound.unit == "sample" and task.stop.max_releases is None:
             notes.append("without stop.max-releases nothing limits what all releases together say about a device")
+        if task.privacy.owner_range:
+            low, high = task.privacy.owner_range
+            notes.append(
+                f"owners may choose their own ε from {low:g} to {high:g}: messages count alike whatever was chosen, "
+                "but the size of the noise shows it"
+            )
         if _events(plan)[1] is None:
             notes.append("what a release says about a whole device grows with the number of its rows")
     return tuple(notes)

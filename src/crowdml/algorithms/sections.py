@@ -81,6 +81,31 @@ class OutageSettings(Settings):
         return self
 
 
+class OwnerSettings(Settings):
+    """Which ε the owners of a simulated crowd choose, within `privacy.owner-range`."""
+
+    values: list[Annotated[float, Field(gt=0)]] = Field(
+        [], description="what owners choose; none: all take the task's epsilon"
+    )
+    shares: list[Annotated[float, Field(gt=0, le=1)]] = Field(
+        [], description="part of the devices for each value, 1 in all; not given: the same for all values"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> OwnerSettings:
+        if self.shares and len(self.shares) != len(self.values):
+            raise ValueError(f"{len(self.shares)} shares for {len(self.values)} values")
+        if self.shares and abs(sum(self.shares) - 1) > 1e-6:
+            raise ValueError(f"the shares add up to {sum(self.shares):g}, not to 1")
+        return self
+
+    def counts(self, devices: int) -> list[int]:
+        """Split the devices over the values, as evenly as whole numbers allow."""
+        shares = self.shares or [1 / len(self.values)] * len(self.values)
+        ends = [round(sum(shares[: at + 1]) * devices) for at in range(len(shares))]
+        return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
+
+
 class CrowdSettings(Settings):
     """The `[crowd]` section: the simulated crowd. A live task ignores it."""
 
@@ -92,4 +117,5 @@ class CrowdSettings(Settings):
     joining: float = Field(0.0, ge=0, le=1, description="devices join during this first part of the run")
     leaving: float = Field(0.0, ge=0, le=1, description="devices leave during this last part of the run")
     drop_out: float = Field(0.0, ge=0, lt=1, description="probability that a check-in never arrives")
+    owner_epsilon: OwnerSettings = Field(OwnerSettings(), description="which ε owners choose (sound mode)")
     curve: int = Field(50, gt=0, description="points at which the test error is measured")

@@ -101,7 +101,7 @@ class Task(Settings):
     def hyper(self, plan: Plan) -> dict[str, float]:
         """Name every number that a compiled sweep may vary without compiling again."""
         own = {name: float(attrgetter(path)(self.algorithm)) for name, path in self.recipe.hyper.items()}
-        return own | {"noise": plan.noise, "regularisation": self.model.regularisation}
+        return own | plan.scales | {"regularisation": self.model.regularisation}
 
     def structure(self) -> str:
         """Return the task without its name and its hyper-parameters: equal structures share compiled code."""
@@ -120,16 +120,21 @@ class Task(Settings):
             functools.reduce(lambda table, section: table[section], sections, content).pop(key)
         return json.dumps(content, sort_keys=True)
 
-    def build(self, ops: Ops, hyper: Hyper | None = None, *, flat: bool = False) -> Algorithm:
+    def build(
+        self, ops: Ops, hyper: Hyper | None = None, *, flat: bool = False, owner_epsilon: float | None = None
+    ) -> Algorithm:
         """Assemble the algorithm.
 
         Args:
             ops: Array operations.
             hyper: Replaces the file's numbers, traced or not.
             flat: Whether parameters are one vector. Then only the server's functions can be used.
+            owner_epsilon: What the owner of a device has chosen instead of the task's ε.
         """
         model = self.model_for(ops)
         plan = self.plan(model)
+        if owner_epsilon is not None:
+            plan = plan.for_owner(owner_epsilon)
         parts = Parts(
             settings=self.algorithm,
             model=FlatModel.of(model) if flat else model,
@@ -153,6 +158,7 @@ class Task(Settings):
                 hint='leave it out, or use kind = "local-sgd" with local-steps = 0',
             )
         self._check_crowd()
+        self._check_owners()
         if self.stop.error_below is not None and self.plan(self.model_for(NUMPY)).statistics is None:
             raise BadInput(
                 "no counts are sent, so the error cannot be estimated",
@@ -183,6 +189,25 @@ class Task(Settings):
                 "a central server learns at its own pace: nothing it does is delayed",
                 where="crowd.delays",
                 hint=f"leave the delays out for {self.algorithm.kind}",
+            )
+
+    def _check_owners(self) -> None:
+        """Refuse what owners could not choose."""
+        from crowdml.core import NUMPY
+
+        chosen = self.crowd.owner_epsilon
+        if not chosen.values:
+            return
+        try:
+            for epsilon in chosen.values:
+                self.plan(self.model_for(NUMPY)).for_owner(epsilon)
+        except BadInput as error:
+            raise BadInput(error.what, where="crowd.owner-epsilon", hint=error.hint) from None
+        if 0 in chosen.counts(self.crowd.devices):
+            raise BadInput(
+                f"some values fall to none of {self.crowd.devices} devices",
+                where="crowd.owner-epsilon",
+                hint="larger shares, or more devices",
             )
 
     def _check_uses(self) -> None:

@@ -143,6 +143,11 @@ def privacy_lines(privacy: dict[str, Any]) -> list[str]:
         lines.append(f"  the paper would claim        {_promise(privacy['paper_claim'])}")
     lines.append(f"  what it really adds up to    {_promise(privacy['sample'])} for one sample")
     lines.append(f"                               {_promise(privacy['device'])} for one device")
+    for group in privacy.get("owners", ()):
+        lines.append(
+            f"  {group['devices']} owners have chosen ε = {group['epsilon']:g}: {_promise(group['sample'])} for one "
+            f"sample, {_promise(group['device'])} for one device, noise {group['noise']:g} levels"
+        )
     lines.append(f"  noise: {privacy['noise']}")
     return lines
 

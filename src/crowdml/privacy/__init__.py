@@ -3,6 +3,8 @@
 from crowdml.privacy.accounting import Event as Event
 from crowdml.privacy.accounting import Filter as Filter
 from crowdml.privacy.given import GivenNoise as GivenNoise
+from crowdml.privacy.limits import Acceptance as Acceptance
+from crowdml.privacy.limits import acceptance as acceptance
 from crowdml.privacy.mechanisms import MECHANISMS as MECHANISMS
 from crowdml.privacy.mechanisms import add_noise as add_noise
 from crowdml.privacy.mechanisms import clip_weights as clip_weights

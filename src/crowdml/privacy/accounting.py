@@ -19,6 +19,7 @@ Sums are kept for every unit, and each alone is a valid filter (also when later 
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Literal
 
@@ -158,6 +159,7 @@ def _at_order(rho: float, delta: float, log_excess: float) -> float:
     return rho * alpha + math.log(excess / alpha) - (math.log(delta) + math.log(alpha)) / excess
 
 
+@functools.lru_cache(maxsize=4096)
 def rho_budget(epsilon: float, delta: float) -> float:
     """Return the largest ρ whose ε at δ is at most `epsilon`."""
     low, high = 0.0, 1.0

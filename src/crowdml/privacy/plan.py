@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from crowdml.core import BadInput, record
+from crowdml.privacy.calibration import for_owner
 from crowdml.privacy.given import GivenNoise, given_noise
 from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, calibrated
 from crowdml.privacy.promise import Promise, Spent
@@ -83,6 +84,25 @@ class Plan:
             return self.given.scale
         return self.gradient.noise if self.gradient else 0.0
 
+    @property
+    def scales(self) -> dict[str, float]:
+        """Scales of all noise by name; a simulation hands in each device's own."""
+        if self.sound is None or self.statistics is None:
+            return {"noise": self.noise}
+        counts = {"errors_noise": self.statistics.error_scale, "labels_noise": self.statistics.label_scale}
+        return {"noise": self.noise} | counts
+
+    def for_owner(self, epsilon: float) -> Plan:
+        """Return the plan of a device whose owner has chosen this ε, within the range of the terms.
+
+        Everything that server and other devices see keeps its shape; only the noise is another.
+        """
+        if self.sound is None:
+            raise BadInput(
+                "there is no ε to choose", where="privacy.mode", hint='owners choose where mode = "sound" keeps it'
+            )
+        return _of_sound(for_owner(self.sound, epsilon), self.delta)
+
     def spent(self, uses: int) -> Spent:
         """What `uses` releases cost a sample that is in all of them (not in sound mode: see `sound.event`)."""
         if self.sound:
@@ -119,7 +139,7 @@ def make_plan(
         free = Statistics() if counts else None
         return Plan(mode=terms.mode, gradient=None, statistics=free, inputs=None, claim=None, delta=terms.delta)
     if terms.mode == "sound":
-        return _sound_plan(terms, make_sound(terms, bound_of, counts, releases or Releases()))
+        return _of_sound(make_sound(terms, bound_of, counts, releases or Releases()), terms.delta)
     if terms.noise_scale is not None and perturbs == "gradient":
         return _given_plan(terms, size)
     _check_paper_terms(terms)
@@ -128,7 +148,7 @@ def make_plan(
     return _paper_plan(terms, bound_of, classes, counts)
 
 
-def _sound_plan(terms: PrivacySettings, sound: Sound) -> Plan:
+def _of_sound(sound: Sound, delta: float) -> Plan:
     counts = sound.statistics
     return Plan(
         mode="sound",
@@ -140,7 +160,7 @@ def _sound_plan(terms: PrivacySettings, sound: Sound) -> Plan:
         else None,
         inputs=None,
         claim=None,
-        delta=terms.delta,
+        delta=delta,
         sound=sound,
     )
 

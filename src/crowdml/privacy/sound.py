@@ -1,8 +1,7 @@
 """Sound mode: bound, noise law and cost of a release in one frozen record, for integers on a grid.
 
 ε is a *total*: over all releases a sample may enter (`max-uses`, unit sample) or a device may make (`max-releases`,
-unit device), statistics included. Noise is calibrated so that the enforcing filter covers exactly that many releases.
-Scales are rounded up to few binary places, so that exact samplers and every runtime hold them without rounding.
+unit device), statistics included. `calibration` finds the noise.
 """
 
 from __future__ import annotations
@@ -11,16 +10,13 @@ import math
 from fractions import Fraction
 from typing import Literal
 
-from crowdml.core import BadInput, record
-from crowdml.privacy.accounting import Event, Filter, FilterKind, rho_budget
+from crowdml.core import record
+from crowdml.privacy.accounting import Event, Filter
 from crowdml.privacy.grid import Grid
 from crowdml.privacy.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, NoiseLaw
 
 SOUND_LAWS: dict[str, NoiseLaw] = {"laplace": DISCRETE_LAPLACE, "gaussian": DISCRETE_GAUSSIAN}
 """What a mechanism of the task file becomes on the grid."""
-
-LARGEST = 1 << 26
-"""Largest scale of noise in levels: with tails of 30 scales the sum still fits into 31 bits."""
 
 Sends = Literal["gradient", "change"]
 """What a message carries, and its name in the message: a gradient, or what local steps have changed."""
@@ -101,6 +97,8 @@ class Sound:
         uses: Releases a unit may be in: max-uses for samples, max-releases for devices.
         sends: What the update is.
         rows: Rows behind a release at most; None where a device sends as many as it has.
+        share: Part of ε that goes to the counts, the same whatever ε an owner chooses.
+        owner_range: Smallest and largest ε that an owner may choose.
     """
 
     update: SoundMechanism
@@ -110,6 +108,8 @@ class Sound:
     uses: int
     sends: Sends = "gradient"
     rows: int | None = 1
+    share: float = 0.0
+    owner_range: tuple[float, float]
 
     def __post_init__(self) -> None:
         """Check the promise with the sums that the ledger will use."""
@@ -135,69 +135,6 @@ class Sound:
         if self.update.grid.per == "example":
             return self.of_sample.grouped(rows)
         return self.update.event.plus(self.statistics.event_of(rows)) if self.statistics else self.update.event
-
-
-def calibrate(
-    name: str, grid: Grid, epsilon: float, delta: float, uses: int, statistics: SoundStatistics | None
-) -> tuple[SoundMechanism, Filter]:
-    """Return the least noise that keeps (ε, δ) over so many uses, and the filter that proves it."""
-    law = SOUND_LAWS[name]
-    possible_kinds: dict[FilterKind, bool] = {
-        "pure": law.pure,
-        "rdp": delta > 0,
-        "mixed": delta > 0 and not law.pure and statistics is not None,
-    }
-    kinds = [kind for kind, given in possible_kinds.items() if given]
-    found = [(_scale(law, grid, kind, epsilon, delta, uses, statistics), kind) for kind in kinds]
-    possible = [(scale, kind) for scale, kind in found if scale is not None]
-    if not possible:
-        raise BadInput(
-            "the counts take all of epsilon, as every sum adds up that could enforce it",
-            where="privacy.statistics-epsilon",
-            hint="make it smaller",
-        )
-    scale, kind = min(possible)
-    if scale > LARGEST:
-        raise BadInput(
-            f"noise of {scale:.3g} levels does not fit into the 32 bits of a message",
-            where="privacy.epsilon",
-            hint="a larger epsilon, or fewer uses",
-        )
-    return SoundMechanism(grid=grid, law=law, scale=scale), Filter(kind=kind, epsilon=epsilon, delta=delta)
-
-
-def _scale(
-    law: NoiseLaw,
-    grid: Grid,
-    kind: FilterKind,
-    epsilon: float,
-    delta: float,
-    uses: int,
-    statistics: SoundStatistics | None,
-) -> float | None:
-    """Return the scale that one filter needs; None where statistics leave nothing."""
-    counts = statistics.event if statistics else Event()
-    if kind == "pure":
-        left = epsilon / uses - counts.pure
-        return exact_scale(grid.sensitivity / left) if left > 0 else None
-    if kind == "mixed":
-        remains = epsilon - counts.pure * uses
-        left = rho_budget(remains, delta) / uses if remains > 0 else 0.0
-    else:
-        left = rho_budget(epsilon, delta) / uses - counts.rho
-    if left <= 0:
-        return None
-    return exact_scale(grid.sensitivity / math.sqrt(2 * left))
-
-
-def exact_scale(least: float) -> float:
-    """Round a scale up to a sixteenth, or to a whole number from 500 on.
-
-    >>> exact_scale(3.01), exact_scale(1000.2)
-    (3.0625, 1001.0)
-    """
-    least *= 1 + 1e-12
-    return math.ceil(least * 16) / 16 if least < 500 else float(math.ceil(least))
 
 
 def _up(value: Fraction) -> float:

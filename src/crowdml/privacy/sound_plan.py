@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crowdml.core import BadInput, record
+from crowdml.privacy.calibration import calibrate, for_owner, split_statistics
 from crowdml.privacy.grid import Per, make_grid
 from crowdml.privacy.mechanisms import NoiseLaw
 from crowdml.privacy.settings import PrivacySettings
-from crowdml.privacy.sound import SOUND_LAWS, Sends, Sound, SoundStatistics, calibrate, exact_scale
+from crowdml.privacy.sound import SOUND_LAWS, Sends, Sound
 
 LARGEST_EPSILON = 1000.0
 
@@ -45,9 +46,14 @@ def make_sound(
     law = SOUND_LAWS[terms.mechanism]
     per: Per = "example" if terms.unit == "sample" and releases.sends == "gradient" else "release"
     grid = make_grid(law.order, releases.size, _radius(terms, law, bound_of, releases), per)
-    statistics = _statistics(terms, releases, uses) if counts and terms.statistics_epsilon else None
-    mechanism, filter_ = calibrate(terms.mechanism, grid, epsilon, terms.delta, uses, statistics)
-    return Sound(
+    statistics = None
+    if counts and terms.statistics_epsilon:
+        statistics = split_statistics(
+            terms.statistics_epsilon, uses, 1 if terms.unit == "sample" else releases.rows or 1
+        )
+    mechanism, filter_ = calibrate(law, grid, epsilon, terms.delta, uses, statistics)
+    low, high = terms.owner_range or (epsilon, epsilon)
+    made = Sound(
         update=mechanism,
         statistics=statistics,
         filter=filter_,
@@ -55,7 +61,11 @@ def make_sound(
         uses=uses,
         sends=releases.sends,
         rows=releases.rows,
+        share=terms.statistics_epsilon / epsilon,
+        owner_range=(low, high),
     )
+    for_owner(made, low)  # what cannot be kept is refused before an owner chooses it
+    return made
 
 
 def _radius(
@@ -78,13 +88,6 @@ def _radius(
             hint=f"give clip, or end data.transform with a norm of order {law.order} and use a linear model",
         )
     return radius
-
-
-def _statistics(terms: PrivacySettings, releases: Releases, uses: int) -> SoundStatistics:
-    """Split statistics-epsilon over all uses, and over the two kinds of count by halves."""
-    each = terms.statistics_epsilon / uses / 2
-    rows = 1 if terms.unit == "sample" else releases.rows or 1
-    return SoundStatistics(error_scale=exact_scale(rows / each), label_scale=exact_scale(2 * rows / each), rows=rows)
 
 
 def require_meaning(terms: PrivacySettings, units: int) -> None:
@@ -128,13 +131,25 @@ def _checked(terms: PrivacySettings, releases: Releases) -> tuple[float, int]:
             where="privacy.statistics-epsilon",
             hint="it is a part of epsilon: make it smaller",
         )
-    if terms.owner_range and not terms.owner_range[0] <= epsilon <= terms.owner_range[1]:
+    _check_owners(terms, epsilon)
+    return epsilon, _uses(terms, releases)
+
+
+def _check_owners(terms: PrivacySettings, epsilon: float) -> None:
+    if terms.owner_range is None:
+        return
+    if not terms.owner_range[0] <= epsilon <= terms.owner_range[1]:
         raise BadInput(
             f"epsilon = {epsilon:g} is outside of owner-range",
             where="privacy.owner-range",
             hint="it is what an owner gets who chooses nothing",
         )
-    return epsilon, _uses(terms, releases)
+    if terms.owner_range[1] > LARGEST_EPSILON:
+        raise BadInput(
+            f"ε = {terms.owner_range[1]:g} promises nothing anyone could rely on",
+            where="privacy.owner-range",
+            hint="at most 1000",
+        )
 
 
 def _check_form(terms: PrivacySettings, releases: Releases) -> None:

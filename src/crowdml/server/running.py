@@ -86,8 +86,7 @@ class RunningTask:
             state=stored.state,
             reason=stored.reason,
         )
-        example = self.live.server_messages.check_in.example["content"]
-        self.acceptance = Acceptance(algorithm, self.live.plan, example)
+        self.acceptance = Acceptance.of(algorithm, self.live.plan)
         self.devices = {device.slot: device for device in devices}
         self.slots = stored.slots
         self.crowd_changes = 0

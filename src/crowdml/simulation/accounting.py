@@ -44,7 +44,7 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
     if not plan.promises:
         return {"mode": plan.mode, "sample": None, "device": None, "paper_claim": None} | _unpromised(task, plan)
     if plan.sound:
-        return _sound_report(plan, plan.sound, uses, releases, width)
+        return _of_owners(task, plan, _sound_report(plan, plan.sound, uses, releases, width), uses, releases, width)
     per_sample = plan.spent(uses)
     per_device = plan.spent(1).grouped(most_rows) if plan.inputs else plan.spent(releases).grouped(width)
     return {
@@ -84,6 +84,29 @@ def _sound_report(plan: Plan, sound: Sound, uses: int, releases: int, width: int
         ),
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
     }
+
+
+def _of_owners(task: Task, plan: Plan, common: dict[str, Any], uses: int, releases: int, width: int) -> dict[str, Any]:
+    """Say what it is for each ε that owners have chosen; in all, for those who have chosen the largest."""
+    chosen = task.crowd.owner_epsilon
+    if not chosen.values:
+        return common
+    plans = [plan.for_owner(epsilon) for epsilon in chosen.values]
+    reports = [_sound_report(own, own.sound, uses, releases, width) for own in plans if own.sound]
+    groups = [
+        {
+            "epsilon": epsilon,
+            "devices": count,
+            "noise": own.noise,
+            "sample": report["sample"],
+            "device": report["device"],
+        }
+        for epsilon, count, own, report in zip(
+            chosen.values, chosen.counts(task.crowd.devices), plans, reports, strict=True
+        )
+    ]
+    worst = reports[int(np.argmax(chosen.values))]
+    return common | {key: worst[key] for key in ("sample", "device", "promised", "enforced_by")} | {"owners": groups}
 
 
 def _noise(task: Task, plan: Plan) -> str:

@@ -54,6 +54,11 @@ class Chunks:
         return found.pop() if len(found) == 1 else 0
 
     @property
+    def choosing(self) -> bool:
+        """Whether owners have chosen their own ε."""
+        return any(bool((timeline.chosen >= 0).any()) for timeline in self.timelines)
+
+    @property
     def even(self) -> bool:
         """Whether all lanes have the same number of check-ins."""
         return len({len(timeline) for timeline in self.timelines}) == 1
@@ -75,6 +80,7 @@ class Chunks:
             staleness=cut([timeline.staleness for timeline in self.timelines]),
             version=cut(versions),
             commits=() if self.per_commit else cut([timeline.commits for timeline in self.timelines]),
+            chosen=cut([timeline.chosen for timeline in self.timelines]) if self.choosing else (),
         )
         return events, (self.ends[number] - begins).astype(np.int32)
 

@@ -24,11 +24,12 @@ def simulate_stepwise(
     """Simulate without compiling. Takes what `simulate` takes; `resume` has nothing to resume here."""
     fitted, dataset = prepare(task)
     model, algorithm = task.model_for(NUMPY), task.build(NUMPY)
+    owners = [task.build(NUMPY, owner_epsilon=epsilon) for epsilon in task.crowd.owner_epsilon.values]
     timelines = make_timelines(task, dataset, trials, seed)
     began = time.perf_counter()
     ends, errors, estimates = [], [], []
     for trial, timeline in enumerate(timelines):
-        end = run_stepwise(algorithm, timeline, dataset, trial_seed(seed, trial))
+        end = run_stepwise(algorithm, timeline, dataset, trial_seed(seed, trial), owners=owners)
         predicted = model.predict(algorithm.parameters(end.server), dataset.test_rows)
         errors.append(float(np.mean(predicted != dataset.test_labels)))
         ends.append(algorithm.parameters(end.server))

@@ -61,6 +61,7 @@ class Events:
         staleness: Versions passed since check-out.
         version: Version before this check-in.
         commits: Whether a commit follows; `()` when one follows every check-in, or every fixed number of them.
+        chosen: Which ε the device's owner has chosen; `()` when all have the same.
     """
 
     number: Array
@@ -70,6 +71,7 @@ class Events:
     staleness: Array
     version: Array
     commits: Tree
+    chosen: Tree
 
 
 @as_tree
@@ -80,10 +82,13 @@ class Lanes:
     Attributes:
         hyper: Hyper-parameters, each of shape (lanes,).
         seeds: Seeds, shape (lanes, 2).
+        scales: Scales of noise for every ε that owners may choose, each of shape (lanes, choices); empty where all
+            have the same.
     """
 
     hyper: Hyper
     seeds: Array
+    scales: Hyper = dataclasses.field(default_factory=dict)
 
 
 @record
@@ -211,7 +216,8 @@ class Loop:
         return self._stop(before, after, event.version + 1) if self.task.stop.error_below else after
 
     def _device_side(self, lane: Lanes, broadcast: Tree, device: Tree, event: Events) -> tuple[Tree, Tree]:
-        algorithm = self.task.build(JAX, lane.hyper)
+        own = {} if isinstance(event.chosen, tuple) else {name: of[event.chosen] for name, of in lane.scales.items()}
+        algorithm = self.task.build(JAX, dict(lane.hyper) | own)
         # The barrier keeps XLA from reading the rows again for every use.
         read = (_at(self.rows, event.rows), _at(self.labels, event.rows))
         rows, labels = jax.lax.optimization_barrier(read)  # type: ignore[no-untyped-call]

@@ -142,11 +142,22 @@ def _compile(
     lanes = Lanes(
         hyper={name: np.array([numbers[cell][name] for cell, _ in places], np.float32) for name in numbers[0]},
         seeds=np.stack([trial_seed(seed, trial) for _, trial in places]),
+        scales=_scales([tasks[cell] for cell, _ in places]) if chunks.choosing else {},
     )
     memory.require(memory.estimate(tasks[0].build(NUMPY), dataset, chunks, tasks[0].crowd.devices))
     first, _ = chunks.events(0)
     program = compile_program(tasks[0], dataset, lanes, first, chunks.ring, chunks.even, chunks.per_commit)
     return program, lanes
+
+
+def _scales(tasks: Sequence[Task]) -> dict[str, Any]:
+    """Return the scales of noise for every ε that owners have chosen, with lanes as the first axis."""
+    plans = [task.plan(task.model_for(NUMPY)) for task in tasks]
+    chosen = [
+        [plan.for_owner(epsilon).scales for epsilon in task.crowd.owner_epsilon.values]
+        for plan, task in zip(plans, tasks, strict=True)
+    ]
+    return {name: np.array([[own[name] for own in lane] for lane in chosen], np.float32) for name in plans[0].scales}
 
 
 def _go(

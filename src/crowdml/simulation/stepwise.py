@@ -6,7 +6,7 @@ It is the slow twin of the compiled driver: both must give the same parameters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ def run_stepwise(
     dataset: Dataset,
     seed: Any,
     after_commit: Callable[[int, Tree, Tree], None] | None = None,
+    owners: Sequence[Algorithm] = (),
 ) -> Ended:
     """Drive one trial with NumPy.
 
@@ -44,6 +45,7 @@ def run_stepwise(
         dataset: Rows after transforms.
         seed: The two words of the trial's coins.
         after_commit: Called with version, server state and measurements after each commit.
+        owners: What devices run whose owners have chosen an ε of their own, for each of the choices.
     """
     server = algorithm.init(HashCoins(seed, 0, NUMPY))
     devices: dict[int, Tree] = {}
@@ -62,11 +64,12 @@ def run_stepwise(
             sent[version] = wire.check_out.encode(message(version, broadcast))
             sent.pop(version - oldest - 1, None)
             checked_out = wire.check_out.decode(sent[version - stale])["content"]
+        own = owners[timeline.chosen[number]] if owners else algorithm
         with _Stage("device_step", number, slot):
-            device = devices.get(slot, algorithm.device_init())
-            release, devices[slot] = algorithm.device_step(checked_out, device, batch, coins)
+            device = devices.get(slot, own.device_init())
+            release, devices[slot] = own.device_step(checked_out, device, batch, coins)
         with _Stage("sanitise", number, slot):
-            body = wire.check_in.encode(message(version - stale, algorithm.sanitise(release, coins)))
+            body = wire.check_in.encode(message(version - stale, own.sanitise(release, coins)))
         with _Stage("absorb", number, slot):
             check_in = wire.check_in.decode(body)["content"]
             server, rows[slot] = algorithm.absorb(

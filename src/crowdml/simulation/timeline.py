@@ -36,6 +36,7 @@ class Timeline:
         most_rows: Most rows any one device holds.
         refused: Check-ins that arrived too old.
         silent: Devices that never sent anything.
+        chosen: Which of the values of `crowd.owner-epsilon` the device's owner has chosen; -1 where there are none.
     """
 
     device: Ints
@@ -48,6 +49,7 @@ class Timeline:
     most_rows: int
     refused: int
     silent: int
+    chosen: Ints
 
     def __len__(self) -> int:
         """Count the check-ins."""
@@ -100,7 +102,16 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
         most_rows=int(np.bincount(owner).max()),
         refused=refused,
         silent=int((per_device == 0).sum()),
+        chosen=_choices(task, generator)[used.device].astype(np.int32),
     )
+
+
+def _choices(task: Task, generator: np.random.Generator) -> Ints:
+    """Return which ε each device's owner chooses, by its place among the values."""
+    owners = task.crowd.owner_epsilon
+    if not owners.values:
+        return np.full(task.crowd.devices, -1)
+    return generator.permutation(np.repeat(np.arange(len(owners.values)), owners.counts(task.crowd.devices)))
 
 
 def _limited(contacts: Contacts, max_releases: int | None) -> Contacts:

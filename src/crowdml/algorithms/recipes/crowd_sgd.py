@@ -58,7 +58,7 @@ def build(parts: Parts) -> Algorithm:
     """Assemble the algorithm from its device half and its server half."""
     settings = _settings(parts)
     noise = parts.plan.statistics
-    counting = Counting(classes=parts.classes, noise=noise, ops=parts.ops) if noise else None
+    counting = Counting(classes=parts.classes, noise=noise, ops=parts.ops, scales=parts.hyper) if noise else None
     device_step, sanitise = _device_half(parts, counting)
     averaging = Averaging(stale=settings.stale, alone=True, ops=parts.ops)
     read = grid_reader(parts, alone=True) if parts.plan.sound else None
