@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import crowdml
-from crowdml.cli import data, demo, privacy, reproduce, simulate
+from crowdml.cli import data, demo, import_legacy, privacy, reproduce, simulate
 
 EXTRAS = {name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL")}
 """Which extra brings a package that the base installation, a device, does without."""
@@ -26,6 +26,7 @@ app = typer.Typer(
 app.command(name="demo")(demo.demo)
 app.command(name="simulate")(simulate.simulate)
 app.command(name="reproduce")(reproduce.reproduce)
+app.command(name="import-legacy")(import_legacy.import_legacy)
 app.add_typer(data.app, name="data")
 app.add_typer(privacy.app, name="privacy")
 
