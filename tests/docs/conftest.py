@@ -54,13 +54,16 @@ PAGES = [
     if path.name != "LICENSE"
 ]
 
+TYPED = ("README.md", "docs/how-to/import-legacy.md")
+"""Pages outside `tutorials` that are typed as those are."""
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes `page` for every page, and one that takes `tutorial` for the pages a newcomer types."""
     if "page" in metafunc.fixturenames:
         metafunc.parametrize("page", PAGES, ids=lambda page: page.name)
     if "tutorial" in metafunc.fixturenames:
-        typed = [page for page in PAGES if "/tutorials/" in page.name or page.name == "README.md"]
+        typed = [page for page in PAGES if "/tutorials/" in page.name or page.name in TYPED]
         metafunc.parametrize("tutorial", typed, ids=lambda page: page.name)
 
 

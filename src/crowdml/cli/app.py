@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import crowdml
-from crowdml.cli import backup, data, demo, device, privacy, reproduce, serve, simulate, task
+from crowdml.cli import backup, data, demo, device, import_legacy, privacy, reproduce, serve, simulate, task
 
 EXTRAS = {
     **{name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL")},
@@ -36,6 +36,7 @@ app.command(name="invite")(task.invite)
 app.add_typer(device.app, name="device")
 app.command(name="backup")(backup.backup)
 app.command(name="restore")(backup.restore)
+app.command(name="import-legacy")(import_legacy.import_legacy)
 app.add_typer(data.app, name="data")
 app.add_typer(privacy.app, name="privacy")
 
