@@ -221,7 +221,7 @@ class Application(Served):
         scope = {"type": "lifespan", "asgi": {"version": "3.0"}}
         self._life = self.thread.begin(self.app(scope, self._to_app.get, told))
         self._tell("startup")
-        transport = httpx.ASGITransport(self.app)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(self.app)
         self.session = httpx.AsyncClient(base_url=self.address, transport=transport)
 
     def _tell(self, what: str) -> None:

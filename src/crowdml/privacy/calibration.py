@@ -20,7 +20,7 @@ LARGEST = 1 << 26
 """Largest scale of noise in levels: with tails of 30 scales the sum still fits into 31 bits."""
 
 LEAST_DEVIATION = 4.0
-"""Least standard deviation of Gaussian noise in levels. Only an ε of hundreds would need less; from here on the noise of
+"""Least standard deviation of Gaussian noise in levels. Only an ε of hundreds would need less; from here on noise of
 a simulation has the law of a device's but for two parts in a million (`simulation.coins`)."""
 
 

@@ -63,6 +63,8 @@ def test_nobody_answers(options: tuple[str, ...], crowdml: Callable[..., Any], m
         def __init__(self, server: str, **own: Any) -> None:
             super().__init__(server, **own | {"patience_s": 0.0})
 
-    monkeypatch.setitem(joining.join.__kwdefaults__, "connect", Hasty)
+    defaults = joining.join.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "connect", Hasty)
     ran = crowdml("device", "join", "https://127.0.0.1:1/join/walk#code=a&key=b&sheet=c", "--yes", *options)
     assert ran.returncode == 2 and ("missing.pem" if options else "no answer") in ran.stderr
