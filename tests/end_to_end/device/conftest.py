@@ -91,12 +91,16 @@ class Server:
         self.process.wait()
 
     def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
+        return json.loads(self.fetch(path, body, method) or b"null")
+
+    def fetch(self, path: str, body: Any = None, method: str | None = None) -> bytes:
         token = (self.folder / "operator.token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         content = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.address + path, content, headers, method=method)  # noqa: S310  loopback
         with urllib.request.urlopen(request, timeout=30, context=self.context) as response:  # noqa: S310  loopback
-            return json.loads(response.read() or b"null")
+            answer: bytes = response.read()
+            return answer
 
     def open(self, *changes: tuple[str, str]) -> None:
         """Make a task of its own, with pieces of its file replaced; `task` is its name."""
