@@ -225,7 +225,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("often")
 # Without shrinking, which would take minutes on a disk that is synchronised after every operation.
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate,))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate,))
 @given(operations=OPERATIONS)
 def test_the_store_agrees_with_a_model(url: str, operations: list[tuple[Any, ...]]) -> None:
     # The database is the same for all examples; each has a task of its own among those of the others.

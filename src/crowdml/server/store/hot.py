@@ -44,8 +44,9 @@ class Hot:
         self._receipts = text(insert(receipts))
         self._row = text(_put_row(kind))
         self._point = text(_put_point(kind))
-        self._by_arrays = text(_look_up(_arrays())) if self._postgres else ""
-        self._by_values = {} if self._postgres else {size: text(_look_up(_list(size))) for size in GROUPS}
+        self._look_up = text(_look_up(_arrays() if self._postgres else _pair()))
+        # SQLAlchemy would take a tenth of a second to write all these pairs.
+        self._groups = {size: self._look_up.replace("(?, ?)", ", ".join(["(?, ?)"] * size)) for size in GROUPS}
         self._chain = text(_chain()) + (" LIMIT %s" if self._postgres else " LIMIT ?")
 
     def apply(self, connection: Connection, done: Applied, counters: Counters) -> dict[int, Counter]:
@@ -72,13 +73,13 @@ class Hot:
         found: list[Any] = []
         if self._postgres and keys:
             slots, names = zip(*keys, strict=True)
-            found = list(connection.exec_driver_sql(self._by_arrays, (list(slots), list(names), task)))
+            found = list(connection.exec_driver_sql(self._look_up, (list(slots), list(names), task)))
         elif keys:
             for at in range(0, len(keys), GROUPS[-1]):
                 group = keys[at : at + GROUPS[-1]]
                 size = next(size for size in GROUPS if size >= len(group))
                 flat = [part for key in group for part in key] + [0, ""] * (size - len(group))
-                found += connection.exec_driver_sql(self._by_values[size], (*flat, task)).all()
+                found += connection.exec_driver_sql(self._groups[size], (*flat, task)).all()
         return {(row[0], row[1]): to_receipt(row) for row in found}
 
     def chain(self, connection: Connection, last: int, after: int, limit: int) -> list[Receipt]:
@@ -136,9 +137,9 @@ def _put_point(kind: Any) -> Any:
     return made.on_conflict_do_update(index_elements=["task", "check_ins"], set_=new)
 
 
-def _list(size: int) -> Any:
-    pairs = [(bindparam(f"slot_{i}", type_=Integer), bindparam(f"key_{i}", type_=Text)) for i in range(size)]
-    return values(column("slot", Integer), column("key", Text), name="wanted").data(pairs).cte("wanted")
+def _pair() -> Any:
+    pair = (bindparam("at", type_=Integer), bindparam("named", type_=Text))
+    return values(column("slot", Integer), column("key", Text), name="wanted").data([pair]).cte("wanted")
 
 
 def _arrays() -> Any:

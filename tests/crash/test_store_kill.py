@@ -1,0 +1,142 @@
+"""kill -9 at any moment: whatever the store acknowledged is there, whole, and counted once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crowdml.core import BadInput
+from crowdml.server.store import NewDevice, NewTask, open_store
+
+DEVICES = 3
+
+SERVER = """
+import os, sys
+from crowdml.server.store import Applied, Receipt, counters, open_store
+
+counters.EVERY = 40
+acknowledged = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+store = open_store(sys.argv[1])
+task = store.tasks()[0]
+version, count = task.version, task.check_ins
+numbers = [own.check_ins for own in store.devices(task.id)]
+print("ready", flush=True)
+while True:
+    receipts = []
+    for at in range(count, count + 1 + version % 7):
+        slot = at % len(numbers)
+        numbers[slot] += 1
+        receipts.append(Receipt(slot=slot, key=f"{at:08d}", body=b"b" * 32, number=numbers[slot], version=version + 1,
+                                started=version, status="applied"))
+    store.apply(Applied(task=task.id, expected_version=version, expected_check_ins=count, version=version + 1,
+                        check_ins=count + len(receipts), received=0, server_state=b"%d" % (version + 1),
+                        rows={own.slot: b"%d" % own.number for own in receipts}, receipts=receipts))
+    version, count = version + 1, count + len(receipts)
+    os.write(acknowledged, b"%d %d\\n" % (version, count))
+"""
+
+
+@pytest.fixture
+def acknowledged(tmp_path: Path) -> Path:
+    return tmp_path / "acknowledged"
+
+
+def make(url: str) -> None:
+    """Store a task with a few devices."""
+    with open_store(url) as store:
+        empty = NewTask(name="task", state="open", file="", sheet=b"", signature=b"", key=b"", server_state=b"0")
+        task = store.create_task(empty).id
+        store.add_invites(task, [bytes([slot]) for slot in range(DEVICES)])
+        for slot in range(DEVICES):
+            own = NewDevice(id=str(slot), token_hash=b"", public_key=bytes([slot]), joined=0.0)
+            store.use_invite(task, bytes([slot]), own)
+
+
+def start(url: str, acknowledged: Path) -> subprocess.Popen[bytes]:
+    """Start a server that applies batches for ever; wait until it does."""
+    command = [sys.executable, "-c", SERVER, url, str(acknowledged)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    process.stdout.close()
+    return process
+
+
+def check(url: str, acknowledged: Path) -> int:
+    """Compare what is stored with what was acknowledged; return the version."""
+    lines = acknowledged.read_text().splitlines() if acknowledged.exists() else []
+    with open_store(url) as store:
+        (task,) = store.tasks()
+        version, count = map(int, lines[-1].split()) if lines else (0, 0)
+        # At most one batch can be stored that was not acknowledged any more.
+        assert version <= task.version <= version + 1, "an acknowledged batch is lost"
+        assert count <= task.check_ins
+        assert task.server_state == b"%d" % task.version
+        keys = [(at % DEVICES, f"{at:08d}") for at in range(task.check_ins + 10)]
+        assert set(store.receipts_for(task.id, keys)) == set(keys[: task.check_ins])
+        for device in store.devices(task.id):
+            own = len(range(device.slot, task.check_ins, DEVICES))
+            assert device.check_ins == own
+            assert [receipt.number for receipt in store.receipts(device.id, limit=10**9)] == list(range(1, own + 1))
+            assert store.rows(task.id).get(device.slot, b"0") == b"%d" % own
+        return task.version
+
+
+def kill_often(url: str, acknowledged: Path, cycles: int) -> None:
+    chance = random.Random(11)
+    versions = [0]
+    for _ in range(cycles):
+        process = start(url, acknowledged)
+        time.sleep(chance.random() * 0.1)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        versions.append(check(url, acknowledged))
+    assert versions == sorted(versions)
+    assert versions[-1] > cycles, "the server never got to store anything"
+
+
+def test_nothing_acknowledged_is_lost_in_sqlite(tmp_path: Path, acknowledged: Path) -> None:
+    url = f"sqlite:///{tmp_path}/crowd.sqlite"
+    make(url)
+    kill_often(url, acknowledged, cycles=6)
+
+
+@pytest.mark.postgres
+def test_nothing_acknowledged_is_lost_in_postgres(postgres: Any, acknowledged: Path) -> None:
+    url = postgres.database()
+    make(url)
+    kill_often(url, acknowledged, cycles=3)
+
+
+@pytest.mark.postgres
+def test_nothing_acknowledged_is_lost_when_postgres_itself_crashes(postgres: Any, acknowledged: Path) -> None:
+    url = postgres.database()
+    make(url)
+    for _ in range(2):
+        process = start(url, acknowledged)
+        with open(acknowledged, "ab") as file:
+            before = file.tell()
+        while acknowledged.stat().st_size <= before:
+            time.sleep(0.01)
+        postgres.stop("immediate")
+        # The server notices, raises StoreFailed and ends.
+        assert process.wait(60) == 1
+        postgres.start()
+        assert check(url, acknowledged) > 0
+
+
+def test_a_store_whose_process_was_killed_can_be_opened_at_once(tmp_path: Path, acknowledged: Path) -> None:
+    url = f"sqlite:///{tmp_path}/crowd.sqlite"
+    make(url)
+    process = start(url, acknowledged)
+    with pytest.raises(BadInput, match="another server"):
+        open_store(url)
+    process.kill()
+    process.wait()
+    open_store(url).close()

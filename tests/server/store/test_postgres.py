@@ -1,0 +1,91 @@
+"""PostgreSQL as the store uses it: safe settings, one server at a time, honest failures."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+
+from crowdml.core import BadInput
+from crowdml.server.store import Store, StoreFailed, open_store
+from crowdml.server.store.engines import parse
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture(scope="module")
+def url(postgres: Any) -> str:
+    address: str = postgres.database()
+    return address
+
+
+def command(url: str, text: str) -> None:
+    """Run a command on a connection of its own."""
+    engine = create_engine(parse(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(text)
+
+
+def test_a_database_that_may_lose_what_it_acknowledged_is_refused(url: str) -> None:
+    name = parse(url).database
+    command(url, f"ALTER DATABASE {name} SET synchronous_commit = off")
+    try:
+        with pytest.raises(BadInput, match="can lose what it acknowledged: synchronous_commit is off"):
+            open_store(url)
+    finally:
+        command(url, f"ALTER DATABASE {name} RESET synchronous_commit")
+    open_store(url).close()
+
+
+def test_a_server_that_is_not_there_is_named_without_password() -> None:
+    with pytest.raises(BadInput, match="cannot be opened") as caught:
+        open_store("postgresql://anna:secret@127.0.0.1:1/crowd")
+    assert "secret" not in str(caught.value) and "127.0.0.1:1/crowd" in str(caught.value)
+
+
+def test_who_loses_its_connection_loses_the_lock_and_cannot_write(url: str) -> None:
+    with open_store(url) as first:
+        with pytest.raises(BadInput, match="another server"):
+            open_store(url)
+        _cut(first, url)
+        with open_store(url) as second:
+            with pytest.raises(StoreFailed):
+                first.revoke("nobody")
+            with pytest.raises(StoreFailed):
+                first.tasks()
+            assert second.tasks() == []
+            assert not second.revoke("nobody")
+
+
+def _cut(store: Store, url: str) -> None:
+    """Let the server end the connection that writes, and wait until it has."""
+    raw: Any = store._database.writer.connection.driver_connection
+    command(url, f"SELECT pg_terminate_backend({raw.info.backend_pid}, 60000)")
+
+
+def test_values_come_back_as_they_were_given(url: str, request: pytest.FixtureRequest) -> None:
+    with open_store(url) as store:
+        crowd = type(request.getfixturevalue("crowd"))(store)
+        crowd.check_in(70, rows=True, state=bytes(range(256)))
+        (task,) = store.tasks()
+        assert task.server_state == bytes(range(256))
+        found = store.receipts_for(task.id, [(number % 2, f"key-{number:06d}") for number in range(70)])
+        assert len(found) == 70 and {type(own.body) for own in found.values()} == {bytes}
+        assert store.devices(task.id)[0].joined == 1.0
+
+
+def test_a_connection_that_cannot_be_used_is_closed(url: str) -> None:
+    with open_store(url), pytest.raises(BadInput):
+        open_store(url)
+    with closing(create_engine(parse(url), poolclass=NullPool).connect()) as connection:
+        others = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND pid != pg_backend_pid()"
+        # A backend ends shortly after its connection: wait for it on the server's side.
+        for _ in range(100):
+            if not (left := connection.exec_driver_sql(others).scalar()):
+                break
+            connection.exec_driver_sql("SELECT pg_sleep(0.05)")
+            connection.rollback()
+        assert left == 0
