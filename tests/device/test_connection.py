@@ -163,3 +163,11 @@ def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
     for file in ("ca.pem", "missing.pem"):
         with pytest.raises(BadInput, match=file):
             Connection("https://crowd.example", ca=tmp_path / file)
+
+
+def test_nobody_listens() -> None:
+    """The real network: port 1 of this machine."""
+    made = Connection("http://127.0.0.1:1", patience_s=0.0)
+    with pytest.raises(Unreachable, match="no answer"):
+        made.ask("GET", "/v1/tasks")
+    made.close()

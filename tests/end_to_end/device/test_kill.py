@@ -37,7 +37,7 @@ for _ in sys.stdin:
 
 
 @pytest.fixture
-def nursery(tmp_path: Path, rows: Path) -> Iterator["subprocess.Popen[str]"]:
+def nursery(tmp_path: Path, rows: Path) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", NURSERY, str(tmp_path / "device"), str(rows)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     yield process
