@@ -158,6 +158,12 @@ def test_a_token_does_not_travel_in_clear_unless_told() -> None:
         Connection(local).close()
 
 
+@pytest.mark.parametrize("server", ["http://127.0.0.1:99999", "https://[::1"])
+def test_an_address_that_is_none(server: str) -> None:
+    with pytest.raises(BadInput, match="not an address"):
+        Connection(server)
+
+
 def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nothing")
     for file in ("ca.pem", "missing.pem"):
