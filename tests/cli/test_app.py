@@ -30,6 +30,24 @@ def test_help_teaches_and_is_quick() -> None:
     assert not set(HEAVY) & set(loaded), "the start loads what only commands need"
 
 
+def test_the_help_of_commands_is_quick_too() -> None:
+    code = (
+        "import sys; from crowdml.cli import main; sys.argv = ['crowdml', 'device', 'run', '--help']\n"
+        "try: main()\nexcept SystemExit: print('loaded:', *sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("Usage: crowdml device run [OPTIONS]") and "--accept-restored" in shown
+    assert not set(HEAVY) & set(shown.rpartition("loaded:")[2].split())
+
+
+def test_a_device_starts_without_what_it_does_not_need() -> None:
+    code = "import sys, crowdml.device.device; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    unneeded = ("jax", "scipy", "dp_accounting", "rich", "pygments", "typer", "fastapi", "sqlalchemy")
+    assert not {*unneeded, "httpx._main", "crowdml.data.catalogue"} & set(loaded)
+    assert "httpx" in loaded
+
+
 def test_simulate_writes_json_and_figure(tmp_path: Path) -> None:
     ran = crowdml(
         *("simulate", str(EXAMPLE), "--trials", "2", "--set", "crowd.passes=2"),

@@ -158,8 +158,22 @@ def test_a_token_does_not_travel_in_clear_unless_told() -> None:
         Connection(local).close()
 
 
+@pytest.mark.parametrize("server", ["http://127.0.0.1:99999", "https://[::1"])
+def test_an_address_that_is_none(server: str) -> None:
+    with pytest.raises(BadInput, match="not an address"):
+        Connection(server)
+
+
 def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("nothing")
     for file in ("ca.pem", "missing.pem"):
         with pytest.raises(BadInput, match=file):
             Connection("https://crowd.example", ca=tmp_path / file)
+
+
+def test_nobody_listens() -> None:
+    """The real network: port 1 of this machine."""
+    made = Connection("http://127.0.0.1:1", patience_s=0.0)
+    with pytest.raises(Unreachable, match="no answer"):
+        made.ask("GET", "/v1/tasks")
+    made.close()

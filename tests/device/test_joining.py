@@ -127,6 +127,18 @@ def test_a_lost_answer_can_be_asked_again(make_server: Any, join: Any, tmp_path:
     assert len(set(server.invites.values())) == 1
 
 
+@pytest.mark.parametrize(
+    "changes", [{"token": "a\r\nX-Evil: 1"}, {"token": ""}, {"device": "\x1b[2J"}, {"sheet": "00"}]
+)
+def test_an_answer_that_is_no_enrolment(changes: dict[str, str], make_server: Any, join: Any, tmp_path: Path) -> None:
+    server = make_server()
+    good = {"device": "d", "token": "t", "slot": 0, "sheet": server.signed.hash}
+    server.enrol = lambda content: httpx.Response(201, json=good | changes)
+    with pytest.raises((MalformedMessage, TermsViolated)):
+        join(server)
+    assert Home(tmp_path / "home").member().state == "joining"
+
+
 def test_joining_twice_changes_nothing(make_server: Any, join: Any) -> None:
     server = make_server()
     place = join(server)
@@ -174,7 +186,7 @@ def test_an_owner_may_choose_a_smaller_epsilon(make_server: Any, join: Any, rows
         device.run(rows, releases=6)
         assert device.ledger.spent("walk").epsilon <= 2.0
     for epsilon in (0.5, 7.0):
-        with pytest.raises(BadInput, match="from 1 to 6"):
+        with pytest.raises(BadInput, match="between 1 and 6"):
             join(server, "other", epsilon=epsilon)
     for changes in (NONE, ("privacy.owner-range=[6.0, 6.0]",)):
         with pytest.raises(BadInput):

@@ -64,16 +64,17 @@ def join(
         return accept_no_guarantee or (not yes and output.ask(output.NO_GUARANTEE, "--accept-no-guarantee"))
 
     place = _place(home, name)
-    member = joining.join(
-        url,
-        place,
-        accept=accept,
-        accept_no_guarantee=without_guarantee,
-        epsilon=epsilon,
-        cap=(cap_epsilon, cap_delta),
-        ca=None if ca is None else ca.resolve(),
-        plain_http=plain_http,
-    )
+    with output.interruptible("type the same again to go on"):
+        member = joining.join(
+            url,
+            place,
+            accept=accept,
+            accept_no_guarantee=without_guarantee,
+            epsilon=epsilon,
+            cap=(cap_epsilon, cap_delta),
+            ca=None if ca is None else ca.resolve(),
+            plain_http=plain_http,
+        )
     if not quiet:
         typer.echo(f"joined {member.task} as {member.device}; this device lives in {place}")
         typer.echo(f"next: crowdml device run --rows FILE{_again(home, name)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any, Literal
 
 from crowdml.core import record
@@ -17,6 +18,9 @@ from crowdml.protocol.sheet import LARGEST_SHEET
 
 REFUSED = (409, 410, 413, 415, 422)
 """Statuses by which a server refuses a check-in for good: it is spent, and never sent again."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.~+/=-]{1,512}")
+_ETAG = re.compile(r'"[A-Za-z0-9_.-]{1,100}"')
 
 
 @record
@@ -117,19 +121,24 @@ class Calls:
         ).require(200, 201)
         if answer.text("sheet") != link.sheet:
             raise TermsViolated("the server enrolled this device for another sheet than its owner accepted")
-        return Enrolled(device=answer.text("device"), token=answer.text("token"), slot=answer.number("slot"))
+        device, token = answer.text("device"), answer.text("token")
+        if not _PLAIN.fullmatch(device) or not _PLAIN.fullmatch(token):
+            raise MalformedMessage("the server gave a name or a token that is none")
+        return Enrolled(device=device, token=token, slot=answer.number("slot"))
 
     def check_out(self, layout: Layout) -> CheckOut | Answer:
         """Ask for the parameters; an answer instead means that there are none for this device now."""
         known = {"If-None-Match": self._etag} if self._etag else {}
-        answer = self.connection.ask("GET", self._path("check-out"), headers=known, limit=layout.size_bytes)
+        limit = max(layout.size_bytes, SMALL_ANSWER)  # a refusal may be longer than a small model
+        answer = self.connection.ask("GET", self._path("check-out"), headers=known, limit=limit)
         if answer.require(200, 204, 304).status == 204:
             return answer
         body = answer.body if answer.status == 200 else self._kept
         message = layout.decode(body)
         if answer.headers.get("crowdml-version", "") != str(int(message["version"])):
             raise MalformedMessage("the server names another version than the one it sent")
-        self._etag, self._kept = answer.headers.get("etag", ""), body
+        etag = answer.headers.get("etag", "")
+        self._etag, self._kept = (etag, body) if _ETAG.fullmatch(etag) else ("", b"")
         return CheckOut(
             version=int(message["version"]),
             content=message["content"],

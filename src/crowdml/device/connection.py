@@ -14,7 +14,6 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from crowdml.core import BadInput, record
 from crowdml.core.errors import MalformedMessage, Unreachable
@@ -84,7 +83,7 @@ class Connection:
         backoff: Backoff = Backoff(),  # noqa: B008  a frozen record
     ) -> None:
         """Check the address; nothing is sent yet."""
-        local = _is_local(urlsplit(server).hostname or "")
+        local = _is_local(_host(server))
         if server.startswith("http:") and not local and not plain_http:
             raise BadInput(
                 f"{server} is not encrypted: anybody on the way could read this device's token",
@@ -147,7 +146,8 @@ class Connection:
         """Wait before asking for something that is not there yet, but may come at any moment."""
         soon = dataclasses.replace(self._backoff, longest_s=min(self._backoff.longest_s, LONGEST_PAUSE_S))
         wait_s = soon.wait_s(tries, asked_s)
-        self._say(f"{why}; asking again in {wait_s:.1f} s")
+        if tries == 1:
+            self._say(f"{why}; asking again from time to time")
         self._sleep(wait_s)
 
     def _try(
@@ -157,7 +157,7 @@ class Connection:
         try:
             with self._http.stream(method, path, headers=headers, content=content) as response:
                 answer = _read(response, limit)
-        except httpx.TransportError as error:
+        except (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError, httpx.ProxyError) as error:
             _explain_certificate(error, self.server)
             return None, f"no answer ({str(error) or type(error).__name__})"
         if answer.status < 300 or answer.status == 304:
@@ -209,6 +209,17 @@ def _trust(server: str, ca: Path | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=None if ca is None else str(ca))
     except (OSError, ssl.SSLError) as error:
         raise BadInput(f"{ca} holds no certificates: {error}", where="--ca") from None
+
+
+def _host(server: str) -> str:
+    try:
+        url = httpx.URL(server)
+        if (url.port or 0) < 1 << 16:
+            return url.host
+        why = f"there is no port {url.port}"
+    except httpx.InvalidURL as error:
+        why = str(error)
+    raise BadInput(f"{server} is not an address: {why}", hint="such as https://crowd.example:8800")
 
 
 def _is_local(host: str) -> bool:

@@ -169,12 +169,17 @@ class Device:
         self._meet()
         for own in self._sender().unsettled():
             note(self._sender().send(own))
+        refusals = 0
         while until is None or self.releases < until:
             self._require_left()
             gathered = gatherer.gather()
             if gathered is None:
                 return "the rows have ended"
-            note(self._release(gathered))
+            outcome = self._release(gathered)
+            note(outcome)
+            refusals = refusals + 1 if outcome.status == "refused" else 0
+            if refusals:
+                self.calls.connection.pause(None, refusals, f"a check-in was refused ({outcome.code})")
         return "as many releases as asked for"
 
     def _release(self, gathered: Gathered) -> Outcome:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 
 from pydantic import ValidationError
 
 from crowdml.algorithms.live import LiveTask, open_task
-from crowdml.core import BadInput
-from crowdml.core.errors import MalformedMessage, TermsViolated
+from crowdml.core import NUMPY, BadInput
+from crowdml.core.errors import MalformedMessage
 from crowdml.privacy.ledger import Terms
 from crowdml.protocol import Sheet
 
@@ -22,21 +21,20 @@ def build(sheet: Sheet, epsilon: float | None = None) -> LiveTask:
     live = _open(sheet)
     if epsilon is None:
         return live
+    try:
+        plan = live.plan.for_owner(epsilon)
+    except BadInput as error:
+        raise BadInput(error.what, where="--epsilon", hint=error.hint) from None
     terms = live.task.privacy
-    if live.plan.sound is None or terms.epsilon is None or terms.owner_range is None:
-        raise BadInput(f"{sheet.task} does not let owners choose their ε", where="--epsilon", hint="leave it out")
-    low, high = terms.owner_range
-    if not low <= epsilon <= high:
-        raise BadInput(f"ε = {epsilon:g} is not possible here", where="--epsilon", hint=f"from {low:g} to {high:g}")
-    definition = copy.deepcopy(sheet.definition)
-    definition["privacy"] |= {
-        "epsilon": float(epsilon),
-        "statistics-epsilon": terms.statistics_epsilon * epsilon / terms.epsilon,
-    }
-    own = _open(dataclasses.replace(sheet, definition=definition))
-    if own.messages.check_in.header != live.messages.check_in.header:
-        raise TermsViolated(f"{sheet.task}: with ε = {epsilon:g} messages would have another shape")
-    return own
+    assert terms.epsilon is not None  # noqa: S101  where owners can choose, there is an ε
+    own = {"epsilon": epsilon, "statistics_epsilon": terms.statistics_epsilon * epsilon / terms.epsilon}
+    return dataclasses.replace(
+        live,
+        # For the owner to read; the plan and the algorithm are what runs.
+        task=live.task.model_copy(update={"privacy": terms.model_copy(update=own)}),
+        algorithm=live.task.build(NUMPY, owner_epsilon=epsilon),
+        plan=plan,
+    )
 
 
 def terms_of(live: LiveTask) -> Terms:

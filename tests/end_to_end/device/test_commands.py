@@ -68,6 +68,20 @@ def test_a_stream_on_standard_input_and_a_csv_file(server: Any, crowdml: Run, tm
     assert ran.returncode == 0 and lines(ran.stdout)[-1]["used"] == 3, ran.stderr
 
 
+def test_an_owner_chooses_a_smaller_epsilon(server: Any, crowdml: Run, rows: Path, tmp_path: Path) -> None:
+    """Ten times the noise, and the server takes it: it knows what owners may choose."""
+    server.open(("max-uses = 40", "max-uses = 40\nowner-range = [2.0, 20.0]"))
+    home = ("--home", str(tmp_path / "device"))
+    refused = crowdml("device", "join", server.invite(), *home, "--yes", "--epsilon", "1")
+    assert refused.returncode == 2 and "between 2 and 20" in refused.stderr and "--epsilon" in refused.stderr
+    joined = crowdml("device", "join", server.invite(), *home, "--yes", "--epsilon", "2")
+    assert joined.returncode == 0 and "promised ε = 2 " in " ".join(joined.stdout.split()), joined.stderr
+    ran = crowdml("device", "run", "--rows", str(rows), *home, "--releases", "20", "--json")
+    assert ran.returncode == 0 and lines(ran.stdout)[-1]["used"] == 20, ran.stderr
+    found = json.loads(crowdml("device", "status", *home, "--json", "--offline").stdout)["tasks"][0]
+    assert found["spending"]["promised"]["epsilon"] == 2 and found["server_says"] is None
+
+
 def test_a_crowd_learns(server: Any, crowdml: Run, rows: Path, tmp_path: Path) -> None:
     """Without noise, two devices with the same easy rows: the error the server estimates falls to zero."""
     server.open(('mode = "sound"', 'mode = "none"'))

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -53,18 +52,3 @@ def test_an_authority_of_ones_own(
     assert joined.returncode == 0, joined.stderr
     ran = crowdml("device", "run", "--rows", str(rows), *home, "--once")
     assert ran.returncode == 0 and "1 used" in ran.stdout, "the authority is remembered"
-
-
-@pytest.mark.parametrize("options", [(), ("--ca", "missing.pem")])
-def test_nobody_answers(options: tuple[str, ...], crowdml: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    from crowdml.device import connection, joining
-
-    class Hasty(connection.Connection):
-        def __init__(self, server: str, **own: Any) -> None:
-            super().__init__(server, **own | {"patience_s": 0.0})
-
-    defaults = joining.join.__kwdefaults__
-    assert defaults is not None
-    monkeypatch.setitem(defaults, "connect", Hasty)
-    ran = crowdml("device", "join", "https://127.0.0.1:1/join/walk#code=a&key=b&sheet=c", "--yes", *options)
-    assert ran.returncode == 2 and ("missing.pem" if options else "no answer") in ran.stderr
