@@ -118,6 +118,7 @@ class Served:
 
     token: str
     home: Path
+    _numbers = itertools.count(1)
 
     def send(self, method: str, path: str, **more: Any) -> httpx.Response:
         raise NotImplementedError
@@ -134,6 +135,12 @@ class Served:
         made = self.as_operator("POST", "/v1/tasks", {"file": file, "changes": list(changes), "draft": draft})
         assert made.status_code == 201, made.text
         return dict(made.json())
+
+    def fresh(self, *changes: str, **more: Any) -> str:
+        """Make a task with a name of its own."""
+        name = f"task-{next(self._numbers)}"
+        self.create(f"name={name}", *changes, **more)
+        return name
 
     def show(self, task: str = "walk") -> dict[str, Any]:
         found = self.send("GET", f"/v1/tasks/{task}")
@@ -341,33 +348,50 @@ class Process(Served):
         return self.process.wait(WAIT_S)
 
 
-@pytest.fixture
-def make_app(tmp_path: Path) -> Iterator[Callable[..., Application]]:
-    """Make applications; one with the same name continues where the one before was."""
-    made: list[Application] = []
+class Makes:
+    """Makes applications in a folder; one with the same name continues where the one before was."""
 
-    def make(name: str = "home", kind: type[Application] = Application, **options: Any) -> Application:
-        home = tmp_path / name
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._made = folder, list[Application]()
+
+    def __call__(self, name: str = "home", kind: type[Application] = Application, **options: Any) -> Application:
+        home = self._folder / name
         home.mkdir(exist_ok=True)
-        made.append(kind(home, **options))
-        return made[-1]
+        self._made.append(kind(home, **options))
+        return self._made[-1]
 
-    yield make
-    for application in made:
-        if not application.thread.loop.is_closed():
-            application.close()
+    def close(self) -> None:
+        for application in self._made:
+            if not application.thread.loop.is_closed():
+                application.close()
 
 
 @pytest.fixture
-def app(make_app: Callable[..., Application]) -> Application:
+def make_app(tmp_path: Path) -> Iterator[Makes]:
+    """Make applications."""
+    with contextlib.closing(Makes(tmp_path)) as make:
+        yield make
+
+
+@pytest.fixture
+def app(make_app: Makes) -> Application:
     """An application with one task, `walk`."""
     made = make_app()
     made.create()
     return made
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """An application for all tests of a module, for whoever changes nothing or makes a task of its own."""
+    with contextlib.closing(Makes(tmp_path_factory.mktemp("shared"))) as make:
+        made = make()
+        made.create()
+        yield made
+
+
 @pytest.fixture
-def on_socket(make_app: Callable[..., Application]) -> Application:
+def on_socket(make_app: Makes) -> Application:
     """The same on a socket."""
     made = make_app(kind=OnSocket)
     made.create()
@@ -409,9 +433,3 @@ def check_error(body: bytes, code: str | None = None) -> dict[str, Any]:
     assert isinstance(error.get("hint", ""), str), error
     assert code is None or error["code"] == code, error
     return dict(error)
-
-
-@pytest.fixture
-def numbers() -> Iterator[int]:
-    """Numbers that differ."""
-    return itertools.count(1)
