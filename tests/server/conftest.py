@@ -33,7 +33,7 @@ from crowdml.protocol.check_in_key import check_in_key
 from crowdml.protocol.joining import InviteLink, sign_enrolment
 from crowdml.protocol.keys import SigningKey
 from crowdml.server.app import Access, create_app
-from crowdml.server.connection import BoundedProtocol
+from crowdml.server.connection import BoundedProtocol, ConnectionLimits
 from crowdml.server.coordinator import Options
 from crowdml.server.limits import Pace
 from crowdml.server.serving import TOKEN_FILE, Place, bind, make_server, require_identity
@@ -271,13 +271,13 @@ class OnSocket(Application):
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), WAIT_S)
 
-    def raw(self, *parts: bytes) -> bytes:
-        """Send bytes as they are and return all that comes back until the connection is closed."""
+    def raw(self, *parts: bytes) -> list[tuple[int, dict[str, str], bytes]]:
+        """Send bytes as they are; return the answers that come back until the connection is closed."""
         with self.connect() as link:
-            for part in parts:
-                with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError):
+                for part in parts:
                     link.sendall(part)
-            return read_all(link)
+            return parse_answers(read_all(link))
 
     def close(self) -> None:
         self.plain.close()
@@ -390,9 +390,25 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
         yield made
 
 
+class Hasty(OnSocket):
+    """On a socket, with deadlines that a test can wait for."""
+
+    class protocol(BoundedProtocol):
+        limits = ConnectionLimits(deadline_s=0.3, bytes_per_second=100, linger_s=0.2, stall_s=0.3)
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """One on a socket, for all tests of a module."""
+    with contextlib.closing(Makes(tmp_path_factory.mktemp("hasty"))) as make:
+        made = make(kind=Hasty)
+        made.create()
+        yield made
+
+
 @pytest.fixture
 def on_socket(make_app: Makes) -> Application:
-    """The same on a socket."""
+    """One on a socket, with the usual deadlines."""
     made = make_app(kind=OnSocket)
     made.create()
     return made
@@ -416,11 +432,14 @@ def make_process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
 def refused() -> Callable[..., dict[str, Any]]:
     """Check that an answer is a refusal in the one shape; return what it says."""
 
-    def check(answer: httpx.Response, status: int, code: str | None = None) -> dict[str, Any]:
-        assert answer.status_code == status, (answer.status_code, answer.text)
-        assert answer.headers["content-type"] == "application/json"
-        assert answer.headers["crowdml-protocol"] == "1"
-        return check_error(answer.content, code)
+    def check(answer: Any, status: int, code: str | None = None) -> dict[str, Any]:
+        got, headers, body = (
+            (answer.status_code, answer.headers, answer.content) if isinstance(answer, httpx.Response) else answer
+        )
+        assert got == status, (got, body)
+        assert headers["content-type"] == "application/json"
+        assert headers["crowdml-protocol"] == "1"
+        return check_error(body, code)
 
     return check
 
