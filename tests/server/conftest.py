@@ -118,6 +118,7 @@ class Served:
 
     token: str
     home: Path
+    file = TASK
     _numbers = itertools.count(1)
 
     def send(self, method: str, path: str, **more: Any) -> httpx.Response:
@@ -158,8 +159,15 @@ class Served:
         assert made.status_code == 201, made.text
         return [InviteLink.parse(url) for url in made.json()["invites"]]
 
-    def enrol(self, link: InviteLink, key: SigningKey, **changes: Any) -> httpx.Response:
-        return self.send("POST", f"/v1/tasks/{link.task}/devices", json=enrolment(link, key) | changes)
+    def enrol(self, link: InviteLink, key: SigningKey) -> httpx.Response:
+        return self.send("POST", f"/v1/tasks/{link.task}/devices", json=self.enrolment(link, key))
+
+    @staticmethod
+    def enrolment(link: InviteLink, key: SigningKey) -> dict[str, str]:
+        """Write what a device sends to join."""
+        signature = sign_enrolment(key, link.task, link.code, link.sheet)
+        parts = {"key": base64url(key.public), "signature": base64url(signature)}
+        return {"invite": link.code, "sheet": link.sheet} | parts
 
     def device(self, task: str = "walk") -> Member:
         (link,), key = self.invites(1, task), SigningKey.make()
@@ -172,12 +180,6 @@ class Served:
         with contextlib.closing(sqlite3.connect(f"file:{self.home / 'crowdml.sqlite'}?mode=ro", uri=True)) as database:
             names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             return {name: sorted(database.execute(f"SELECT * FROM {name}"), key=repr) for name in names}  # noqa: S608
-
-
-def enrolment(link: InviteLink, key: SigningKey) -> dict[str, str]:
-    """Write what a device sends to join."""
-    signature = sign_enrolment(key, link.task, link.code, link.sheet)
-    return {"invite": link.code, "key": base64url(key.public), "sheet": link.sheet, "signature": base64url(signature)}
 
 
 def base64url(raw: bytes) -> str:
