@@ -33,7 +33,7 @@ from crowdml.protocol.check_in_key import check_in_key
 from crowdml.protocol.joining import InviteLink, sign_enrolment
 from crowdml.protocol.keys import SigningKey
 from crowdml.server.app import Access, create_app
-from crowdml.server.connection import BoundedProtocol
+from crowdml.server.connection import BoundedProtocol, ConnectionLimits
 from crowdml.server.coordinator import Options
 from crowdml.server.limits import Pace
 from crowdml.server.serving import TOKEN_FILE, Place, bind, make_server, require_identity
@@ -118,6 +118,8 @@ class Served:
 
     token: str
     home: Path
+    file = TASK
+    _numbers = itertools.count(1)
 
     def send(self, method: str, path: str, **more: Any) -> httpx.Response:
         raise NotImplementedError
@@ -135,6 +137,12 @@ class Served:
         assert made.status_code == 201, made.text
         return dict(made.json())
 
+    def fresh(self, *changes: str, **more: Any) -> str:
+        """Make a task with a name of its own."""
+        name = f"task-{next(self._numbers)}"
+        self.create(f"name={name}", *changes, **more)
+        return name
+
     def show(self, task: str = "walk") -> dict[str, Any]:
         found = self.send("GET", f"/v1/tasks/{task}")
         assert found.status_code == 200, found.text
@@ -151,8 +159,15 @@ class Served:
         assert made.status_code == 201, made.text
         return [InviteLink.parse(url) for url in made.json()["invites"]]
 
-    def enrol(self, link: InviteLink, key: SigningKey, **changes: Any) -> httpx.Response:
-        return self.send("POST", f"/v1/tasks/{link.task}/devices", json=enrolment(link, key) | changes)
+    def enrol(self, link: InviteLink, key: SigningKey) -> httpx.Response:
+        return self.send("POST", f"/v1/tasks/{link.task}/devices", json=self.enrolment(link, key))
+
+    @staticmethod
+    def enrolment(link: InviteLink, key: SigningKey) -> dict[str, str]:
+        """Write what a device sends to join."""
+        signature = sign_enrolment(key, link.task, link.code, link.sheet)
+        parts = {"key": base64url(key.public), "signature": base64url(signature)}
+        return {"invite": link.code, "sheet": link.sheet} | parts
 
     def device(self, task: str = "walk") -> Member:
         (link,), key = self.invites(1, task), SigningKey.make()
@@ -165,12 +180,6 @@ class Served:
         with contextlib.closing(sqlite3.connect(f"file:{self.home / 'crowdml.sqlite'}?mode=ro", uri=True)) as database:
             names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             return {name: sorted(database.execute(f"SELECT * FROM {name}"), key=repr) for name in names}  # noqa: S608
-
-
-def enrolment(link: InviteLink, key: SigningKey) -> dict[str, str]:
-    """Write what a device sends to join."""
-    signature = sign_enrolment(key, link.task, link.code, link.sheet)
-    return {"invite": link.code, "key": base64url(key.public), "sheet": link.sheet, "signature": base64url(signature)}
 
 
 def base64url(raw: bytes) -> str:
@@ -264,13 +273,13 @@ class OnSocket(Application):
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), WAIT_S)
 
-    def raw(self, *parts: bytes) -> bytes:
-        """Send bytes as they are and return all that comes back until the connection is closed."""
+    def raw(self, *parts: bytes) -> list[tuple[int, dict[str, str], bytes]]:
+        """Send bytes as they are; return the answers that come back until the connection is closed."""
         with self.connect() as link:
-            for part in parts:
-                with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError):
+                for part in parts:
                     link.sendall(part)
-            return read_all(link)
+            return parse_answers(read_all(link))
 
     def close(self) -> None:
         self.plain.close()
@@ -341,34 +350,67 @@ class Process(Served):
         return self.process.wait(WAIT_S)
 
 
-@pytest.fixture
-def make_app(tmp_path: Path) -> Iterator[Callable[..., Application]]:
-    """Make applications; one with the same name continues where the one before was."""
-    made: list[Application] = []
+class Makes:
+    """Makes applications in a folder; one with the same name continues where the one before was."""
 
-    def make(name: str = "home", kind: type[Application] = Application, **options: Any) -> Application:
-        home = tmp_path / name
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._made = folder, list[Application]()
+
+    def __call__(self, name: str = "home", kind: type[Application] = Application, **options: Any) -> Application:
+        home = self._folder / name
         home.mkdir(exist_ok=True)
-        made.append(kind(home, **options))
-        return made[-1]
+        self._made.append(kind(home, **options))
+        return self._made[-1]
 
-    yield make
-    for application in made:
-        if not application.thread.loop.is_closed():
-            application.close()
+    def close(self) -> None:
+        for application in self._made:
+            if not application.thread.loop.is_closed():
+                application.close()
 
 
 @pytest.fixture
-def app(make_app: Callable[..., Application]) -> Application:
+def make_app(tmp_path: Path) -> Iterator[Makes]:
+    """Make applications."""
+    with contextlib.closing(Makes(tmp_path)) as make:
+        yield make
+
+
+@pytest.fixture
+def app(make_app: Makes) -> Application:
     """An application with one task, `walk`."""
     made = make_app()
     made.create()
     return made
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """An application for all tests of a module, for whoever changes nothing or makes a task of its own."""
+    with contextlib.closing(Makes(tmp_path_factory.mktemp("shared"))) as make:
+        made = make()
+        made.create()
+        yield made
+
+
+class Hasty(OnSocket):
+    """On a socket, with deadlines that a test can wait for."""
+
+    class protocol(BoundedProtocol):
+        limits = ConnectionLimits(deadline_s=0.3, bytes_per_second=100, linger_s=0.2, stall_s=0.3)
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """One on a socket, for all tests of a module."""
+    with contextlib.closing(Makes(tmp_path_factory.mktemp("hasty"))) as make:
+        made = make(kind=Hasty)
+        made.create()
+        yield made
+
+
 @pytest.fixture
-def on_socket(make_app: Callable[..., Application]) -> Application:
-    """The same on a socket."""
+def on_socket(make_app: Makes) -> Application:
+    """One on a socket, with the usual deadlines."""
     made = make_app(kind=OnSocket)
     made.create()
     return made
@@ -392,11 +434,14 @@ def make_process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
 def refused() -> Callable[..., dict[str, Any]]:
     """Check that an answer is a refusal in the one shape; return what it says."""
 
-    def check(answer: httpx.Response, status: int, code: str | None = None) -> dict[str, Any]:
-        assert answer.status_code == status, (answer.status_code, answer.text)
-        assert answer.headers["content-type"] == "application/json"
-        assert answer.headers["crowdml-protocol"] == "1"
-        return check_error(answer.content, code)
+    def check(answer: Any, status: int, code: str | None = None) -> dict[str, Any]:
+        got, headers, body = (
+            (answer.status_code, answer.headers, answer.content) if isinstance(answer, httpx.Response) else answer
+        )
+        assert got == status, (got, body)
+        assert headers["content-type"] == "application/json"
+        assert headers["crowdml-protocol"] == "1"
+        return check_error(body, code)
 
     return check
 
@@ -409,9 +454,3 @@ def check_error(body: bytes, code: str | None = None) -> dict[str, Any]:
     assert isinstance(error.get("hint", ""), str), error
     assert code is None or error["code"] == code, error
     return dict(error)
-
-
-@pytest.fixture
-def numbers() -> Iterator[int]:
-    """Numbers that differ."""
-    return itertools.count(1)

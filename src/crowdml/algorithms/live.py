@@ -22,6 +22,9 @@ from crowdml.privacy import Plan
 from crowdml.protocol import Layout, Messages, Sheet, layouts, message
 
 LIVE_MODES = ("sound", "none")
+Rows = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+"""Turns rows into rows."""
+
 UPDATES = ("gradient", "change")
 """Parts of a check-in that have the model's shape."""
 
@@ -50,7 +53,7 @@ class LiveTask:
     server_messages: Messages
     state: Layout
     row: Layout
-    transform: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+    transform: Rows
 
 
 def definition_of(task: Task) -> dict[str, Any]:
@@ -94,8 +97,16 @@ def assemble(task: Task, fitted: list[Fitted]) -> LiveTask:
         server_messages=flat,
         state=Layout(begun),
         row=Layout({"row": algorithm.row_init()}),
-        transform=compose(fitted),
+        transform=_fitting(task, compose(fitted)),
     )
+
+
+def _fitting(task: Task, transform: Rows) -> Rows:
+    """Refuse transforms whose arrays were learnt from rows of another length."""
+    made = transform(np.zeros((1, task.data.features), np.float32))
+    if made.shape != (1, task.features):
+        raise BadInput(f"rows have {made.shape[1]} numbers after the transforms, not {task.features}", where="arrays")
+    return transform
 
 
 def _flat_update(check_in: Tree) -> Tree:

@@ -155,7 +155,10 @@ def _to_array(value: Mapping[str, Any]) -> npt.NDArray[Any]:
     shape: Sequence[int] = value["shape"]
     if not all(type(size) is int and size >= 0 for size in shape):
         raise ValueError(f"{shape} is no shape")
-    return np.frombuffer(_decode(value["values"]), "<f4").astype(np.float32).reshape(shape)
+    read = np.frombuffer(_decode(value["values"]), "<f4").astype(np.float32).reshape(shape)
+    if not np.isfinite(read).all():
+        raise ValueError("a number is not finite")
+    return read
 
 
 def _encode(raw: bytes) -> str:
