@@ -11,6 +11,7 @@ import httpx
 
 from crowdml.cli.homes import server_home
 from crowdml.core import BadInput, CrowdError
+from crowdml.core.validation import write_whole
 
 TOKEN_VARIABLE = "CROWDML_OPERATOR_TOKEN"  # noqa: S105  the name of a variable
 ADDRESS_FILE = "server.address"
@@ -74,7 +75,8 @@ class Operator:
 
 def remember_server(folder: Path, address: str, ca: Path | None) -> None:
     """Let commands on this machine find a server: its address, and on a second line the authority to trust."""
-    (folder / ADDRESS_FILE).write_text("\n".join([address, *([] if ca is None else [str(ca.resolve())])]) + "\n")
+    lines = [address, *([] if ca is None else [str(ca.resolve())])]
+    write_whole(folder / ADDRESS_FILE, ("\n".join(lines) + "\n").encode())
 
 
 def _trust(ca: Path) -> ssl.SSLContext:

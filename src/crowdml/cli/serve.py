@@ -90,6 +90,7 @@ def serve(
         proxy=reach.proxy,
     )
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     listening = bind(place)
     store = open_store(database_url(folder, db))
     require_identity(store, folder)
