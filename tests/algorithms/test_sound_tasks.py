@@ -129,3 +129,17 @@ def test_every_form_is_explained(form: str, unit: str) -> None:
     promised = found.total[unit]
     assert promised is not None and promised.epsilon <= 8.0 * (1 + 1e-9)
     assert all(own.what != own.name for own in found.leaving), "every part is named in words"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["algorithm.rate={ kind = 'constant', c = 1.0 }"], "one sample moves a message by at most 0.283 in L2"),
+        (["algorithm.rate={ kind = 'constant', c = 5.0 }"], "of at most 4 these steps would be stable"),
+        (["algorithm.rate={ kind = 'adagrad', c = 1.0 }"], "of at most 4 these steps would be stable"),
+        (["model={ kind = 'svm' }"], "nothing is proven about one sample but the bound on the whole message"),
+    ],
+)
+def test_the_explanation_says_what_is_proven_about_one_sample(changes: list[str], words: str) -> None:
+    norm = "data.transform=[{ kind = 'norm', order = 2, at-most = 1.0 }]"
+    assert any(words in note for note in explain(task(norm, *changes)).notes)

@@ -76,13 +76,15 @@ def test_counts_beside_gaussian_noise_are_kept_on_their_own_side() -> None:
         LedgerChain().replay(canonical(LedgerChain().accept("task", "sheet", terms) | {"filter": "other"}))
 
 
-def test_a_release_bounded_as_a_whole_costs_a_device_no_more_than_a_sample() -> None:
-    for whole in (False, True):
-        terms = dataclasses.replace(pure(), whole=whole)
+def test_a_release_bounded_as_a_whole_costs_a_device_the_same_for_any_number_of_rows() -> None:
+    whole = [None, Event.of_pure(0.5), Event.of_pure(0.7), Event.of_gaussian(1.0, 10.0)]
+    for device, epsilon in zip(whole, (1.5, 0.5, 0.7, math.inf), strict=True):
+        terms = dataclasses.replace(pure(), device=device)
         chain = begun(terms)
         charge(chain, "a", [0, 1, 2])
-        assert chain.tasks["task"].of_device().pure == pytest.approx(0.5 if whole else 1.5)
-        assert chain.tasks["task"].terms.whole == whole and chain.agrees("task", "sheet", terms)
+        assert chain.tasks["task"].of_device().pure == pytest.approx(epsilon)
+        assert (chain.tasks["task"].terms.device is None) == (device is None)
+        assert chain.agrees("task", "sheet", terms)
 
 
 def test_a_device_is_charged_for_every_release() -> None:

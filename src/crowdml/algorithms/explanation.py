@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from crowdml.algorithms.stability import largest_rate
 from crowdml.algorithms.task import Task
 from crowdml.core import NUMPY, Array, Batch, record, trees
+from crowdml.data import input_bound
 from crowdml.privacy import Event, Plan, Promise, Sound
 from crowdml.privacy.accounting import FILTER_NAMES
 from crowdml.protocol import message
@@ -157,9 +159,27 @@ def _notes(task: Task, plan: Plan) -> tuple[str, ...]:
                 f"owners may choose their own ε from {low:g} to {high:g}: messages count alike whatever was chosen, "
                 "but the size of the noise shows it"
             )
+        notes += _on_stability(task, plan.sound)
         if _events(plan)[1] is None:
             notes.append("what a release says about a whole device grows with the number of its rows")
     return tuple(notes)
+
+
+def _on_stability(task: Task, sound: Sound) -> list[str]:
+    """Say how far one sample can move what local steps change."""
+    if sound.sends != "change":
+        return []
+    if sound.update.stable:
+        moved = sound.update.stable.moved
+        return [f"these steps are proven to be stable: one sample moves a message by at most {moved:.3g} in L2"]
+    model, row = task.model_for(NUMPY), input_bound(task.data.transform, 2, task.data.features)
+    largest = largest_rate(model, row, task.model.regularisation)
+    if largest is None or sound.update.grid.order == 1:
+        return ["nothing is proven about one sample but the bound on the whole message"]
+    return [
+        "nothing is proven about one sample but the bound on the whole message; with a constant or falling rate of at "
+        f"most {largest:.3g} these steps would be stable, and need less noise for samples"
+    ]
 
 
 def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:

@@ -11,15 +11,19 @@ and local steps are the device's own. What a device remembers counts from its la
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from crowdml.algorithms import projection
 from crowdml.algorithms.contract import Parts
 from crowdml.algorithms.gradients import MeanGradient, mean_gradient, sanitise_given, sanitise_mean
 from crowdml.algorithms.grid_gradient import grid_change, grid_gradient, sanitise_grid
 from crowdml.algorithms.rates import RateSettings
 from crowdml.algorithms.server import Sends
+from crowdml.algorithms.stability import LONGEST
 from crowdml.core import Array, BadInput, Batch, Coins, record, trees
 from crowdml.core.ops import Tree
+from crowdml.privacy.sound import Stability
 
 SERVER_COUNTERS = ("versions", "check-ins")
 
@@ -80,6 +84,8 @@ class DeviceHalf:
         if self.sends == "gradient":
             found = self._gradient(parameters, batch, coins)
             return release | {"gradient": found.gradient} | self._weight(found.samples), after
+        if self._stable:
+            parameters, batch = self._as_proven(parameters, batch, self._stable)
         moved, memory, taken = self._walk(parameters, device["memory"], begin, batch)
         after["memory"] = memory
         if "steps" in device:
@@ -123,7 +129,7 @@ class DeviceHalf:
 
         def step(carry: Tree, part: Batch) -> Tree:
             own, memory, taken = carry
-            found = mean_gradient(self.parts, own, part, part.mask)
+            found = self._step_gradient(own, part)
             change, after = rate.step(memory, found.gradient, begin + counts_up * taken)
             if not self.padded:
                 return trees.map(lambda old, new: old - new, own, change), after, taken + one
@@ -135,6 +141,29 @@ class DeviceHalf:
         cut = trees.map(lambda leaf: leaf.reshape(-1, self.local_batch, *leaf.shape[1:]), batch)
         moved, memory, taken = ops.fold(step, (parameters, memory, ops.xp.int32(0)), cut)
         return moved, memory, taken
+
+    @property
+    def _stable(self) -> Stability | None:
+        return self.parts.plan.sound.update.stable if self.parts.plan.sound else None
+
+    def _as_proven(self, parameters: Tree, batch: Batch, stable: Stability) -> tuple[Tree, Batch]:
+        """Do what the proof of `stability` assumes: double precision, and no row longer than it says."""
+        xp, wide = self.parts.ops.xp, self.parts.ops.wide
+        rows = batch.rows.astype(wide)
+        norms = xp.sqrt(xp.sum(rows * rows, axis=1, keepdims=True))
+        rows = rows * (stable.row / xp.maximum(norms, stable.row))
+        near = projection.onto_ball(trees.map(lambda leaf: leaf.astype(wide), parameters), LONGEST, self.parts.ops)
+        return near, replace(batch, rows=rows, mask=batch.mask.astype(wide))
+
+    def _step_gradient(self, parameters: Tree, part: Batch) -> MeanGradient:
+        """Take the mean gradient of a step's rows: over as many as a step should have, where the proof assumes that."""
+        if self._stable is None:
+            return mean_gradient(self.parts, parameters, part, part.mask)
+        gradients = self.parts.model.gradients(parameters, part)
+        regulariser = self.parts.model.regulariser(parameters, self.parts.hyper["regularisation"])
+        total = gradients.total(part.mask / self._stable.part)
+        mean = trees.map(lambda own, common: own + common, total, regulariser)
+        return MeanGradient(gradient=mean, outputs=gradients.outputs, samples=self.parts.ops.xp.sum(part.mask))
 
     def _begin(self, broadcast: Tree, device: Tree, after: Tree) -> Array:
         """Return the rate's counter at the first local step, from 1."""

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from crowdml.algorithms.contract import Algorithm, Hyper, Parts
 from crowdml.algorithms.recipes import RECIPES, Recipe
 from crowdml.algorithms.sections import CrowdSettings, DataSettings, StopSettings
+from crowdml.algorithms.stability import stability
 from crowdml.core import BadInput, Ops, Registry, Settings, trees
 from crowdml.core.settings import OneOf
 from crowdml.data import input_bound
@@ -96,7 +97,15 @@ class Task(Settings):
         if self.privacy.mode != "sound" or self.recipe.sound is None:
             return Releases()
         form, size = self.recipe.sound(self.algorithm), trees.size(model.zeros())
-        return Releases(sound=True, sends=form.sends, size=size, rows=form.rows, limit=self.stop.max_releases)
+        row = input_bound(self.data.transform, 2, self.data.features)
+        return Releases(
+            sound=True,
+            sends=form.sends,
+            size=size,
+            rows=form.rows,
+            limit=self.stop.max_releases,
+            stable=stability(model, row, self.model.regularisation, form.steps),
+        )
 
     def hyper(self, plan: Plan) -> dict[str, float]:
         """Name every number that a compiled sweep may vary without compiling again."""
@@ -118,7 +127,16 @@ class Task(Settings):
         ):
             *sections, key = path.split(".")
             functools.reduce(lambda table, section: table[section], sections, content).pop(key)
+        if self.privacy.mode == "sound" and self.recipe.sound:
+            content["grid"] = self._grid()
         return json.dumps(content, sort_keys=True)
+
+    def _grid(self) -> str:
+        """Name what a sound plan fixes in compiled code; it may depend on hyper-parameters."""
+        from crowdml.core import NUMPY
+
+        sound = self.plan(self.model_for(NUMPY)).sound
+        return f"{sound.update.grid}, {sound.update.stable is not None}" if sound else ""
 
     def build(
         self, ops: Ops, hyper: Hyper | None = None, *, flat: bool = False, owner_epsilon: float | None = None

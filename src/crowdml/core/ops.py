@@ -34,6 +34,7 @@ class Ops:
         bits: `bits(x, dtype)` reads the same 32 bits as another type.
         fold: `fold(step, carry, xs)` applies `carry = step(carry, x)` along the first axis of the tree `xs`.
         repeat: `repeat(unfinished, step, carry)` applies `carry = step(carry)` while `unfinished(carry)` says so.
+        wide: The widest floating-point type there is, for proofs that need double precision on a device.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Ops:
     bits: Callable[[Array, Any], Array]
     fold: Callable[[Callable[[Tree, Tree], Tree], Tree, Tree], Tree]
     repeat: Callable[[Callable[[Tree], Array], Callable[[Tree], Tree], Tree], Tree]
+    wide: Any
 
 
 def _fold(step: Callable[[Tree, Tree], Tree], carry: Tree, xs: Tree) -> Tree:
@@ -76,4 +78,5 @@ NUMPY = Ops(
     bits=lambda x, dtype: np.asarray(x).view(dtype),
     fold=_fold,
     repeat=_repeat,
+    wide=np.float64,
 )

@@ -23,6 +23,7 @@ class Loss:
         predict: `predict(outputs)`, class numbers of shape (size,).
         by_sign: Whether `predict` asks for the sign of the one output, instead of the largest of several.
         slope_bound: Largest L1 and L2 norm of one example's slope, None where there is none.
+        curvature: Largest eigenvalue of the Hessian over the outputs, where the loss is convex; None where it has none.
     """
 
     width: int
@@ -31,6 +32,7 @@ class Loss:
     predict: Callable[[Array], Array]
     slope_bound: dict[int, float] | None
     by_sign: bool = False
+    curvature: float | None = None
 
 
 def one_hot(labels: Array, classes: int, ops: Ops) -> Array:
@@ -41,7 +43,8 @@ def one_hot(labels: Array, classes: int, ops: Ops) -> Array:
 def softmax(classes: int, ops: Ops) -> Loss:
     """Cross-entropy of the softmax (multi-class logistic regression, Crowd-ML 2015, Table I).
 
-    The slope p - e_y has L1 norm 2 (1 - p_y) and L2 norm at most √2.
+    The slope p - e_y has L1 norm 2 (1 - p_y) and L2 norm at most √2. The Hessian diag(p) - pp' is the covariance of a
+    one-hot vector: in a direction u its value is a variance of the numbers u_k, at most (max u - min u)²/4 ≤ ½‖u‖².
     """
     xp = ops.xp
 
@@ -62,6 +65,7 @@ def softmax(classes: int, ops: Ops) -> Loss:
         slope=slope,
         predict=lambda outputs: xp.argmax(outputs, axis=0),
         slope_bound={1: 2.0, 2: math.sqrt(2.0)},
+        curvature=0.5,
     )
 
 
@@ -85,6 +89,7 @@ def logistic(classes: int, ops: Ops) -> Loss:
         predict=lambda outputs: (outputs[0] > 0).astype(xp.int32),
         slope_bound={1: 1.0, 2: 1.0},
         by_sign=True,
+        curvature=0.25,
     )
 
 

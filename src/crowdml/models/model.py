@@ -100,9 +100,21 @@ class Model:
         """
         if len(self.layers) != 1 or self.loss.slope_bound is None or input_bound is None:
             return None
-        if self.layers[0].biased:
-            input_bound = input_bound + 1.0 if order == 1 else math.hypot(input_bound, 1.0)
-        return self.loss.slope_bound[order] * input_bound
+        return self.loss.slope_bound[order] * self._with_constant(order, input_bound)
+
+    def smoothness(self, input_bound: float | None) -> float | None:
+        """Return how fast one example's gradient changes with the parameters at most, in L2, for a convex loss.
+
+        None where the loss is not convex and smooth in the parameters: they must enter linearly.
+        """
+        if len(self.layers) != 1 or self.loss.curvature is None or input_bound is None:
+            return None
+        return self.loss.curvature * self._with_constant(2, input_bound) ** 2
+
+    def _with_constant(self, order: int, input_bound: float) -> float:
+        if not self.layers[0].biased:
+            return input_bound
+        return input_bound + 1.0 if order == 1 else math.hypot(input_bound, 1.0)
 
     def regulariser(self, parameters: Parameters, strength: float) -> Parameters:
         """Return the gradient of ½ strength ‖w‖². Biases are not regularised."""

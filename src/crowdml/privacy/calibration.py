@@ -14,27 +14,35 @@ from crowdml.core import BadInput
 from crowdml.privacy.accounting import Event, Filter, FilterKind, rho_budget
 from crowdml.privacy.grid import Grid
 from crowdml.privacy.mechanisms import NoiseLaw
-from crowdml.privacy.sound import Sound, SoundMechanism, SoundStatistics
+from crowdml.privacy.sound import Sound, SoundMechanism, SoundStatistics, Stability, sample_sensitivity
 
 LARGEST = 1 << 26
 """Largest scale of noise in levels: with tails of 30 scales the sum still fits into 31 bits."""
 
 LEAST_DEVIATION = 4.0
-"""Least standard deviation of Gaussian noise in levels. Only an ε of hundreds would need less; from here on noise of
-a simulation has the law of a device's but for two parts in a million (`simulation.coins`)."""
+"""Least standard deviation of Gaussian noise in levels. Only an ε of hundreds would need less. From here on the noise
+of a simulation has the law of a device's but for two parts in a million (`simulation.coins`)."""
 
 
 def calibrate(
-    law: NoiseLaw, grid: Grid, epsilon: float, delta: float, uses: int, statistics: SoundStatistics | None
+    law: NoiseLaw,
+    grid: Grid,
+    epsilon: float,
+    delta: float,
+    uses: int,
+    statistics: SoundStatistics | None,
+    stable: Stability | None = None,
+    unit: str = "device",
 ) -> tuple[SoundMechanism, Filter]:
-    """Return the least noise that keeps (ε, δ) over so many uses, and the filter that proves it."""
+    """Return the least noise that keeps (ε, δ) over so many uses of a unit, and the filter that proves it."""
+    sensitivity = sample_sensitivity(grid, stable) if unit == "sample" else grid.sensitivity
     possible_kinds: dict[FilterKind, bool] = {
         "pure": law.pure,
         "rdp": delta > 0,
         "mixed": delta > 0 and not law.pure and statistics is not None,
     }
     kinds = [kind for kind, given in possible_kinds.items() if given]
-    found = [(_scale(grid, kind, epsilon, delta, uses, statistics), kind) for kind in kinds]
+    found = [(_scale(sensitivity, kind, epsilon, delta, uses, statistics), kind) for kind in kinds]
     possible = [(scale, kind) for scale, kind in found if scale is not None]
     if not possible:
         raise BadInput(
@@ -45,7 +53,8 @@ def calibrate(
     scale, kind = min(possible)
     scale = scale if law.pure else max(scale, LEAST_DEVIATION)
     _require_fit(scale, "privacy.epsilon")
-    return SoundMechanism(grid=grid, law=law, scale=scale), Filter(kind=kind, epsilon=epsilon, delta=delta)
+    mechanism = SoundMechanism(grid=grid, law=law, scale=scale, stable=stable)
+    return mechanism, Filter(kind=kind, epsilon=epsilon, delta=delta)
 
 
 def split_statistics(epsilon: float, uses: int, rows: int) -> SoundStatistics:
@@ -76,7 +85,7 @@ def for_owner(sound: Sound, epsilon: float) -> Sound:
     counts = sound.statistics
     statistics = split_statistics(sound.share * epsilon, sound.uses, counts.rows) if counts else None
     own, delta = sound.update, sound.filter.delta
-    update, filter_ = calibrate(own.law, own.grid, epsilon, delta, sound.uses, statistics)
+    update, filter_ = calibrate(own.law, own.grid, epsilon, delta, sound.uses, statistics, own.stable, sound.unit)
     return replace(sound, update=update, statistics=statistics, filter=filter_)
 
 
@@ -91,13 +100,13 @@ def exact_scale(least: float) -> float:
 
 
 def _scale(
-    grid: Grid, kind: FilterKind, epsilon: float, delta: float, uses: int, statistics: SoundStatistics | None
+    sensitivity: float, kind: FilterKind, epsilon: float, delta: float, uses: int, statistics: SoundStatistics | None
 ) -> float | None:
     """Return the scale that one filter needs; None where statistics leave nothing."""
     counts = statistics.event if statistics else Event()
     if kind == "pure":
         left = epsilon / uses - counts.pure
-        return exact_scale(grid.sensitivity / left) if left > 0 else None
+        return exact_scale(sensitivity / left) if left > 0 else None
     if kind == "mixed":
         remains = epsilon - counts.pure * uses
         left = rho_budget(remains, delta) / uses if remains > 0 else 0.0
@@ -105,4 +114,4 @@ def _scale(
         left = rho_budget(epsilon, delta) / uses - counts.rho
     if left <= 0:
         return None
-    return exact_scale(grid.sensitivity / math.sqrt(2 * left))
+    return exact_scale(sensitivity / math.sqrt(2 * left))

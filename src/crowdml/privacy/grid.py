@@ -9,6 +9,10 @@ so that its mean stays what it was. Rounding can make a vector longer; so the *i
 A vector that is too long is rounded again, up to ten times; then it is cut toward zero; and if it is still too long,
 which only a vector can be that was not bounded before, it becomes zero. Coordinates that are not numbers become zero.
 
+A *fine* grid (L2 only) has so many levels that the limit ‖k‖ ≤ L + √d + 1 costs next to nothing. No bounded vector is
+ever too long for it, so the coins used do not depend on the vector, and rounding is a function of each coordinate that
+never moves two numbers apart by more than one level: close vectors stay close, ‖k - k'‖ ≤ ‖x - x'‖ + √d.
+
 Guarantee: whatever floating-point arithmetic did before, every vector of integers that leaves `round_checked` obeys
 the limit. So replacing one of them (one example, or one whole release) changes a sum of them by at most twice the
 limit's norm, and that is the sensitivity which noise and ledger use. The coins of a vector are its own: for any values
@@ -61,6 +65,23 @@ class Grid:
     def sensitivity(self) -> float:
         """Largest change of a sum when one vector is replaced, in levels, rounded up."""
         return 2.0 * self.limit if self.order == 1 else math.nextafter(2 * math.sqrt(self.limit), math.inf)
+
+
+FINEST = 1 << 15
+"""Levels of a fine grid at most, so that squares still add up in 32 bits."""
+
+
+def make_fine_grid(size: int, radius: float) -> Grid:
+    """Make a grid for whole messages on which close vectors stay close; √d is at most a percent of L up to d = 100,000.
+
+    >>> make_fine_grid(640, 1.0).levels
+    8192
+    """
+    root = math.isqrt(size - 1) + 1
+    levels = 64
+    while levels < min(256 * root, FINEST):
+        levels *= 2
+    return Grid(order=2, size=size, radius=radius, levels=levels, limit=(levels + root + 1) ** 2, per="release")
 
 
 def make_grid(order: int, size: int, radius: float, per: Per) -> Grid:

@@ -7,8 +7,8 @@ before it (32 zero bytes at first) followed by its bytes. Four kinds:
 
     accept   a task's terms were accepted: task, sheet (hash of the signed sheet), unit, filter, epsilon, delta, uses,
              and what one release costs: pure (absent for Gaussian noise) and rho; where pure counts stand beside
-             Gaussian noise also apart (ε of the counts) and rest (ρ without them); per is "release" where a release is
-             bounded as a whole although samples are promised something
+             Gaussian noise also apart (ε of the counts) and rest (ρ without them); device-rho and device-pure are the
+             cost for the whole device, where samples are promised something and a release is bounded as a whole
     charge   one release: task, key (idempotency key), body (hash of the final bytes), samples (how many are in it),
              named (hash of their numbers, little-endian 32-bit), most (uses of its most used sample, this one
              included), version
@@ -56,20 +56,22 @@ class Terms:
         filter: Which sum enforces, and its limit.
         uses: Releases a sample may enter, or a device may make.
         event: Cost of one release.
-        whole: Whether a release is bounded as a whole, so that all rows together cost no more than one.
+        device: Cost of one release for the whole device, where samples are promised something and the release is
+            bounded as a whole; None where it follows from the number of rows.
     """
 
     unit: Literal["sample", "device"]
     filter: Filter
     uses: int
     event: Event
-    whole: bool = False
+    device: Event | None = None
 
     @staticmethod
     def of(sound: Sound) -> Terms:
         """Take the terms from a plan."""
         whole = sound.unit == "sample" and sound.update.grid.per == "release"
-        return Terms(unit=sound.unit, filter=sound.filter, uses=sound.uses, event=sound.event, whole=whole)
+        device = sound.of_device(1) if whole else None
+        return Terms(unit=sound.unit, filter=sound.filter, uses=sound.uses, event=sound.event, device=device)
 
     @staticmethod
     def of_nothing(releases: int | None = None) -> Terms:
@@ -123,8 +125,10 @@ class SpendingState:
 
     def of_device(self) -> Event:
         """Cost for the device as a whole."""
+        if self.terms.device:
+            return self.terms.device.times(self.releases)
         total = self.terms.event.times(self.releases)
-        return total if self.terms.unit == "device" or self.terms.whole else total.grouped(self.widest)
+        return total if self.terms.unit == "device" else total.grouped(self.widest)
 
     def reserved(self) -> Promise:
         """What counts against the owner's cap: the whole promise while the task is open, then what was spent."""
@@ -298,8 +302,10 @@ def _accepted(task: str, sheet: str, terms: Terms) -> Entry:
         "uses": terms.uses,
         "rho": decimal_up(terms.event.rho),
     }
-    if terms.whole:
-        entry["per"] = "release"
+    if terms.device:
+        entry["device-rho"] = decimal_up(terms.device.rho)
+        if not math.isinf(terms.device.pure):
+            entry["device-pure"] = decimal_up(terms.device.pure)
     if terms.event.mixed:
         epsilon, rho = terms.event.mixed
         return entry | {"apart": decimal_up(epsilon), "rest": decimal_up(rho)}
@@ -343,12 +349,15 @@ def _exact(value: float) -> str:
 
 def _terms(entry: Mapping[str, Any]) -> Terms:
     mixed = (float(entry["apart"]), float(entry["rest"])) if "apart" in entry else None
+    device = None
+    if "device-rho" in entry:
+        device = Event(pure=float(entry.get("device-pure", "inf")), rho=float(entry["device-rho"]))
     return Terms(
         unit="sample" if entry["unit"] == "sample" else "device",
         filter=Filter(kind=_kind(str(entry["filter"])), epsilon=float(entry["epsilon"]), delta=float(entry["delta"])),
         uses=int(entry["uses"]),
         event=Event(pure=float(entry.get("pure", "inf")), rho=float(entry["rho"]), mixed=mixed),
-        whole="per" in entry,
+        device=device,
     )
 
 

@@ -22,6 +22,26 @@ Sends = Literal["gradient", "change"]
 """What a message carries, and its name in the message: a gradient, or what local steps have changed."""
 
 
+SLACK = 1e-3
+"""What a proof about steps allows for their arithmetic in double precision, in parts of the change: far more than it
+needs (an error of 1e-16 times features times the length of the parameters, per step)."""
+
+
+@record
+class Stability:
+    """A proof that a message moves less with one sample than its own bound says.
+
+    Attributes:
+        moved: Largest change of the message in L2 when one sample is replaced.
+        row: L2 norm that no row exceeds: the device sees to it.
+        part: Rows behind a step; its mean is taken over so many, also where some are missing.
+    """
+
+    moved: float
+    row: float
+    part: int
+
+
 @record
 class SoundMechanism:
     """Bound, noise and cost of the sums of integers that a device releases.
@@ -29,17 +49,20 @@ class SoundMechanism:
     Guarantee: neighbours differ in one sample (grid per example) or in any number of rows of one device (grid per
     release), the number of rows being the same. The sum of checked integers changes by at most `grid.sensitivity` in
     the grid's norm (proof: `grid`), independent discrete noise of `scale` is added to every coordinate, so one release
-    costs `event`: pure ε = Δ₁/scale for discrete Laplace noise, ρ = Δ₂²/(2 scale²) for discrete Gaussian noise.
+    costs `event`: pure ε = Δ₁/scale for discrete Laplace noise, ρ = Δ₂²/(2 scale²) for discrete Gaussian noise. Where
+    steps are proven to be stable, one sample changes the message by less, and costs `event_of_sample`.
 
     Attributes:
         grid: The bound.
         law: The noise law, in the same norm.
         scale: Scale or standard deviation of the noise, in levels; a number with at most four binary places.
+        stable: A proof that one sample moves the message by less than its bound; None where there is none.
     """
 
     grid: Grid
     law: NoiseLaw
     scale: float
+    stable: Stability | None = None
 
     def __post_init__(self) -> None:
         """Refuse a norm mismatch, continuous noise, and scales that are not exact."""
@@ -55,6 +78,14 @@ class SoundMechanism:
         if self.law.pure:
             return Event.of_pure(_up(Fraction(2 * self.grid.limit) / scale))
         return Event(pure=math.inf, rho=_up(Fraction(self.grid.sensitivity_squared) / (2 * scale**2)))
+
+    @property
+    def event_of_sample(self) -> Event:
+        """Cost of one release where one sample is replaced."""
+        if self.stable is None:
+            return self.event
+        moved = sample_sensitivity(self.grid, self.stable)
+        return Event(pure=math.inf, rho=_up(Fraction(moved) ** 2 / (2 * Fraction(self.scale) ** 2)))
 
 
 @record
@@ -124,7 +155,8 @@ class Sound:
     @property
     def of_sample(self) -> Event:
         """Cost of one release for a sample that is in it, whatever unit was promised something."""
-        return self.update.event.plus(self.statistics.event_of(1)) if self.statistics else self.update.event
+        update = self.update.event_of_sample
+        return update.plus(self.statistics.event_of(1)) if self.statistics else update
 
     def of_device(self, rows: int) -> Event:
         """Cost of one release for a device with so many rows in it.
@@ -135,6 +167,15 @@ class Sound:
         if self.update.grid.per == "example":
             return self.of_sample.grouped(rows)
         return self.update.event.plus(self.statistics.event_of(rows)) if self.statistics else self.update.event
+
+
+def sample_sensitivity(grid: Grid, stable: Stability | None) -> float:
+    """Return the largest change of a message, in levels, when one sample is replaced, rounded up."""
+    if stable is None:
+        return grid.sensitivity
+    # Clipping is the projection onto a ball, so it moves nothing apart; rounding on a fine grid adds √d at most.
+    moved = stable.moved * (1 + SLACK) / grid.step + math.sqrt(grid.size)
+    return min(grid.sensitivity, moved * (1 + 1e-9))
 
 
 def _up(value: Fraction) -> float:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from crowdml.core import BadInput, record
 from crowdml.privacy.calibration import calibrate, for_owner, split_statistics
-from crowdml.privacy.grid import Per, make_grid
+from crowdml.privacy.grid import Per, make_fine_grid, make_grid
 from crowdml.privacy.mechanisms import NoiseLaw
 from crowdml.privacy.settings import PrivacySettings
-from crowdml.privacy.sound import SOUND_LAWS, Sends, Sound
+from crowdml.privacy.sound import SOUND_LAWS, Sends, Sound, Stability
 
 LARGEST_EPSILON = 1000.0
 
@@ -24,6 +24,7 @@ class Releases:
         size: Numbers in a message.
         rows: Rows behind a release at most; None where a device sends as many as it has.
         limit: Releases of one device at most (`stop.max-releases`).
+        stable: A proof that one sample moves what is sent by little; None where there is none.
     """
 
     sound: bool = False
@@ -31,6 +32,7 @@ class Releases:
     size: int = 1
     rows: int | None = 1
     limit: int | None = None
+    stable: Stability | None = None
 
 
 def make_sound(
@@ -40,18 +42,21 @@ def make_sound(
 
     A gradient is a sum over examples, so for samples each example is bounded. What local steps have changed is no such
     sum: it is bounded as a whole, and so is everything that is promised to devices. The bound on a whole message also
-    holds for the change of one sample, since that changes the message from one bounded vector to another.
+    holds for the change of one sample, since that changes the message from one bounded vector to another; unless the
+    steps are proven to be more stable than that (in L2, so for Gaussian noise).
     """
     epsilon, uses = _checked(terms, releases)
     law = SOUND_LAWS[terms.mechanism]
     per: Per = "example" if terms.unit == "sample" and releases.sends == "gradient" else "release"
-    grid = make_grid(law.order, releases.size, _radius(terms, law, bound_of, releases), per)
+    radius = _radius(terms, law, bound_of, releases)
+    stable = releases.stable if law.order == 2 and per == "release" else None
+    grid = make_fine_grid(releases.size, radius) if stable else make_grid(law.order, releases.size, radius, per)
     statistics = None
     if counts and terms.statistics_epsilon:
         statistics = split_statistics(
             terms.statistics_epsilon, uses, 1 if terms.unit == "sample" else releases.rows or 1
         )
-    mechanism, filter_ = calibrate(law, grid, epsilon, terms.delta, uses, statistics)
+    mechanism, filter_ = calibrate(law, grid, epsilon, terms.delta, uses, statistics, stable, terms.unit)
     low, high = terms.owner_range or (epsilon, epsilon)
     made = Sound(
         update=mechanism,

@@ -69,7 +69,8 @@ def _unpromised(task: Task, plan: Plan) -> dict[str, str]:
 def _sound_report(plan: Plan, sound: Sound, uses: int, releases: int, width: int) -> dict[str, Any]:
     """Add up what a ledger would have charged: `uses` releases for a sample, all of them for a device."""
     for_device = sound.of_device(width).times(releases)
-    grid = sound.update.grid
+    grid, stable = sound.update.grid, sound.update.stable
+    moved = f"; one sample moves it by at most {stable.moved:.3g}, as its steps are stable" if stable else ""
     return {
         "mode": "sound",
         "unit": sound.unit,
@@ -80,7 +81,7 @@ def _sound_report(plan: Plan, sound: Sound, uses: int, releases: int, width: int
         "paper_claim": None,
         "noise": (
             f"{sound.update.law.name} of scale {sound.update.scale:g} levels on each integer; "
-            f"one {grid.per} is at most {grid.radius:.3g} in L{grid.order}, by clipping, on {grid.levels} levels"
+            f"one {grid.per} is at most {grid.radius:.3g} in L{grid.order}, by clipping, on {grid.levels} levels{moved}"
         ),
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
     }

@@ -56,4 +56,5 @@ JAX = Ops(
     bits=jax.lax.bitcast_convert_type,
     fold=_fold,
     repeat=jax.lax.while_loop,
+    wide=jnp.float32,
 )

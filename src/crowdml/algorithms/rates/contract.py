@@ -35,6 +35,11 @@ class RateSettings(Settings):
     c: float = Field(gt=0, description="the constant c of the rate")
     counter: Counter = Field("versions", description="what t counts")
 
+    @property
+    def steepest(self) -> float | None:
+        """The largest factor by which an update is ever multiplied; None where the rate looks at updates itself."""
+        return None
+
     @abc.abstractmethod
     def build(self, c: Array, ops: Ops) -> Rate:
         """Make the rate; `c` is handed in because a sweep may trace it."""

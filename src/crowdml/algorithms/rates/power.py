@@ -20,7 +20,16 @@ def by_count(factor: Callable[[Array], Array]) -> Rate:
     return Rate(init=lambda parameters: (), step=step)
 
 
-class Constant(RateSettings):
+class PowerSettings(RateSettings):
+    """Rates that never exceed c, since counts start at 1."""
+
+    @property
+    def steepest(self) -> float | None:
+        """Return c."""
+        return self.c
+
+
+class Constant(PowerSettings):
     """η = c."""
 
     kind: Literal["constant"] = "constant"
@@ -30,7 +39,7 @@ class Constant(RateSettings):
         return by_count(lambda count: c)
 
 
-class Inverse(RateSettings):
+class Inverse(PowerSettings):
     """η = c / t."""
 
     kind: Literal["inverse"] = "inverse"
@@ -40,7 +49,7 @@ class Inverse(RateSettings):
         return by_count(lambda count: c / ops.xp.float32(count))
 
 
-class InverseSqrt(RateSettings):
+class InverseSqrt(PowerSettings):
     """η = c / √t (Crowd-ML 2015, equation 5)."""
 
     kind: Literal["inverse-sqrt"] = "inverse-sqrt"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from crowdml.algorithms.contract import Algorithm, Parts
+from crowdml.algorithms.stability import Steps
 from crowdml.core import Settings, record
 from crowdml.privacy import Perturbs
 from crowdml.privacy.sound import Sends
@@ -18,10 +19,12 @@ class SoundForm:
     Attributes:
         sends: A gradient, or what local steps have changed.
         rows: Rows behind a release at most; None where a device sends as many as it has.
+        steps: The local steps behind a change; None where there are none.
     """
 
     sends: Sends
     rows: int | None
+    steps: Steps | None = None
 
 
 @record

@@ -25,6 +25,7 @@ from crowdml.algorithms.rates import RATES, RateSettings
 from crowdml.algorithms.rates.power import Constant, InverseSqrt
 from crowdml.algorithms.recipes.contract import Recipe, SoundForm
 from crowdml.algorithms.server import Sends, server_half
+from crowdml.algorithms.stability import Steps
 from crowdml.core import Settings, record
 from crowdml.core.settings import OneOf
 
@@ -170,7 +171,15 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
 
 
 def _local_sgd_form(own: LocalSgdSettings) -> SoundForm:
-    return SoundForm(sends="change" if own.local_steps else "gradient", rows=max(own.local_steps, 1) * own.local_batch)
+    if not own.local_steps:
+        return SoundForm(sends="gradient", rows=own.local_batch)
+    steps = Steps(rate=own.rate.steepest, part=own.local_batch, epochs=1)
+    return SoundForm(sends="change", rows=own.local_steps * own.local_batch, steps=steps)
+
+
+def _fedavg_form(own: FedAvgSettings) -> SoundForm:
+    steps = Steps(rate=own.rate.steepest, part=own.local_batch, epochs=own.epochs)
+    return SoundForm(sends="change", rows=None, steps=steps)
 
 
 _HYPER = {"rate": "rate.c", "radius": "radius"}
@@ -182,7 +191,7 @@ FEDAVG = Recipe(
     hyper=_HYPER,
     build=build_fedavg,
     sequences=True,
-    sound=lambda own: SoundForm(sends="change", rows=None),
+    sound=_fedavg_form,
     live=True,
 )
 FEDSGD = Recipe(
