@@ -77,6 +77,20 @@ def test_values_come_back_as_they_were_given(url: str, request: pytest.FixtureRe
         assert store.devices(task.id)[0].joined == 1.0
 
 
+def test_no_transaction_is_left_open(postgres: Any, request: pytest.FixtureRequest) -> None:
+    url = postgres.database()
+    with open_store(url) as store:
+        crowd = type(request.getfixturevalue("crowd"))(store)
+        crowd.check_in(3)
+        store.receipts_for(crowd.task, [(0, "key-000000")])
+        store.receipts("digits-device-0")
+        store.devices(crowd.task)
+        with closing(create_engine(parse(url), poolclass=NullPool).connect()) as connection:
+            others = "datname = current_database() AND pid != pg_backend_pid() AND backend_type = 'client backend'"
+            found = connection.exec_driver_sql(f"SELECT state FROM pg_stat_activity WHERE {others}").all()  # noqa: S608
+    assert [tuple(row) for row in found] == [("idle",)] * 2, "one that writes, one that reads"
+
+
 def test_a_connection_that_cannot_be_used_is_closed(url: str) -> None:
     with open_store(url), pytest.raises(BadInput):
         open_store(url)

@@ -1,7 +1,7 @@
 """What runs for every batch of check-ins: looking up receipts, and storing the batch.
 
-The statements are written with SQLAlchemy, compiled once when the store opens, and then handed to the driver as text
-with plain tuples; for a batch of 64 that takes a fraction of the time that the general way takes.
+The statements are written with SQLAlchemy, compiled once when the store opens, and then handed to the driver's own
+cursor as text with plain tuples: to run a statement, SQLAlchemy takes more time than the statement itself.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Integer, Text, bindparam, column, func, insert, select, update, values
+from sqlalchemy import Dialect, Integer, Text, bindparam, column, func, insert, select, update, values
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from crowdml.server.store.counters import Counter, Counters
 from crowdml.server.store.errors import StoreConflict
@@ -49,42 +50,46 @@ class Hot:
         self._groups = {size: self._look_up.replace("(?, ?)", ", ".join(["(?, ?)"] * size)) for size in GROUPS}
         self._chain = text(_chain()) + (" LIMIT %s" if self._postgres else " LIMIT ?")
 
-    def apply(self, connection: Connection, done: Applied, counters: Counters) -> dict[int, Counter]:
+    def apply(self, cursor: DBAPICursor, done: Applied, counters: Counters) -> dict[int, Counter]:
         """Store a batch, inside a transaction; return the counters of its slots."""
-        run, task = connection.exec_driver_sql, done.task
+        task = done.task
         to = (done.version, done.check_ins, done.received)
         fence = (task, done.expected_version, done.expected_check_ins)
         turn = () if done.state is None else (done.state, done.reason)
-        if run(self._turn if turn else self._advance, (*turn, *to, *fence)).rowcount != 1:
+        cursor.execute(self._turn if turn else self._advance, (*turn, *to, *fence))
+        if cursor.rowcount != 1:
             raise StoreConflict(f"task {task} is not at version {fence[1]} with {fence[2]} check-ins any more")
-        run(self._state, (done.server_state, task))
+        cursor.execute(self._state, (done.server_state, task))
         new, fresh = _chained(done, counters)
         if new:
-            run(self._receipts, new)
+            cursor.executemany(self._receipts, new)
         if done.rows:
-            run(self._row, [(row, task, slot) for slot, row in done.rows.items()])
+            cursor.executemany(self._row, [(row, task, slot) for slot, row in done.rows.items()])
         if done.point:
             p = done.point
-            run(self._point, (task, p.check_ins, p.version, p.rows, p.estimated_error, p.time))
+            cursor.execute(self._point, (task, p.check_ins, p.version, p.rows, p.estimated_error, p.time))
         return fresh
 
-    def receipts_for(self, connection: Connection, task: int, keys: Sequence[Key]) -> dict[Key, Receipt]:
+    def receipts_for(self, cursor: DBAPICursor, task: int, keys: Sequence[Key]) -> dict[Key, Receipt]:
         """Find the receipts that are stored under these keys."""
         found: list[Any] = []
         if self._postgres and keys:
             slots, names = zip(*keys, strict=True)
-            found = list(connection.exec_driver_sql(self._look_up, (list(slots), list(names), task)))
+            cursor.execute(self._look_up, (list(slots), list(names), task))
+            found += cursor.fetchall()
         elif keys:
             for at in range(0, len(keys), GROUPS[-1]):
                 group = keys[at : at + GROUPS[-1]]
                 size = next(size for size in GROUPS if size >= len(group))
                 flat = [part for key in group for part in key] + [0, ""] * (size - len(group))
-                found += connection.exec_driver_sql(self._groups[size], (*flat, task)).all()
+                cursor.execute(self._groups[size], (*flat, task))
+                found += cursor.fetchall()
         return {(row[0], row[1]): to_receipt(row) for row in found}
 
-    def chain(self, connection: Connection, last: int, after: int, limit: int) -> list[Receipt]:
+    def chain(self, cursor: DBAPICursor, last: int, after: int, limit: int) -> list[Receipt]:
         """Follow the chain of a device's receipts back from its last one; return the first ones after a number."""
-        return [to_receipt(row) for row in connection.exec_driver_sql(self._chain, (last, after, after, limit))]
+        cursor.execute(self._chain, (last, after, after, limit))
+        return [to_receipt(row) for row in cursor.fetchall()]
 
 
 def to_receipt(row: Sequence[Any]) -> Receipt:

@@ -29,7 +29,7 @@ def open_postgres(url: URL) -> Database:
         url, paramstyle="format", isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1, pool_reset_on_return=None
     )
     # The lock ends with the connection. Deleted rows are the business of PostgreSQL's own vacuum.
-    return Database(writer=writer, readers=readers, release=lambda: None, scrub=lambda: None)
+    return Database(writer=writer, begin="", readers=readers, release=lambda: None, scrub=lambda: None)
 
 
 def connect_postgres(url: URL) -> Connection:

@@ -23,6 +23,9 @@ BUSY_S = 5.0
 WAL_BYTES = 64 << 20
 """The log is cut to this size after it was copied into the file."""
 
+BEGIN = "BEGIN IMMEDIATE"
+"""Takes the write lock at once, so that a transaction never finds out later that it cannot write."""
+
 SAFE = {"journal_mode": ("WAL", "wal"), "synchronous": ("FULL", 2), "foreign_keys": ("ON", 1)}
 """What must hold: pragma → what is asked, what must be answered."""
 
@@ -39,7 +42,7 @@ def open_sqlite(path: Path) -> Database:
         def only_read(connection: Any, _: object) -> None:
             connection.execute("PRAGMA query_only = ON")
 
-        return Database(writer=writer, readers=readers, release=release, scrub=lambda: _empty_log(writer))
+        return Database(writer=writer, begin=BEGIN, readers=readers, release=release, scrub=lambda: _empty_log(writer))
     except BaseException:
         release()
         raise
@@ -51,7 +54,7 @@ def connect_sqlite(path: Path) -> Connection:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        connection.exec_driver_sql(BEGIN)
 
     try:
         return engine.connect()

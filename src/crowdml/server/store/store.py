@@ -6,7 +6,6 @@ the database fails, the store is finished: every call raises `StoreFailed`, and 
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -78,6 +77,7 @@ class Store:
         """Take an open database whose tables are there."""
         self._database = database
         self._hot = Hot(database.writer.dialect)
+        self._driver: Any = database.writer.dialect.loaded_dbapi
         with database.writer.begin():
             self._counters = Counters(database.writer)
         self._lock = threading.Lock()
@@ -182,8 +182,8 @@ class Store:
 
     def receipts_for(self, task: int, keys: Sequence[Key]) -> dict[Key, Receipt]:
         """Find the receipts stored under (slot, key), in one query."""
-        with self._read() as connection:
-            return self._hot.receipts_for(connection, task, keys)
+        with self._failing(), self._database.look_up() as cursor:
+            return self._hot.receipts_for(cursor, task, keys)
 
     def apply(self, applied: Applied) -> None:
         """Store a batch of check-ins and what they did, in one transaction.
@@ -193,13 +193,12 @@ class Store:
             StoreFailed: Whether it is stored is not known.
         """
         with self._lock:
-            writing = self._counters.due
-            with self._transaction() as connection:
-                if writing:
+            if self._counters.due:
+                with self._transaction() as connection:
                     self._counters.write(connection)
-                fresh = self._hot.apply(connection, applied, self._counters)
-            if writing:
                 self._counters.written()
+            with self._failing(), self._database.transaction() as cursor:
+                fresh = self._hot.apply(cursor, applied, self._counters)
             self._counters.add(applied.task, fresh, self._counters.next + len(applied.receipts))
 
     def receipts(self, device: str, after: int = 0, limit: int = 1000) -> list[Receipt]:
@@ -208,8 +207,8 @@ class Store:
         counter = self._counters.of(own.task).get(own.slot) if own else None
         if counter is None:
             return []
-        with self._read() as connection:
-            return self._hot.chain(connection, counter[2], after, limit)
+        with self._failing(), self._database.look_up() as cursor:
+            return self._hot.chain(cursor, counter[2], after, limit)
 
     def rows(self, task: int) -> dict[int, bytes]:
         """Return the rows of the device state that differ from the first one, by slot."""
@@ -275,8 +274,9 @@ class Store:
             raise StoreFailed(self._failure)
         try:
             yield
-        except IntegrityError as error:
-            raise StoreConflict(f"it is stored already, or belongs to nothing: {error.orig}") from error
-        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        except (IntegrityError, self._driver.IntegrityError) as error:
+            told = getattr(error, "orig", None) or error
+            raise StoreConflict(f"it is stored already, or belongs to nothing: {told}") from error
+        except (SQLAlchemyError, self._driver.Error, OSError) as error:
             self._failure = f"the database failed: {getattr(error, 'orig', None) or error}"
             raise StoreFailed(self._failure) from error
