@@ -25,7 +25,8 @@ import numpy as np
 import pytest
 import uvloop
 
-from crowdml.algorithms.live import LiveTask, open_task
+from crowdml.algorithms import parse
+from crowdml.algorithms.live import LiveTask, assemble, open_task
 from crowdml.core import Batch
 from crowdml.device import DeviceCoins
 from crowdml.protocol import SignedSheet, message
@@ -428,6 +429,18 @@ def make_process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     yield make
     for process in made:
         process.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def make_live() -> Callable[..., LiveTask]:
+    """Build a task without a server; changes are given as for --set."""
+    return lambda *changes: assemble(parse(TASK, "walk.toml", changes), [])
+
+
+@pytest.fixture
+def make_body() -> Callable[..., bytes]:
+    """Make honest check-ins without a server."""
+    return honest
 
 
 @pytest.fixture
