@@ -9,6 +9,7 @@ import pytest
 from crowdml.server import limits
 from crowdml.server.answers import Refusal
 from crowdml.server.app import Access
+from crowdml.server.coordinator import Options
 from crowdml.server.limits import Limiter, Pace
 
 
@@ -85,34 +86,18 @@ def test_strangers_who_guess_tokens_are_slowed_down_and_devices_beside_them_are_
     assert device.check_in().status_code == 200 and app.as_operator("GET", "/v1/tasks/walk/devices").status_code == 200
 
 
-def test_a_full_queue_refuses_and_says_when_to_come_back(make_app: Any, refused: Any) -> None:
-    import threading
-
-    from crowdml.server.coordinator import Options
-
+def test_a_full_queue_refuses_and_says_when_to_come_back(make_app: Any, make_gate: Any, refused: Any) -> None:
     app = make_app(options=Options(capacity=2))
     app.create()
     devices = [app.device() for _ in range(4)]
-    body, apply, gate, reached = devices[0].body(0), app.store.apply, threading.Event(), threading.Event()
-
-    def slow(applied: Any) -> None:
-        reached.set()
-        assert gate.wait(20)
-        apply(applied)
-
-    app.store.apply = slow
-    asked = [
-        app.begin("POST", "/v1/tasks/walk/check-ins", headers=devices[0].headers(), content=body),
-    ]
-    assert reached.wait(20)
-    asked += [
-        app.begin("POST", "/v1/tasks/walk/check-ins", headers=own.headers(), content=body) for own in devices[1:3]
-    ]
-    for future in asked[1:]:
-        assert not future.done()
+    body, gate = devices[0].body(0), make_gate(app)
+    asked = [app.begin_check_in(devices[0], body)]
+    assert gate.reached.wait(20)
+    asked += [app.begin_check_in(own, body) for own in devices[1:3]]
+    app.await_waiting(2)
     answer = devices[3].check_in(body)
     refused(answer, 503, "busy")
     assert answer.headers["retry-after"] == "1"
-    gate.set()
+    gate.open.set()
     assert [future.result(20).status_code for future in asked] == [200, 200, 200]
     assert devices[3].check_in(body).status_code == 200
