@@ -274,7 +274,7 @@ class Gate:
 
     def __init__(self, app: Application) -> None:
         self._apply, self.open, self.reached = app.store.apply, threading.Event(), threading.Event()
-        app.store.apply = self  # type: ignore[method-assign,assignment]
+        app.store.apply = self  # type: ignore[method-assign]
 
     def __call__(self, applied: Applied) -> None:
         self.reached.set()

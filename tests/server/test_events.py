@@ -65,7 +65,7 @@ def test_21_a_stream_that_never_began_is_not_counted(shared: Any) -> None:
 
     async def ask(send: Any, receive: Any) -> None:
         headers = [(b"host", b"127.0.0.1")]
-        scope = {
+        scope: dict[str, Any] = {
             "type": "http",
             "method": "GET",
             "path": "/v1/tasks/walk/events",

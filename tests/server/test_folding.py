@@ -61,8 +61,8 @@ def bench(make_live: Any, make_body: Any) -> Callable[..., Bench]:
 
 
 def said(answer: Answer) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(answer.body)
-    return content.get("error", content) | {"http": answer.status}
+    content = json.loads(answer.body)
+    return {"http": answer.status, **content.get("error", content)}
 
 
 def codes(folded: Folded) -> list[Any]:
