@@ -365,7 +365,7 @@ class Process(Served):
         return self.session.request(method, path, **more)
 
     def _first_line(self, path: Path) -> str:
-        give_up = time.monotonic() + WAIT_S
+        give_up = time.monotonic() + 3 * WAIT_S
         while not (path.exists() and path.read_text().endswith("\n")):
             assert self.process.poll() is None and time.monotonic() < give_up, self.log.read_text()
             time.sleep(0.01)
