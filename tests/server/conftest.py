@@ -25,7 +25,8 @@ import numpy as np
 import pytest
 import uvloop
 
-from crowdml.algorithms.live import LiveTask, open_task
+from crowdml.algorithms import parse
+from crowdml.algorithms.live import LiveTask, assemble, open_task
 from crowdml.core import Batch
 from crowdml.device import DeviceCoins
 from crowdml.protocol import SignedSheet, message
@@ -37,7 +38,7 @@ from crowdml.server.connection import BoundedProtocol, ConnectionLimits
 from crowdml.server.coordinator import Options
 from crowdml.server.limits import Pace
 from crowdml.server.serving import TOKEN_FILE, Place, bind, make_server, require_identity
-from crowdml.server.store import open_store
+from crowdml.server.store import Applied, open_store
 
 TASK = """
 crowdml = 1
@@ -246,11 +247,39 @@ class Application(Served):
         """Send a request without waiting for its answer: a future."""
         return self.thread.begin(self.session.request(method, path, **more))
 
+    def waiting(self, task: str = "walk") -> int:
+        """How many check-ins wait for the writer of a task."""
+        lines = self.send("GET", "/metrics").text.splitlines()
+        (line,) = (own for own in lines if own.startswith(f'crowdml_waiting{{task="{task}"'))
+        return int(line.split()[-1])
+
+    def await_waiting(self, number: int) -> None:
+        give_up = time.monotonic() + WAIT_S
+        while self.waiting() != number:
+            assert time.monotonic() < give_up
+            time.sleep(0.002)
+
+    def begin_check_in(self, device: Member, body: bytes) -> Future[Any]:
+        return self.begin("POST", f"/v1/tasks/{device.task}/check-ins", headers=device.headers(), content=body)
+
     def close(self) -> None:
         if not self._life.done():
             self._tell("shutdown")
             self._life.result(WAIT_S)
         self.thread.close()
+
+
+class Gate:
+    """Lets a store write only when it is told to."""
+
+    def __init__(self, app: Application) -> None:
+        self._apply, self.open, self.reached = app.store.apply, threading.Event(), threading.Event()
+        app.store.apply = self  # type: ignore[method-assign]
+
+    def __call__(self, applied: Applied) -> None:
+        self.reached.set()
+        assert self.open.wait(WAIT_S)
+        self._apply(applied)
 
 
 class OnSocket(Application):
@@ -336,7 +365,7 @@ class Process(Served):
         return self.session.request(method, path, **more)
 
     def _first_line(self, path: Path) -> str:
-        give_up = time.monotonic() + WAIT_S
+        give_up = time.monotonic() + 3 * WAIT_S
         while not (path.exists() and path.read_text().endswith("\n")):
             assert self.process.poll() is None and time.monotonic() < give_up, self.log.read_text()
             time.sleep(0.01)
@@ -428,6 +457,24 @@ def make_process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     yield make
     for process in made:
         process.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def make_gate() -> type[Gate]:
+    """Hold an application's store."""
+    return Gate
+
+
+@pytest.fixture
+def make_live() -> Callable[..., LiveTask]:
+    """Build a task without a server; changes are given as for --set."""
+    return lambda *changes: assemble(parse(TASK, "walk.toml", changes), [])
+
+
+@pytest.fixture
+def make_body() -> Callable[..., bytes]:
+    """Make honest check-ins without a server."""
+    return honest
 
 
 @pytest.fixture

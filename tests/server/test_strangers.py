@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -92,42 +91,16 @@ def test_14_withdrawal_erases_the_device_and_its_token(shared: Any, refused: Any
     assert shared.show(task)["check_ins"] == 1 and shared.show(task)["devices"] == 0
 
 
-class Gate:
-    """Lets the store write only when it is told to."""
-
-    def __init__(self, app: Any) -> None:
-        self._apply, self.open, self.reached = app.store.apply, threading.Event(), threading.Event()
-        app.store.apply = self
-
-    def __call__(self, applied: Any) -> None:
-        self.reached.set()
-        assert self.open.wait(20)
-        self._apply(applied)
-
-
-def waiting(app: Any) -> int:
-    (line,) = (own for own in app.send("GET", "/metrics").text.splitlines() if own.startswith("crowdml_waiting{"))
-    return int(line.split()[-1])
-
-
-def until(true: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < give_up
-        time.sleep(0.005)
-
-
-def test_15_a_token_revoked_while_its_check_in_waits_is_not_applied(app: Any, refused: Any) -> None:
+def test_15_a_token_revoked_while_its_check_in_waits_is_not_applied(app: Any, make_gate: Any, refused: Any) -> None:
     first, second = app.device(), app.device()
-    bodies, gate = [first.body(0), second.body(0)], Gate(app)
-    path = "/v1/tasks/walk/check-ins"
-    one = app.begin("POST", path, headers=first.headers(), content=bodies[0])
+    bodies, gate = [first.body(0), second.body(0)], make_gate(app)
+    one = app.begin_check_in(first, bodies[0])
     assert gate.reached.wait(20)
-    two = app.begin("POST", path, headers=second.headers(), content=bodies[1])
-    until(lambda: waiting(app) == 1)
+    two = app.begin_check_in(second, bodies[1])
+    app.await_waiting(1)
     operator = {"authorization": f"Bearer {app.token}"}
     gone = app.begin("DELETE", f"/v1/tasks/walk/devices/{second.id}", headers=operator)
-    until(lambda: waiting(app) == 2)
+    app.await_waiting(2)
     gate.open.set()
     assert one.result(20).status_code == 200 and gone.result(20).status_code == 204
     refused(two.result(20), 401)
@@ -135,17 +108,35 @@ def test_15_a_token_revoked_while_its_check_in_waits_is_not_applied(app: Any, re
     assert len(app.stored()["receipts"]) == 1
 
 
-def test_15_revocation_is_effective_before_it_is_stored(app: Any, refused: Any) -> None:
+def test_15_revocation_is_effective_before_it_is_stored(app: Any, make_gate: Any, refused: Any) -> None:
     first, second = app.device(), app.device()
-    bodies, gate = [first.body(0), second.body(0)], Gate(app)
-    one = app.begin("POST", "/v1/tasks/walk/check-ins", headers=first.headers(), content=bodies[0])
+    bodies, gate = [first.body(0), second.body(0)], make_gate(app)
+    one = app.begin_check_in(first, bodies[0])
     assert gate.reached.wait(20)
     operator = {"authorization": f"Bearer {app.token}"}
     gone = app.begin("DELETE", f"/v1/tasks/walk/devices/{second.id}", headers=operator)
-    until(lambda: waiting(app) == 1)
+    app.await_waiting(1)
     refused(second.check_in(bodies[1]), 401)
     gate.open.set()
     assert one.result(20).status_code == 200 and gone.result(20).status_code == 204
+
+
+def test_15_a_token_that_was_replaced_while_its_check_in_waits_is_not_applied(
+    app: Any, make_gate: Any, refused: Any
+) -> None:
+    first, second = app.device(), app.device()
+    bodies, gate = [first.body(0), second.body(0), second.body(0, seed=1)], make_gate(app)
+    one = app.begin_check_in(first, bodies[0])
+    assert gate.reached.wait(20)
+    again = app.begin("POST", "/v1/tasks/walk/devices", json=app.enrolment(second.link, second.key))
+    app.await_waiting(1)
+    two = app.begin_check_in(second, bodies[1])
+    app.await_waiting(2)
+    gate.open.set()
+    assert one.result(20).status_code == again.result(20).status_code == 200
+    refused(two.result(20), 401)
+    second.token = again.result(20).json()["token"]
+    assert second.check_in(bodies[2]).json()["number"] == 1
 
 
 def test_16_of_fifty_that_use_one_invite_at_once_exactly_one_joins(app: Any, refused: Any) -> None:

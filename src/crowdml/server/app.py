@@ -81,7 +81,7 @@ def create_app(
         fast.include_router(router)
     pages.mount_static(fast)
     _add_errors(fast, failed)
-    complete(fast)
+    complete(fast, (control.router, status.router))
     exchange = Exchange(coordinator, devices, strangers)
     return Front(exchange, BodyLimit(fast, coordinator.is_operator), access.hosts)
 

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from crowdml.protocol.sheet import read_arrays
+from crowdml.server import models
 from crowdml.server.answers import PROTOCOL, Answer, Refusal
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.crowd import DeviceState
@@ -114,19 +115,19 @@ operator = [Depends(require_operator)]
 router = APIRouter(prefix="/v1")
 
 
-@router.get("/tasks", summary="List tasks")
+@router.get("/tasks", response_model=models.Tasks, summary="List tasks")
 async def list_tasks(coordinator: In) -> dict[str, Any]:
     """Return every task in short."""
     return {"tasks": [running.summary() for running in coordinator.tasks.values()]}
 
 
-@router.get("/tasks/{task}", summary="Show a task and its signed sheet")
+@router.get("/tasks/{task}", response_model=models.Described, summary="Show a task and its signed sheet")
 async def show_task(coordinator: In, running: Of) -> dict[str, Any]:
     """Return everything public about a task."""
     return coordinator.describe(running)
 
 
-@router.post("/tasks", status_code=201, dependencies=operator, summary="Make a task")
+@router.post("/tasks", status_code=201, dependencies=operator, response_model=models.Described, summary="Make a task")
 async def create_task(coordinator: In, body: NewTaskBody, request: Request) -> dict[str, Any]:
     """Make a task from its file."""
     arrays = None if body.arrays is None else read_arrays(body.arrays)
@@ -136,20 +137,26 @@ async def create_task(coordinator: In, body: NewTaskBody, request: Request) -> d
     return coordinator.describe(running)
 
 
-@router.patch("/tasks/{task}", dependencies=operator, summary="Open, pause or stop a task")
+@router.patch("/tasks/{task}", dependencies=operator, response_model=models.Described, summary="Open, pause or stop")
 async def change_task(coordinator: In, running: Of, body: StateBody) -> Response:
     """Move a task to another state."""
     return await _work(coordinator, running, lambda: coordinator.set_state(running, body.state))
 
 
-@router.post("/tasks/{task}/invites", status_code=201, dependencies=operator, summary="Invite devices")
+@router.post(
+    "/tasks/{task}/invites",
+    status_code=201,
+    dependencies=operator,
+    response_model=models.Invites,
+    summary="Invite devices",
+)
 async def make_invites(coordinator: In, running: Of, body: InvitesBody, request: Request) -> dict[str, Any]:
     """Make links, each good for one device."""
     address = str(request.app.state.public_address or str(request.base_url).rstrip("/"))
     return {"invites": await asyncio.to_thread(coordinator.invite, running, body.count, address)}
 
 
-@router.get("/tasks/{task}/devices", dependencies=operator, summary="List devices")
+@router.get("/tasks/{task}/devices", dependencies=operator, response_model=models.Devices, summary="List devices")
 async def list_devices(running: Of) -> dict[str, Any]:
     """Return the enrolled devices: names given by the server, nothing about owners."""
     # A copy: a writer's thread may add a device meanwhile.
@@ -168,7 +175,13 @@ async def revoke_device(coordinator: In, running: Of, device: str) -> Response:
     return await _work(coordinator, running, lambda: coordinator.revoke(running, found))
 
 
-@router.post("/tasks/{task}/devices", status_code=201, summary="Join a task by an invite")
+@router.post(
+    "/tasks/{task}/devices",
+    status_code=201,
+    response_model=models.Enrolled,
+    responses={200: {"model": models.Enrolled, "description": "It had joined before; the earlier token is dead"}},
+    summary="Join a task by an invite",
+)
 async def enrol(coordinator: In, running: Of, body: EnrolBody, request: Request) -> Response:
     """Enrol a device; the answer holds its token, which is shown once."""
     request.app.state.require_pace(request)
@@ -176,7 +189,7 @@ async def enrol(coordinator: In, running: Of, body: EnrolBody, request: Request)
     return await _work(coordinator, running, lambda: coordinator.enrol(running, content))
 
 
-@router.get("/devices/me", summary="What the server keeps of this device")
+@router.get("/devices/me", response_model=models.Me, summary="What the server keeps of this device")
 async def show_me(coordinator: In, me: Me) -> dict[str, Any]:
     """Return the device's own entry: a ledger with fewer charges than `check_ins` was set back."""
     running = coordinator.running(me.task)
@@ -197,7 +210,7 @@ async def withdraw(coordinator: In, me: Me) -> Response:
     return await _work(coordinator, running, lambda: coordinator.withdraw(running, me))
 
 
-@router.get("/devices/me/receipts", summary="Receipts of this device")
+@router.get("/devices/me/receipts", response_model=models.Receipts, summary="Receipts of this device")
 async def show_receipts(coordinator: In, me: Me, after: Annotated[int, Field(ge=0, le=1 << 53)] = 0) -> dict[str, Any]:
     """Return up to 1000 receipts with numbers above `after`."""
     found = await asyncio.to_thread(coordinator.store.receipts, me.id, after, 1000)
@@ -216,7 +229,12 @@ async def show_receipts(coordinator: In, me: Me, after: Annotated[int, Field(ge=
     }
 
 
-@router.get("/tasks/{task}/model", summary="The model as it stands")
+@router.get(
+    "/tasks/{task}/model",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}},
+    summary="The model as it stands",
+)
 async def get_model(
     request: Request,
     coordinator: In,

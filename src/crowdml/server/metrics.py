@@ -48,4 +48,4 @@ class Metrics:
                     lines += [f"# HELP {name} {help_text}"] * bool(help_text) + [f"# TYPE {name} {kind}"]
                     last = name
                 lines.append(f"{name}{{{label}}} {value:.10g}")
-        return "\n".join(lines) + "\n"
+        return "".join(f"{line}\n" for line in lines)

@@ -1,11 +1,16 @@
-"""The two raw routes in the OpenAPI description, which the framework cannot see."""
+"""What the framework cannot see, in the OpenAPI description: the two raw routes, tokens and refusals."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from crowdml.server.control import bearer_of, device_of, require_operator
 
 _ERROR = {
     "description": "Refused",
@@ -39,7 +44,12 @@ _RECEIPT_SCHEMA = {
         "again": {"type": "boolean", "description": "true for a check-in that was stored before"},
     },
 }
-_TASK = {"name": "task", "in": "path", "required": True, "schema": {"type": "string", "maxLength": 63}}
+_TASK = {
+    "name": "task",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"},
+}
 _OCTETS = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
@@ -80,22 +90,34 @@ _CHECK_IN = {
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Receipt"}}},
         }
     }
-    | _refusals(400, 401, 404, 409, 410, 411, 413, 415, 422, 429, 503),
+    | _refusals(400, 401, 403, 404, 409, 410, 411, 413, 415, 422, 429, 503),
 }
 
 
-def complete(fast: FastAPI) -> None:
-    """Make the application describe its raw routes and its errors too."""
+_MORE = {
+    ("post", "/v1/tasks"): (409,),
+    ("patch", "/v1/tasks/{task}"): (409, 503),
+    ("post", "/v1/tasks/{task}/devices"): (401, 409, 410, 429, 503),
+    ("delete", "/v1/tasks/{task}/devices/{device}"): (503,),
+    ("delete", "/v1/devices/me"): (503,),
+    ("get", "/v1/tasks/{task}/events"): (429,),
+    ("get", "/v1/tasks/{task}/model"): (501,),
+}
+"""Refusals that no rule tells."""
+
+
+def complete(fast: FastAPI, routers: Sequence[APIRouter]) -> None:
+    """Make the application describe its raw routes, whose tokens its routers ask for, and its errors too."""
 
     def describe() -> dict[str, Any]:
         if fast.openapi_schema is None:
-            fast.openapi_schema = _describe(fast)
+            fast.openapi_schema = _describe(fast, routers)
         return fast.openapi_schema
 
     fast.openapi = describe  # type: ignore[method-assign]
 
 
-def _describe(fast: FastAPI) -> dict[str, Any]:
+def _describe(fast: FastAPI, routers: Sequence[APIRouter]) -> dict[str, Any]:
     schema = get_openapi(title=fast.title, version=fast.version, routes=fast.routes)
     components = schema.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
@@ -106,10 +128,40 @@ def _describe(fast: FastAPI) -> dict[str, Any]:
         "operator": {"type": "http", "scheme": "bearer", "description": "the operator's token"},
         "device": {"type": "http", "scheme": "bearer", "description": "a device's token"},
     }
-    for operations in schema["paths"].values():
-        for operation in operations.values():
-            operation["responses"]["422"] = _ERROR
-            operation["responses"]["4XX"] = _ERROR
+    for route in (own for router in routers for own in router.routes):
+        assert isinstance(route, APIRoute)  # noqa: S101  our routers have no other
+        for method, operation in schema["paths"][route.path].items():
+            if method.upper() in (route.methods or ()):
+                _add(operation, method, route)
     schema["paths"]["/v1/tasks/{task}/check-out"] = {"get": _CHECK_OUT}
     schema["paths"]["/v1/tasks/{task}/check-ins"] = {"post": _CHECK_IN}
     return schema
+
+
+def _add(operation: dict[str, Any], method: str, route: APIRoute) -> None:
+    """Say who may ask, and every way in which it may be refused."""
+    who = _who(route)
+    if who:
+        operation["security"] = who
+    refusals = {400, *_MORE.get((method, route.path), ())}
+    refusals |= {401, 404, 429} if who else set()
+    refusals |= {404, 422} if "{" in route.path else set()
+    refusals |= {422} if operation.get("parameters") else set()
+    refusals |= {403, 411, 413, 415} if method != "get" else set()
+    refusals |= {422} if "requestBody" in operation else set()
+    for status in sorted(refusals):
+        operation["responses"][str(status)] = _ERROR
+
+
+def _who(route: APIRoute) -> list[dict[str, list[str]]]:
+    """Return whose tokens a route takes: its dependencies tell, so that this cannot be forgotten."""
+    calls = _calls(route.dependant)
+    if require_operator in calls:
+        return [{"operator": []}]
+    if device_of in calls:
+        return [{"device": []}]
+    return [{"operator": []}, {"device": []}] if bearer_of in calls else []
+
+
+def _calls(dependant: Dependant) -> set[Any]:
+    return {own.call for own in dependant.dependencies}.union(*(_calls(own) for own in dependant.dependencies))

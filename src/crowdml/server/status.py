@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
+from crowdml.server import models
 from crowdml.server.control import coordinator_of, running_of
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.events import EventStream
@@ -16,21 +17,39 @@ from crowdml.server.running import RunningTask
 router = APIRouter()
 
 
-@router.get("/healthz", summary="Whether the server works", tags=["status"])
+@router.get(
+    "/healthz",
+    response_model=models.Health,
+    responses={503: {"model": models.Health, "description": "A writer has ended"}},
+    summary="Whether the server works",
+    tags=["status"],
+)
 async def health(coordinator: Annotated[Coordinator, Depends(coordinator_of)]) -> Response:
     """Answer 200 while every writer works."""
     well = all(writer.alive for writer in coordinator.writers.values())
     return JSONResponse({"status": "ok" if well else "failed"}, status_code=200 if well else 503)
 
 
-@router.get("/metrics", summary="Counters for Prometheus", tags=["status"])
+@router.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    summary="Counters for Prometheus",
+    tags=["status"],
+)
 async def metrics(coordinator: Annotated[Coordinator, Depends(coordinator_of)]) -> Response:
     """Return public counters."""
     text = coordinator.metrics.text(coordinator.gauges())
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
-@router.get("/v1/tasks/{task}/events", summary="How a task goes on, as server-sent events", tags=["status"])
+@router.get(
+    "/v1/tasks/{task}/events",
+    response_class=Response,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+    summary="How a task goes on, as server-sent events",
+    tags=["status"],
+)
 async def events(request: Request, running: Annotated[RunningTask, Depends(running_of)]) -> Response:
     """Send the task's state whenever it changes."""
     address = request.client.host if request.client else ""
@@ -39,7 +58,7 @@ async def events(request: Request, running: Annotated[RunningTask, Depends(runni
     return EventStream(watchers, address, running.summary)
 
 
-@router.get("/v1/tasks/{task}/curve", summary="The learning curve so far", tags=["status"])
+@router.get("/v1/tasks/{task}/curve", response_model=models.Curve, summary="The learning curve so far", tags=["status"])
 async def curve(
     coordinator: Annotated[Coordinator, Depends(coordinator_of)],
     running: Annotated[RunningTask, Depends(running_of)],

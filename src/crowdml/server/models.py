@@ -1,0 +1,129 @@
+"""What answers of the control plane hold, for the description that programs read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+State = Literal["draft", "open", "paused", "stopped"]
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Summary(_Answer):
+    """How a task stands."""
+
+    task: str = Field(description="its name")
+    objective: str = Field(description="what the crowd learns, in words")
+    state: State
+    reason: str | None = Field(description="why it stopped")
+    version: int = Field(description="commits so far")
+    check_ins: int = Field(description="check-ins counted so far")
+    devices: int = Field(description="devices that may speak")
+    estimated_error: float | None = Field(description="estimated from private counts, where there are any")
+    rows: int = Field(description="rows that devices said they learnt from")
+
+
+class Tasks(_Answer):
+    """All tasks."""
+
+    tasks: list[Summary]
+
+
+class Envelope(_Answer):
+    """A sheet as it was signed."""
+
+    sheet: str = Field(description="the text that was signed")
+    signature: str = Field(description="Ed25519, base64url")
+    key: str = Field(description="the operator's public key, base64url")
+
+
+class Described(Summary):
+    """Everything public about a task."""
+
+    incarnation: int = Field(description="1 at first; one more after every restore of a backup")
+    sheet_hash: str = Field(description="SHA-256 of the sheet's text, hexadecimal")
+    signed_sheet: Envelope
+
+
+class Invites(_Answer):
+    """Links, each good for one device."""
+
+    invites: list[str]
+
+
+class Listed(_Answer):
+    """A device in the operator's list."""
+
+    device: str = Field(description="name given by the server")
+    slot: int
+    check_ins: int
+    refused: int = Field(description="check-ins since the server started that no honest device sends")
+
+
+class Devices(_Answer):
+    """Enrolled devices."""
+
+    devices: list[Listed]
+
+
+class Enrolled(_Answer):
+    """A device that has joined."""
+
+    device: str
+    token: str = Field(description="shown this once")
+    slot: int
+    sheet: str
+
+
+class Me(_Answer):
+    """What the server keeps of a device."""
+
+    device: str
+    task: str
+    slot: int
+    check_ins: int = Field(description="check-ins that have a receipt")
+    sheet: str
+    state: State
+
+
+class KeptReceipt(_Answer):
+    """Proof that a check-in is stored."""
+
+    key: str
+    number: int
+    status: str
+    version: int
+    body: str = Field(description="SHA-256 of its bytes, hexadecimal")
+
+
+class Receipts(_Answer):
+    """A page of receipts."""
+
+    receipts: list[KeptReceipt]
+    next: int | None = Field(description="`after` of the next page, if there is one")
+
+
+class CurvePoint(_Answer):
+    """A point of the learning curve."""
+
+    version: int
+    check_ins: int
+    rows: int
+    estimated_error: float | None
+    time: float = Field(description="seconds since 1970")
+
+
+class Curve(_Answer):
+    """The learning curve so far."""
+
+    curve: list[CurvePoint]
+
+
+class Health(_Answer):
+    """Whether the server works."""
+
+    status: Literal["ok", "failed"]

@@ -1,0 +1,234 @@
+"""Folding: what a batch of check-ins does to a task, without a network or a store."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdml.algorithms.live import LiveTask, StillCoins
+from crowdml.core import trees
+from crowdml.protocol.check_in_key import check_in_key
+from crowdml.server.answers import Answer
+from crowdml.server.crowd import DeviceState
+from crowdml.server.folding import CheckIn, Folded, TaskState, fold
+
+ROUNDS = ("algorithm={ kind = 'fedsgd', per-round = 2 }",)
+WINDOW = ("algorithm={ kind = 'local-sgd', local-steps = 1, local-batch = 2, server-batch = 3, stale = 'accept' }",)
+
+
+class Bench:
+    """A task and its state."""
+
+    def __init__(self, live: LiveTask, make_body: Callable[..., bytes]) -> None:
+        self.live, self._make_body, self._seed = live, make_body, 0
+        server = live.server.init(StillCoins())
+        self.state = TaskState(server=server, rows={}, version=0, check_ins=0, received=0, state="open", reason=None)
+        self.known: dict[tuple[int, str], Any] = {}
+
+    def device(self, slot: int = 0) -> DeviceState:
+        return DeviceState(
+            id=f"device-{slot}", task="walk", slot=slot, token_hash=b"", check_ins=0, last_version=-1, revoked=False
+        )
+
+    def check_in(self, device: DeviceState, started: int | None = None, key: str | None = None) -> CheckIn:
+        self._seed += 1
+        version = self.state.version if started is None else started
+        body = self._make_body(self.live, version, self._seed)
+        message = self.live.server_messages.check_in.decode(body)
+        digest = hashlib.sha256(body).digest()
+        return CheckIn(
+            device=device, key=key or check_in_key(version), body=digest, started=version, content=message["content"]
+        )
+
+    def fold(self, *batch: CheckIn) -> Folded:
+        folded = fold(self.live, "sheet-hash", self.state, batch, self.known)
+        self.known |= {(own.slot, own.key): own for own in folded.receipts}
+        return folded
+
+    def snapshot(self) -> Any:
+        return copy.deepcopy(self.state), [leaf.copy() for leaf in map(np.asarray, trees.leaves(self.state.server))]
+
+
+@pytest.fixture
+def bench(make_live: Any, make_body: Any) -> Callable[..., Bench]:
+    return lambda *changes: Bench(make_live(*changes), make_body)
+
+
+def said(answer: Answer) -> dict[str, Any]:
+    content = json.loads(answer.body)
+    return {"http": answer.status, **content.get("error", content)}
+
+
+def codes(folded: Folded) -> list[Any]:
+    return [said(answer).get("code", said(answer).get("status")) for answer in folded.answers]
+
+
+def test_a_check_in_is_absorbed_committed_and_acknowledged(bench: Any) -> None:
+    own = bench()
+    device, before = own.device(), own.snapshot()[1]
+    folded = own.fold(own.check_in(device, key="key-number-1"))
+    receipt = {
+        "status": "applied",
+        "task": "walk",
+        "key": "key-number-1",
+        "number": 1,
+        "version": 1,
+        "sheet": "sheet-hash",
+    }
+    assert said(folded.answers[0]) == receipt | {"http": 200}
+    assert (own.state.version, own.state.check_ins, own.state.received) == (1, 1, 0)
+    assert (device.check_ins, device.last_version) == (1, 0) and folded.touched == {0}
+    assert any(not np.array_equal(a, b) for a, b in zip(before, own.snapshot()[1], strict=True))
+
+
+def test_a_batch_is_the_same_as_one_after_another(bench: Any) -> None:
+    together, apart = bench(), bench()
+    devices = [together.device(slot) for slot in range(3)]
+    batch = [together.check_in(device, 0) for device in devices * 4]
+    folded = together.fold(*batch)
+    others = {slot: apart.device(slot) for slot in range(3)}
+    for own in batch:
+        moved = CheckIn(device=others[own.device.slot], key=own.key, body=own.body, started=0, content=own.content)
+        apart.fold(moved)
+    assert [said(answer)["version"] for answer in folded.answers] == list(range(1, 13))
+    assert [own.number for own in folded.receipts] == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+    assert all(np.array_equal(a, b) for a, b in zip(together.snapshot()[1], apart.snapshot()[1], strict=True))
+
+
+def test_the_same_key_and_bytes_are_acknowledged_again_and_not_absorbed(bench: Any) -> None:
+    own = bench()
+    check_in = own.check_in(own.device())
+    first = own.fold(check_in)
+    before = own.snapshot()
+    again = own.fold(check_in, check_in)
+    assert [said(answer) for answer in again.answers] == [said(first.answers[0]) | {"again": True}] * 2
+    assert again.receipts == [] and again.touched == set()
+    assert all(np.array_equal(a, b) for a, b in zip(before[1], own.snapshot()[1], strict=True))
+
+
+def test_a_key_that_comes_twice_in_one_batch_is_absorbed_once(bench: Any) -> None:
+    own = bench()
+    check_in = own.check_in(own.device())
+    folded = own.fold(check_in, check_in)
+    assert ["again" in said(answer) for answer in folded.answers] == [False, True]
+    assert len(folded.receipts) == 1 and own.state.check_ins == 1
+
+
+def test_other_bytes_under_a_key_are_refused(bench: Any) -> None:
+    own = bench()
+    device = own.device()
+    folded = own.fold(own.check_in(device, key="key-number-1"), own.check_in(device, key="key-number-1"))
+    assert codes(folded) == ["applied", "other-bytes"] and said(folded.answers[1])["http"] == 422
+    assert codes(own.fold(own.check_in(device, key="key-number-1"))) == ["other-bytes"]
+    assert own.state.check_ins == 1
+
+
+@pytest.mark.parametrize(
+    ("started", "code"), [(1, "future-version"), (2**62, "future-version"), (-1, "future-version")]
+)
+def test_versions_that_never_were_are_refused(bench: Any, started: int, code: str) -> None:
+    own = bench()
+    folded = own.fold(own.check_in(own.device(), started))
+    assert codes(folded) == [code] and said(folded.answers[0])["version"] == 0 and own.state.check_ins == 0
+
+
+def test_what_is_too_stale_is_refused_with_the_present_version(bench: Any) -> None:
+    own = bench("algorithm.max-staleness=1")
+    device = own.device()
+    batch = [own.check_in(device, 0) for _ in range(4)]
+    folded = own.fold(*batch)
+    assert codes(folded) == ["applied", "applied", "stale", "stale"]
+    assert said(folded.answers[2])["version"] == 2 and said(folded.answers[2])["http"] == 409
+    assert device.check_ins == 2, "what is not used is not counted by the server"
+
+
+def test_a_device_contributes_once_to_a_round(bench: Any) -> None:
+    own = bench(*ROUNDS)
+    first, second = own.device(0), own.device(1)
+    batch = [own.check_in(first), own.check_in(first), own.check_in(second), own.check_in(second)]
+    folded = own.fold(*batch)
+    assert codes(folded) == ["applied", "already-in-round", "applied", "stale"]
+    assert (own.state.version, own.state.check_ins, own.state.received) == (1, 2, 0)
+    assert codes(own.fold(own.check_in(first), own.check_in(second))) == ["applied", "applied"]
+
+
+def test_a_device_makes_so_many_releases_and_no_more(bench: Any) -> None:
+    own = bench("stop.max-releases=2")
+    device = own.device()
+    assert codes(own.fold(*(own.check_in(device, 0) for _ in range(3)))) == ["applied", "applied", "releases-spent"]
+    assert codes(own.fold(own.check_in(own.device(1)))) == ["applied"], "others go on"
+
+
+def test_a_revoked_device_is_refused_even_its_receipt(bench: Any) -> None:
+    own = bench()
+    device = own.device()
+    known = own.check_in(device)
+    own.fold(known)
+    device.revoked = True
+    folded = own.fold(known, own.check_in(device))
+    assert [said(answer)["http"] for answer in folded.answers] == [401, 401] and own.state.check_ins == 1
+
+
+def test_a_window_fills_before_a_version_is_made(bench: Any) -> None:
+    own = bench(*WINDOW)
+    device = own.device()
+    folded = own.fold(*(own.check_in(device, 0) for _ in range(4)))
+    assert [said(answer)["version"] for answer in folded.answers] == [0, 0, 1, 1]
+    assert (own.state.version, own.state.check_ins, own.state.received) == (1, 4, 1)
+
+
+def test_a_task_stops_after_its_last_version_and_the_rest_of_the_batch_is_refused(bench: Any) -> None:
+    own = bench("stop.max-versions=2")
+    folded = own.fold(*(own.check_in(own.device(slot), 0) for slot in range(4)))
+    assert codes(folded) == ["applied", "applied", "stopped", "stopped"]
+    assert said(folded.answers[2])["http"] == 410
+    assert own.state.state == "stopped" and own.state.reason == "all 2 versions were made"
+
+
+@pytest.mark.parametrize(("rows", "stops"), [(8, True), (9, False)])
+def test_a_task_stops_when_its_estimated_error_is_low_and_enough_rows_were_counted(
+    bench: Any, rows: int, stops: bool
+) -> None:
+    own = bench("stop.error-below=0.5", f"stop.error-rows={rows}")
+    device = own.device()
+    for _ in range(2):
+        check_in = own.check_in(device, 0)
+        counts = {
+            "counted": np.int32(4),
+            "errors": np.int32(2),
+            "rows": np.int32(4),
+            "labels": np.array([2, 2], np.int32),
+        }
+        content = check_in.content | {"counts": counts}
+        own.fold(CheckIn(device=device, key=check_in.key, body=check_in.body, started=0, content=content))
+    assert (own.state.state == "stopped") == stops
+
+
+@pytest.mark.parametrize(("state", "status"), [("draft", 503), ("paused", 503), ("stopped", 410)])
+def test_a_task_that_is_not_open_takes_nothing_but_acknowledges_what_it_has(
+    bench: Any, state: str, status: int
+) -> None:
+    own = bench()
+    device = own.device()
+    known = own.check_in(device)
+    own.fold(known)
+    own.state.state = state
+    folded = own.fold(known, own.check_in(device))
+    assert [answer.status for answer in folded.answers] == [200, status] and own.state.check_ins == 1
+    assert any(name == b"retry-after" for name, _ in folded.answers[1].headers) == (status == 503)
+
+
+def test_the_state_after_a_batch_survives_its_encoding(bench: Any) -> None:
+    for changes in ((), WINDOW, ROUNDS):
+        own = bench(*changes)
+        own.fold(*(own.check_in(own.device(slot), 0) for slot in range(2)))
+        read = own.live.state.decode(own.live.state.encode(own.state.server))
+        assert all(
+            np.array_equal(a, b) for a, b in zip(trees.leaves(read), trees.leaves(own.state.server), strict=True)
+        )
