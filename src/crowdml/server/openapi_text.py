@@ -167,4 +167,7 @@ _CHECK_IN = {
         }
     ),
 }
-RAW = {"/v1/tasks/{task}/check-out": {"get": _CHECK_OUT}, "/v1/tasks/{task}/check-ins": {"post": _CHECK_IN}}
+RAW: dict[str, dict[str, Any]] = {
+    "/v1/tasks/{task}/check-out": {"get": _CHECK_OUT},
+    "/v1/tasks/{task}/check-ins": {"post": _CHECK_IN},
+}
