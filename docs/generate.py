@@ -1,4 +1,4 @@
-"""Write the reference pages that come from code: the task file from its settings, the commands from their help.
+"""Write the reference pages that come from code: task file, commands, HTTP routes.
 
 python docs/generate.py            writes the pages
 python docs/generate.py --check    writes nothing, ends with 1 if a page differs from the code, and says which
@@ -6,6 +6,7 @@ python docs/generate.py --check    writes nothing, ends with 1 if a page differs
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import sys
@@ -40,6 +41,24 @@ CLI_INTRODUCTION = """\
 What each command prints with `--help`. Exit code 0 means done, 2 means bad input (the message says what would be
 right), 130 means interrupted."""
 
+HTTP_INTRODUCTION = """\
+What a server answers, from its own `/openapi.json`. Every request and every answer carries `Crowdml-Protocol: 1`.
+
+*Device* and *operator* mean a header `Authorization: Bearer TOKEN` with a token of that kind; with the other kind there
+is nothing to be found (404). A device's token opens its own task and its own entry, nothing else. Bodies are JSON
+unless said otherwise. An answer of 503 or 429 says in `Retry-After` after how many seconds the same request may
+succeed.
+
+Pages for people: `/`, `/tasks/{task}`, `/join/{task}`."""
+
+HTTP_ERRORS = """\
+Every refusal has one shape; `hint` and further values, such as the present `version`, are there where they help.
+
+```json
+{"error": {"code": "stale", "message": "12 versions old: not used", "version": 40}}
+```
+"""
+
 BASE_WORDS = {int: "whole number", float: "number", str: "text", bool: "`true` or `false`"}
 NAMED = ("mechanism", "dataset")
 """Keys whose text is a name in a registry."""
@@ -67,6 +86,100 @@ def cli_page() -> str:
     for path, text in helps():
         parts += [f"## `{' '.join(('crowdml', *path))}`", f"```text\n{text}\n```"]
     return "\n\n".join(parts) + "\n"
+
+
+def http_page() -> str:
+    """Describe every route: who may call it, what it takes, what it answers."""
+    from crowdml.server.app import describe
+
+    schema = describe()
+    routes = [(path, method, own) for path, methods in schema["paths"].items() for method, own in methods.items()]
+    parts = [GENERATED, "# HTTP", HTTP_INTRODUCTION, "## Routes"]
+    rows = ["| route | who | what |", "|---|---|---|"]
+    for path, method, own in routes:
+        rows.append(f"| `{method.upper()} {path}` | {_who(own)} | {own['summary']} |")
+    parts.append("\n".join(rows))
+    for path, method, own in routes:
+        parts += [f"## `{method.upper()} {path}`", f"{own['summary']}. Who: {_who(own)}."]
+        parts += [text for text in (own.get("description", ""), _inputs(own, schema), _answers(own)) if text]
+    parts += ["## Refusals", HTTP_ERRORS.strip(), refusals()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _who(operation: dict[str, Any]) -> str:
+    return " or ".join(name for own in operation.get("security", []) for name in own) or "anyone"
+
+
+def _inputs(operation: dict[str, Any], schema: dict[str, Any]) -> str:
+    """List parameters, headers and fields of the body."""
+    rows = [
+        (own["name"], own["in"], own["schema"], own.get("required", False), own.get("description", ""))
+        for own in operation.get("parameters", [])
+    ]
+    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+        if kind != "application/json":
+            rows.append(("body", kind, {}, True, "a message of exactly the expected size"))
+            continue
+        body = schema["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]
+        for name, own in body["properties"].items():
+            rows.append((name, "body", own, name in body.get("required", ()), own.get("description", "")))
+    if not rows:
+        return ""
+    table = ["| name | in | value | meaning |", "|---|---|---|---|"]
+    for name, place, own, required, text in rows:
+        needed = "" if required else "; may be left out"
+        table.append(f"| `{name}` | {place} | {_json_words(own)}{needed} | {_sentence(text)} |")
+    return "\n".join(table)
+
+
+def _json_words(own: dict[str, Any]) -> str:
+    """Say what a JSON value may be."""
+    if "anyOf" in own:
+        return " or ".join(_json_words(choice) for choice in own["anyOf"] if choice.get("type") != "null")
+    if "enum" in own:
+        return " or ".join(f"`{value}`" for value in own["enum"])
+    if own.get("type") == "array":
+        return f"list of {_json_words(own['items'])}"
+    words = {"integer": "whole number", "string": "text", "boolean": "`true` or `false`", "object": "table"}
+    low, high = own.get("minimum"), own.get("maximum")
+    limits = f" from {int(low)} to {int(high)}" if low is not None and high is not None else ""
+    return words.get(own.get("type", ""), "bytes") + limits
+
+
+def _answers(operation: dict[str, Any]) -> str:
+    rows = [
+        f"- **{status}**: {own['description']}"
+        for status, own in sorted(operation["responses"].items())
+        if status != "4XX"
+    ]
+    return "\n".join(rows)
+
+
+def refusals() -> str:
+    """List every refusal that stands in the server's source, by status and code."""
+    from crowdml.server import answers, coordinator
+
+    found = {(status, code, text) for status, code, text, _ in coordinator._NOT_JOINED.values()}
+    found |= {(status, code, "") for status, code in answers._KINDS.values()}
+    for path in sorted(Path(answers.__file__).parent.rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Refusal":
+                if len(call.args) == 3 and all(isinstance(own, ast.Constant) for own in call.args[:2]):
+                    status, code = (typing.cast(ast.Constant, own).value for own in call.args[:2])
+                    found.add((int(str(status)), str(code), _text(call.args[2])))
+    by_code: dict[tuple[int, str], list[str]] = {}
+    for status, code, text in sorted(found):
+        by_code.setdefault((status, code), []).extend([text] * bool(text))
+    rows = ["| status | code | message |", "|---|---|---|"]
+    rows += [f"| {status} | `{code}` | {'; '.join(texts)} |" for (status, code), texts in by_code.items()]
+    return "\n".join(rows)
+
+
+def _text(message: ast.expr) -> str:
+    """Write a message with an ellipsis where a value goes in."""
+    if isinstance(message, ast.JoinedStr):
+        return "".join(_text(own) for own in message.values)
+    return str(message.value) if isinstance(message, ast.Constant) else "…"
 
 
 def helps() -> Iterator[tuple[tuple[str, ...], str]]:
@@ -256,7 +369,11 @@ def _registries(settings: type[BaseModel]) -> list[Registry[Any]]:
     return list(found.values())
 
 
-PAGES = {REFERENCE / "task-file.md": task_file_page, REFERENCE / "cli.md": cli_page}
+PAGES = {
+    REFERENCE / "task-file.md": task_file_page,
+    REFERENCE / "cli.md": cli_page,
+    REFERENCE / "http.md": http_page,
+}
 
 
 def main(arguments: list[str]) -> int:

@@ -24,6 +24,12 @@ class Block:
     text: str
     marker: str
 
+    def commands(self) -> list[tuple[str, str]]:
+        """What is typed in a console, and what it prints."""
+        parts = re.split(r"^\$ ", self.text, flags=re.M)[1:]
+        pairs = (re.sub(r"\\\n\s*", "", part).partition("\n") for part in parts)
+        return [(line, expected) for line, _, expected in pairs]
+
 
 @dataclasses.dataclass(frozen=True)
 class Page:
@@ -43,6 +49,12 @@ class Page:
         found = [Block(each["language"], each["text"], each["marker"] or "") for each in BLOCK.finditer(self.text)]
         return [block for block in found if language in ("", block.language)]
 
+    @property
+    def machines(self) -> set[str]:
+        """The machines on which its blocks are typed, where it takes more than one: `<!-- on: owner -->`."""
+        markers = (block.marker.removeprefix("on: ") for block in self.blocks() if block.marker.startswith("on: "))
+        return {marker.partition(",")[0] for marker in markers}
+
     def prose(self) -> str:
         """The text without code blocks and inline code."""
         return re.sub(r"`[^`]*`", "", BLOCK.sub("", self.text))
@@ -59,12 +71,19 @@ TYPED = ("README.md", "docs/how-to/import-legacy.md")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes `page` for every page, and one that takes `tutorial` for the pages a newcomer types."""
+    """Run a test that takes `page` for every page, and one that takes `tutorial` for the pages a newcomer types.
+
+    One that takes `walk` gets those that are typed on several machines.
+    """
     if "page" in metafunc.fixturenames:
         metafunc.parametrize("page", PAGES, ids=lambda page: page.name)
     if "tutorial" in metafunc.fixturenames:
         typed = [page for page in PAGES if "/tutorials/" in page.name or page.name in TYPED]
-        metafunc.parametrize("tutorial", typed, ids=lambda page: page.name)
+        alone = [page for page in typed if not page.machines]
+        metafunc.parametrize("tutorial", alone, ids=lambda page: page.name)
+    if "walk" in metafunc.fixturenames:
+        together = [page for page in PAGES if page.machines]
+        metafunc.parametrize("walk", together, ids=lambda page: page.name)
 
 
 @pytest.fixture
@@ -85,6 +104,34 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "80")
     return tmp_path
+
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
+TIMING = re.compile(r"in \S+ s, after \S+ s of compiling")
+TOLERANCE = 0.04
+"""A page shows what one machine printed. Elsewhere noisy runs may differ by this much and the page is still true."""
+
+
+@pytest.fixture
+def compare() -> Callable[[str, str], str]:
+    """Compare what a page shows with what is printed; return what is wrong, or nothing.
+
+    Space, timings and small differences in numbers do not count; `...` stands for whatever is left out.
+    """
+
+    def same(expected: str, printed: str) -> str:
+        wanted, got = (" ".join(TIMING.sub("", text).split()) for text in (expected, printed))
+        pattern = re.escape(NUMBER.sub("#", wanted)).replace(re.escape("..."), "(.*)")
+        shape = NUMBER.sub("#", got)
+        if not re.fullmatch(pattern, shape):
+            return f"expected\n{expected}\nprinted\n{printed}"
+        if "..." in expected:
+            return ""
+        pairs = zip(NUMBER.findall(wanted), NUMBER.findall(got), strict=True)
+        apart = [(a, b) for a, b in pairs if abs(float(a) - float(b)) > max(TOLERANCE, TOLERANCE * abs(float(a)))]
+        return f"numbers differ: {apart}" if apart else ""
+
+    return same
 
 
 _ANSWERS: dict[str, str] = {}

@@ -1,6 +1,7 @@
 """Pages hang together: links resolve, task files parse, words are the glossary's, nothing private slips in."""
 
 import re
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,40 @@ def test_task_files_parse(page: Any) -> None:
 def test_languages_are_known(page: Any) -> None:
     known = {"toml", "console", "python", "text", "json", "bash", "bibtex"}
     assert {block.language for block in page.blocks()} <= known
+
+
+def typed(page: Any) -> list[list[str]]:
+    """Every crowdml command that a page tells to type, as words without the program."""
+    lines = []
+    for block in page.blocks():
+        if block.language in ("bash", "console"):
+            text = re.sub(r"\\\n\s*", "", block.text)
+            lines += re.findall(r"^(?:\S+ )*(?:\S*/)?crowdml ([a-z].*)$", text, re.M)
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+def test_commands_and_options_exist(page: Any) -> None:
+    import typer
+
+    from crowdml.cli.app import app
+
+    for words in typed(page):
+        command: Any = typer.main.get_command(app)
+        rest = list(words)
+        while getattr(command, "commands", None) and rest:
+            name = rest.pop(0)
+            assert name in command.commands, f"{page.name}: there is no crowdml {' '.join(words)}"
+            command = command.commands[name]
+        known = {spelling for option in command.params for spelling in (*option.opts, *option.secondary_opts)}
+        given = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+        assert given <= known | {"--help"}, f"{page.name}: crowdml {' '.join(words)}: {given - known}"
+
+
+def test_commands_are_found(pages: list[Any]) -> None:
+    found = {page.name: typed(page) for page in pages}
+    assert sum(map(len, found.values())) > 30
+    assert ["task", "list", "--home", "/var/lib/crowdml/server"] in found["docs/how-to/deploy.md"]
+    assert any("--tls-key" in words for words in found["docs/how-to/deploy.md"])
 
 
 FORBIDDEN = {

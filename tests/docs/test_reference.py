@@ -90,3 +90,14 @@ def test_every_command_and_option_is_documented(generate: Any) -> None:
 
     walk(typer.main.get_command(app), ())
     assert {("demo",), ("simulate",), ("data", "list")} <= set(seen)
+
+
+def test_every_route_and_refusal_is_documented(generate: Any) -> None:
+    from crowdml.server.app import describe
+
+    text = generate.http_page()
+    for path, methods in describe()["paths"].items():
+        for method in methods:
+            assert f"## `{method.upper()} {path}`\n" in text
+    for code in ("stale", "invite-used", "releases-spent", "not-authorised", "too-large", "busy", "no-onnx"):
+        assert f"| `{code}` |" in text

@@ -1,15 +1,9 @@
 """What a tutorial types works, and what it shows is what is printed."""
 
-import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
-TIMING = re.compile(r"in \S+ s, after \S+ s of compiling")
-TOLERANCE = 0.04
-"""A page shows what one machine printed. Elsewhere noisy runs may differ by this much and the page is still true."""
 
 
 def steps(page: Any) -> list[tuple[str, str, str]]:
@@ -19,29 +13,15 @@ def steps(page: Any) -> list[tuple[str, str, str]]:
         if block.marker.startswith("file: "):
             found.append(("file", block.marker.removeprefix("file: "), block.text))
         elif block.language == "console":
-            for part in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
-                line, _, expected = re.sub(r"\\\n\s*", "", part).partition("\n")
-                found.append(("command", line, expected))
+            found += [("command", line, expected) for line, expected in block.commands()]
         elif block.language == "python":
             found.append(("python", block.text, ""))
     return found
 
 
-def same(expected: str, printed: str) -> str:
-    """Compare ignoring space, timings and small differences in numbers; `...` stands for lines left out."""
-    wanted, got = (" ".join(TIMING.sub("", text).split()) for text in (expected, printed))
-    pattern = re.escape(NUMBER.sub("#", wanted)).replace(re.escape("..."), "(.*)")
-    shape = NUMBER.sub("#", got)
-    if not re.fullmatch(pattern, shape):
-        return f"expected\n{expected}\nprinted\n{printed}"
-    if "..." in expected:
-        return ""
-    pairs = zip(NUMBER.findall(wanted), NUMBER.findall(got), strict=True)
-    apart = [(a, b) for a, b in pairs if abs(float(a) - float(b)) > max(TOLERANCE, TOLERANCE * abs(float(a)))]
-    return f"numbers differ: {apart}" if apart else ""
-
-
-def test_tutorial_runs(tutorial: Any, workshop: Path, type_command: Callable[[str], str]) -> None:
+def test_tutorial_runs(
+    tutorial: Any, workshop: Path, type_command: Callable[[str], str], compare: Callable[[str, str], str]
+) -> None:
     typed = 0
     for kind, what, expected in steps(tutorial):
         if kind == "file":
@@ -51,7 +31,7 @@ def test_tutorial_runs(tutorial: Any, workshop: Path, type_command: Callable[[st
             script.write_text(what, encoding="utf-8")
             runpy.run_path(str(script))
         elif what.startswith("crowdml"):
-            problem = same(expected, type_command(what))
+            problem = compare(expected, type_command(what))
             assert not problem, f"{tutorial.name}: $ {what}\n{problem}"
             typed += 1
     assert typed, f"{tutorial.name} types no command"

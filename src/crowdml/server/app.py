@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -25,6 +26,7 @@ from crowdml.server.limits import Limiter, Pace
 from crowdml.server.openapi import complete
 from crowdml.server.store import Store, StoreFailed
 
+ROUTERS = (control.router, status.router, pages.router)
 LARGEST_TEXT = 500
 """Characters of an error that repeats what was sent."""
 
@@ -62,14 +64,7 @@ def create_app(
     """
     coordinator = Coordinator(store, failed, options)
     strangers = Limiter(access.stranger_pace)
-    fast = FastAPI(
-        title="crowdml",
-        version=crowdml.__version__,
-        lifespan=_lifespan(coordinator),
-        docs_url=None,
-        redoc_url=None,
-        openapi_url="/openapi.json",
-    )
+    fast = _framework(_lifespan(coordinator))
     fast.state.coordinator = coordinator
     fast.state.public_address = access.address
     fast.state.watchers = Watchers()
@@ -77,13 +72,35 @@ def create_app(
     devices = Limiter(access.device_pace)
     fast.state.require_pace = lambda request: strangers.require(request.client.host if request.client else "")
     fast.state.require_device_pace = devices.require
-    for router in (control.router, status.router, pages.router):
-        fast.include_router(router)
     pages.mount_static(fast)
     _add_errors(fast, failed)
+<<<<<<< HEAD
     complete(fast, (control.router, status.router))
+=======
+>>>>>>> walk
     exchange = Exchange(coordinator, devices, strangers)
     return Front(exchange, BodyLimit(fast, coordinator.is_operator), access.hosts)
+
+
+def describe() -> dict[str, Any]:
+    """Return what /openapi.json says, without a server."""
+    return _framework(None).openapi()
+
+
+def _framework(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None) -> FastAPI:
+    """Make the control plane and the pages: everything but the two raw routes, which are only described."""
+    fast = FastAPI(
+        title="crowdml",
+        version=crowdml.__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    for router in ROUTERS:
+        fast.include_router(router)
+    complete(fast, ROUTERS)
+    return fast
 
 
 def _lifespan(coordinator: Coordinator) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

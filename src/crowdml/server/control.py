@@ -38,19 +38,19 @@ class NewTaskBody(_Body):
 class StateBody(_Body):
     """A state to move to."""
 
-    state: Literal["open", "paused", "stopped"]
+    state: Literal["open", "paused", "stopped"] = Field(description="stopped is for good")
 
 
 class InvitesBody(_Body):
     """Invites to be made."""
 
-    count: int = Field(1, ge=1, le=10_000)
+    count: int = Field(1, ge=1, le=10_000, description="how many devices")
 
 
 class EnrolBody(_Body):
     """A device that wants to join."""
 
-    invite: str = Field(min_length=8, max_length=128)
+    invite: str = Field(min_length=8, max_length=128, description="the code of the invite")
     key: Base64 = Field(description="the device's Ed25519 key, base64url")
     sheet: str = Field(pattern="^[0-9a-f]{64}$", description="hash of the sheet that its owner accepted")
     signature: Base64 = Field(description="over purpose, task, invite and sheet")
