@@ -20,7 +20,7 @@ def explain(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
 def test_a_sound_task_is_explained(tmp_path: Path) -> None:
     ran = explain(str(EXAMPLE), *SOUND, "--json", "out.json", "--plot", "out.png", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
-    for words in ("What leaves a device", "gradient/0/w", "in clear", "one device", "only simulated"):
+    for words in ("What leaves a device", "gradient/0/w", "in clear", "one device", "are not hidden"):
         assert words in " ".join(ran.stdout.split()), words
     assert json.loads((tmp_path / "out.json").read_text())
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
