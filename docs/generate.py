@@ -91,6 +91,7 @@ def cli_page() -> str:
 def http_page() -> str:
     """Describe every route: who may call it, what it takes, what it answers."""
     from crowdml.server.app import describe
+    from crowdml.server.openapi import REFUSED
 
     schema = describe()
     routes = [(path, method, own) for path, methods in schema["paths"].items() for method, own in methods.items()]
@@ -101,8 +102,10 @@ def http_page() -> str:
     parts.append("\n".join(rows))
     for path, method, own in routes:
         parts += [f"## `{method.upper()} {path}`", f"{own['summary']}. Who: {_who(own)}."]
-        parts += [text for text in (own.get("description", ""), _inputs(own, schema), _answers(own)) if text]
-    parts += ["## Refusals", HTTP_ERRORS.strip(), refusals()]
+        parts += [text for text in (own.get("description", ""), _inputs(own, schema), _answers(own, schema)) if text]
+    usual = [f"| {status} | {text} |" for status, text in REFUSED.items()]
+    parts += ["## Refusals", HTTP_ERRORS.strip(), "\n".join(["| status | meaning |", "|---|---|", *usual])]
+    parts += ["What `code` and `message` may be:", refusals()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -146,13 +149,38 @@ def _json_words(own: dict[str, Any]) -> str:
     return words.get(own.get("type", ""), "bytes") + limits
 
 
-def _answers(operation: dict[str, Any]) -> str:
-    rows = [
-        f"- **{status}**: {own['description']}"
-        for status, own in sorted(operation["responses"].items())
-        if status != "4XX"
-    ]
+def _answers(operation: dict[str, Any], schema: dict[str, Any]) -> str:
+    """List what comes back: a sentence, and the fields where there are any; usual refusals by their numbers alone."""
+    from crowdml.server.openapi import REFUSED
+
+    rows, usual = [], []
+    for status, own in sorted(operation["responses"].items()):
+        if own["description"] == REFUSED.get(int(status)):
+            usual.append(status)
+            continue
+        content: dict[str, Any] = own.get("content", {})
+        reference = content.get("application/json", {}).get("schema", {}).get("$ref", "")
+        text = own["description"]
+        if status[0] == "2" and reference:
+            answer = schema["components"]["schemas"][reference.rpartition("/")[2]]
+            lead = answer.get("description", text) if text == "Successful Response" else text
+            text = f"{lead.rstrip('.')}: {_fields(answer, schema)}"
+        elif text == "Successful Response":
+            text = ", ".join(f"`{kind}`" for kind in content) or "Done"
+        rows.append(f"- **{status}**: {text}")
+    rows += [f"- as [usual](#refusals): {', '.join(usual)}"] * bool(usual)
     return "\n".join(rows)
+
+
+def _fields(answer: dict[str, Any], schema: dict[str, Any]) -> str:
+    """Name the fields of an answer, those of tables inside it too."""
+    names = []
+    for name, own in answer["properties"].items():
+        inner = own.get("items", own).get("$ref", "").rpartition("/")[2]
+        inside = _fields(schema["components"]["schemas"][inner], schema) if inner else ""
+        many = "a list, each with " * ("items" in own)
+        names.append(f"`{name}`" + f" ({many}{inside})" * bool(inside))
+    return ", ".join(names)
 
 
 def refusals() -> str:

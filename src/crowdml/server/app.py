@@ -26,7 +26,6 @@ from crowdml.server.limits import Limiter, Pace
 from crowdml.server.openapi import complete
 from crowdml.server.store import Store, StoreFailed
 
-ROUTERS = (control.router, status.router, pages.router)
 LARGEST_TEXT = 500
 """Characters of an error that repeats what was sent."""
 
@@ -74,10 +73,6 @@ def create_app(
     fast.state.require_device_pace = devices.require
     pages.mount_static(fast)
     _add_errors(fast, failed)
-<<<<<<< HEAD
-    complete(fast, (control.router, status.router))
-=======
->>>>>>> walk
     exchange = Exchange(coordinator, devices, strangers)
     return Front(exchange, BodyLimit(fast, coordinator.is_operator), access.hosts)
 
@@ -97,9 +92,9 @@ def _framework(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] 
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    for router in ROUTERS:
+    for router in (control.router, status.router, pages.router):
         fast.include_router(router)
-    complete(fast, ROUTERS)
+    complete(fast, (control.router, status.router))
     return fast
 
 

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """What the framework cannot see, in the OpenAPI description: the two raw routes, tokens and refusals."""
-=======
-"""What the framework cannot see of the OpenAPI description: the two raw routes, who may call, what is refused."""
->>>>>>> walk
 
 from __future__ import annotations
 
@@ -13,13 +9,24 @@ from fastapi import APIRouter, FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-<<<<<<< HEAD
 
 from crowdml.server.control import bearer_of, device_of, require_operator
 
-_ERROR = {
-    "description": "Refused",
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+_ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+REFUSED = {
+    400: "A header is repeated, or names another host",
+    401: "No valid token",
+    403: "From a page of another site",
+    404: "Not there, or not for the bearer of this token",
+    409: "Not in the present state of things",
+    410: "The task has ended",
+    411: "No Content-Length",
+    413: "Too large",
+    415: "Compressed, or of another type",
+    422: "Malformed",
+    429: "Too many requests",
+    501: "This server has no ONNX installed",
+    503: "Paused, busy or failing: the same request may succeed after Retry-After",
 }
 _ERROR_SCHEMA = {
     "type": "object",
@@ -54,22 +61,35 @@ _TASK = {
     "in": "path",
     "required": True,
     "schema": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"},
+    "description": "name of the task",
 }
 _OCTETS = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
-def _refusals(*statuses: int) -> dict[str, Any]:
-    return {str(status): _ERROR for status in statuses}
+def _refusals(*statuses: int, **texts: str) -> dict[str, Any]:
+    """Describe refusals; `s409="…"` says more of one."""
+    return {
+        str(status): {"description": texts.get(f"s{status}", REFUSED[status]), "content": _ERROR}
+        for status in sorted(statuses)
+    }
 
 
 _CHECK_OUT = {
     "summary": "Check out the present version",
     "description": "A safetensors message with the one header of the task: version and parameters.",
     "security": [{"device": []}],
-    "parameters": [_TASK, {"name": "If-None-Match", "in": "header", "schema": {"type": "string"}}],
+    "parameters": [
+        _TASK,
+        {
+            "name": "If-None-Match",
+            "in": "header",
+            "schema": {"type": "string"},
+            "description": "ETag of the version that the device has",
+        },
+    ],
     "responses": {
-        "200": {"description": "The version; ETag names it", "content": _OCTETS},
-        "204": {"description": "Nothing to do now; ask again after Retry-After"},
+        "200": {"description": "The version; ETag, Crowdml-Version and Crowdml-Sheet name it", "content": _OCTETS},
+        "204": {"description": "Nothing to do now: paused, or not in the round; ask again after Retry-After"},
         "304": {"description": "Still the version of If-None-Match"},
     }
     | _refusals(400, 401, 404, 410, 429),
@@ -86,6 +106,7 @@ _CHECK_IN = {
             "in": "header",
             "required": True,
             "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"},
+            "description": "Names this check-in: 8 to 64 letters, digits, `_`, `-`",
         },
     ],
     "requestBody": {"required": True, "content": _OCTETS},
@@ -95,7 +116,11 @@ _CHECK_IN = {
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Receipt"}}},
         }
     }
-    | _refusals(400, 401, 403, 404, 409, 410, 411, 413, 415, 422, 429, 503),
+    | _refusals(
+        *(400, 401, 403, 404, 409, 410, 411, 413, 415, 422, 429, 503),
+        s409="Spent, never to be sent again: stale, of no such version, second in its round, or beyond max-releases",
+        s422="Not the one legal header, a number out of range, or other bytes than before under this key",
+    ),
 }
 
 
@@ -109,19 +134,25 @@ _MORE = {
     ("get", "/v1/tasks/{task}/model"): (501,),
 }
 """Refusals that no rule tells."""
+_TEXTS = {
+    ("post", "/v1/tasks"): {"s409": "A task of that name exists"},
+    ("patch", "/v1/tasks/{task}"): {"s409": "A stopped task stays so, and none becomes a draft"},
+    ("post", "/v1/tasks/{task}/devices"): {
+        "s409": "Another device used the invite, the key has joined before, or the sheet is not the present one"
+    },
+    ("get", "/v1/tasks/{task}/events"): {"s429": "Too many open streams"},
+}
+_MEANINGS = {
+    "task": "name of the task",
+    "device": "name of the device, as the list of devices has it",
+    "after": "number of the last receipt that is known already",
+    "format": "kind of file",
+}
+"""What parameters mean, by name."""
 
 
 def complete(fast: FastAPI, routers: Sequence[APIRouter]) -> None:
     """Make the application describe its raw routes, whose tokens its routers ask for, and its errors too."""
-=======
-
-from crowdml.server.control import bearer_of, device_of, require_operator
-from crowdml.server.openapi_text import ANSWERS, ERROR, MEANINGS, RAW, SCHEMAS, SECURITY
-
-
-def complete(fast: FastAPI, routers: Sequence[APIRouter]) -> None:
-    """Make the application describe its raw routes, its callers and its errors too."""
->>>>>>> walk
 
     def describe() -> dict[str, Any]:
         if fast.openapi_schema is None:
@@ -137,7 +168,6 @@ def _describe(fast: FastAPI, routers: Sequence[APIRouter]) -> dict[str, Any]:
     schemas = components.setdefault("schemas", {})
     schemas.pop("HTTPValidationError", None)
     schemas.pop("ValidationError", None)
-<<<<<<< HEAD
     schemas["Error"], schemas["Receipt"] = _ERROR_SCHEMA, _RECEIPT_SCHEMA
     components["securitySchemes"] = {
         "operator": {"type": "http", "scheme": "bearer", "description": "the operator's token"},
@@ -164,8 +194,9 @@ def _add(operation: dict[str, Any], method: str, route: APIRoute) -> None:
     refusals |= {422} if operation.get("parameters") else set()
     refusals |= {403, 411, 413, 415} if method != "get" else set()
     refusals |= {422} if "requestBody" in operation else set()
-    for status in sorted(refusals):
-        operation["responses"][str(status)] = _ERROR
+    operation["responses"].update(_refusals(*refusals, **_TEXTS.get((method, route.path), {})))
+    for parameter in operation.get("parameters", ()):
+        parameter["description"] = _MEANINGS[parameter["name"]]
 
 
 def _who(route: APIRoute) -> list[dict[str, list[str]]]:
@@ -180,57 +211,3 @@ def _who(route: APIRoute) -> list[dict[str, list[str]]]:
 
 def _calls(dependant: Dependant) -> set[Any]:
     return {own.call for own in dependant.dependencies}.union(*(_calls(own) for own in dependant.dependencies))
-=======
-    schemas.update(SCHEMAS)
-    components["securitySchemes"] = SECURITY
-    known = _routes(routers)
-    for path, operations in schema["paths"].items():
-        for method, operation in operations.items():
-            _complete_operation(operation, ANSWERS[method, path], _callers(known[method, path].dependant))
-    # Health has a shape of its own.
-    del schema["paths"]["/healthz"]["get"]["responses"]["503"]["content"]
-    schema["paths"] |= RAW
-    return schema
-
-
-def _routes(routers: Sequence[APIRouter]) -> dict[tuple[str, str], APIRoute]:
-    routes = [own for router in routers for own in router.routes if isinstance(own, APIRoute)]
-    return {(method.lower(), own.path): own for own in routes for method in own.methods or ()}
-
-
-def _complete_operation(operation: dict[str, Any], texts: dict[int, str], who: tuple[str, ...]) -> None:
-    """Say who may call, what the parameters mean, and what may come back."""
-    if who:
-        operation["security"] = [{name: []} for name in who]
-    parameters = operation.get("parameters", [])
-    for own in parameters:
-        own["description"] = MEANINGS[own["name"]]
-    answers = operation["responses"]
-    answers.pop("422", None)
-    for status, text in texts.items():
-        answers.setdefault(str(status), {})["description"] = text
-        if status >= 400:
-            answers[str(status)]["content"] = ERROR["content"]
-    if who:
-        answers["401"] = ERROR | {"description": "No valid token"}
-    if who or any(own["in"] == "path" for own in parameters):
-        answers["404"] = ERROR | {"description": "Not there, or not for the bearer of this token"}
-    if parameters or "requestBody" in operation:
-        answers["422"] = ERROR | {"description": "Malformed"}
-    answers["4XX"] = ERROR
-
-
-def _callers(dependant: Dependant) -> tuple[str, ...]:
-    """Tell from what a route depends on who may call it."""
-    needs = _needs(dependant)
-    if require_operator in needs:
-        return ("operator",)
-    if device_of in needs:
-        return ("device",)
-    return ("operator", "device") if bearer_of in needs else ()
-
-
-def _needs(dependant: Dependant) -> set[Any]:
-    found = {own.call for own in dependant.dependencies}
-    return found.union(*(_needs(own) for own in dependant.dependencies))
->>>>>>> walk
