@@ -20,6 +20,7 @@ import pytest
 
 from crowdml.core import trees
 from crowdml.protocol import message
+from crowdml.server.store import backup, restore
 
 SOUND = (
     "privacy={ mode = 'sound', epsilon = 6.0, max-uses = 3, statistics-epsilon = 0.6, clip = 1.0 }",
@@ -327,6 +328,31 @@ def test_12_a_replay_after_a_restart_gets_the_first_receipt(make_app: Any) -> No
     before = again.stored()
     assert [device.check_in(*own).json() for own in sent] == [receipt | {"again": True} for receipt in receipts]
     assert again.stored() == before
+
+
+def test_12_a_replay_after_a_backup_was_restored_is_counted_once_or_refused(make_app: Any, refused: Any) -> None:
+    app = make_app()
+    app.create()
+    device = app.device()
+    sent = [(device.body(number, seed=number), f"key-number-{number}") for number in range(4)]
+    kept = [device.check_in(*own).json() for own in sent[:2]]
+    backup(f"sqlite:///{app.home / 'crowdml.sqlite'}", app.home / "copy")
+    for own in sent[2:]:
+        assert device.check_in(*own).status_code == 200
+    app.close()
+    restored = app.home.with_name("restored")
+    restored.mkdir()
+    restore(app.home / "copy", f"sqlite:///{restored / 'crowdml.sqlite'}")
+    (restored / "operator.token").write_text(app.token)
+    device.server = again = make_app("restored")
+    shown = again.show()
+    assert (shown["version"], shown["check_ins"], shown["incarnation"]) == (2, 2, 2)
+    replayed = [device.check_in(*own).json() for own in sent[:2]]
+    assert replayed == [own | {"again": True, "sheet": shown["sheet_hash"]} for own in kept]
+    refused(device.check_in(*sent[3]), 409, "future-version")
+    assert device.check_in(*sent[2]).json()["number"] == 3, "what the backup does not know is counted"
+    assert device.check_in(*sent[2]).json()["again"], "and that once"
+    assert again.show()["check_ins"] == device.me()["check_ins"] == 3
 
 
 def test_13_tokens_open_their_own_door_only(app: Any, refused: Any) -> None:

@@ -26,16 +26,19 @@ class Acceptance:
     Attributes:
         limits: The limits of a sound task; None where nothing is promised.
         rows: Rows behind one check-in at most.
+        alike: Whether every device counts 1, however many rows it has.
     """
 
     limits: Any
     rows: int
+    alike: bool
 
     @staticmethod
     def of(algorithm: Algorithm, plan: Plan) -> Acceptance:
         """Take the limits from the plan."""
         limits = acceptance(plan) if plan.sound else None
-        return Acceptance(limits=limits, rows=LARGEST_ROWS if algorithm.rounds else algorithm.buffer)
+        rows = LARGEST_ROWS if algorithm.rounds else algorithm.buffer
+        return Acceptance(limits=limits, rows=rows, alike=algorithm.rounds is None)
 
     def require(self, content: Tree) -> None:
         """Raise `MalformedMessage` for what no honest device sends."""
@@ -48,6 +51,8 @@ class Acceptance:
             if leaf.dtype.kind == "f":
                 if max(-leaf.min(), leaf.max()) > LARGEST_FLOAT:
                     return f"{path}: a number beyond {LARGEST_FLOAT:g}"
+            elif path == "weight" and self.alike and leaf != 1:
+                return f"weight: {leaf}, where every device counts 1"
             elif leaf.min() < 0 or leaf.max() > self.rows:
                 return f"{path}: a count beyond 0 to {self.rows}"
         return None

@@ -51,10 +51,15 @@ class InviteLink:
         >>> InviteLink.parse(link.to_url()) == link
         True
         """
-        parts = urlsplit(url)
+        none = BadInput(f"{url.partition('#')[0]} is not an invite", hint="https://SERVER/join/TASK#code=…")
+        try:
+            parts = urlsplit(url)
+            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            raise none from None
         found = re.fullmatch(r"(.*)/join/([^/]+)/?", parts.path)
-        if parts.scheme not in ("http", "https") or not parts.netloc or not found:
-            raise BadInput(f"{url.partition('#')[0]} is not an invite", hint="https://SERVER/join/TASK#code=…")
+        if not valid or not found:
+            raise none
         fields = {name: values[0] for name, values in parse_qs(parts.fragment).items()}
         missing = [name for name in ("code", "key", "sheet") if not fields.get(name)]
         if missing or not _NAME.fullmatch(found[2]):
