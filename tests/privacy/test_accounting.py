@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdml.privacy import Event, Filter, Promise
-from crowdml.privacy.accounting import rdp_epsilon, rho_budget
+from crowdml.privacy.accounting import _at_order, rdp_epsilon, rho_budget
 from crowdml.privacy.promise import gaussian_epsilon
 from crowdml.privacy.reporting import Schedule, pld_epsilon, smallest
 
@@ -113,6 +115,37 @@ def test_sides_add_up_repeat_and_group_on_their_own() -> None:
     # Where there is only one side, the third sum is one of the first two.
     assert Event.of_pure(1.0).epsilon("mixed", 1e-5) == 1.0
     assert Event.of_gaussian(1.0, 1.0).epsilon("mixed", 1e-5) == Event.of_gaussian(1.0, 1.0).epsilon("rdp", 1e-5)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.floats(1e-6, 50.0), st.integers(1, 3000), st.floats(1e-6, 50.0))
+def test_sums_are_rounded_up_and_the_limit_is_exact(each: float, times: int, other: float) -> None:
+    total = Event.of_pure(each).times(times).plus(Event.of_pure(other))
+    true = Fraction(each) * times + Fraction(other)
+    assert true <= Fraction(total.pure) <= true * (1 + Fraction(1, 1 << 51))
+    assert Fraction(total.rho) >= (Fraction(each) ** 2 * times + Fraction(other) ** 2) / 2
+    assert Filter(kind="pure", epsilon=total.pure, delta=0.0).covers(total)
+    assert not Filter(kind="pure", epsilon=math.nextafter(total.pure, 0.0), delta=0.0).covers(total)
+
+
+def test_a_limit_missed_by_a_billionth_is_missed() -> None:
+    assert not Filter(kind="pure", epsilon=0.3, delta=0.0).covers(Event.of_pure(0.1).times(3))
+    assert not Filter(kind="pure", epsilon=1.0, delta=0.0).covers(Event.of_pure(1.0 + 1e-12))
+    total = Event(pure=math.inf, rho=0.5)
+    reached = total.epsilon("rdp", 1e-5)
+    assert not Filter(kind="rdp", epsilon=reached * (1 - 1e-10), delta=1e-5).covers(total)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.floats(1e-8, 500.0), st.floats(-12, -0.5).map(lambda power: 10.0**power))
+def test_epsilon_at_an_order_is_not_below_its_exact_value(rho: float, delta: float) -> None:
+    with localcontext(Context(prec=60)):
+        for excess in (0.01, 0.7, 3.0, 40.0):
+            alpha = 1 + Decimal(excess)
+            logs = Decimal(delta).ln() + alpha.ln()
+            exact = float(Decimal(rho) * alpha + (1 - 1 / alpha).ln() - logs / (alpha - 1))
+            found = _at_order(rho, delta, excess)
+            assert exact <= found <= exact + 1e-13 * (abs(exact) + 100 + 40 / excess)
 
 
 def test_borders() -> None:

@@ -148,6 +148,15 @@ def test_gaussian_releases_are_added_up_in_rho() -> None:
     assert chain.spent("task").epsilon <= 2.0
 
 
+def test_a_cost_that_is_proven_at_whole_orders_only_stays_so() -> None:
+    event = Event(pure=math.inf, rho=0.25, whole=True)
+    terms = Terms(unit="device", filter=Filter(kind="rdp", epsilon=9.0, delta=1e-5), uses=4, event=event)
+    chain = begun(terms)
+    charge(chain, "a", NOBODY)
+    assert chain.tasks["task"].terms == terms and chain.agrees("task", "sheet", terms)
+    assert chain.spent("task") == event.promise(1e-5) != Event(pure=math.inf, rho=0.25).promise(1e-5)
+
+
 def test_samples_must_be_named_once_each() -> None:
     chain = begun(pure())
     for samples in ([1, 1], [-1], NOBODY):

@@ -7,8 +7,9 @@ before it (32 zero bytes at first) followed by its bytes. Four kinds:
 
     accept   a task's terms were accepted: task, sheet (hash of the signed sheet), unit, filter, epsilon, delta, uses,
              and what one release costs: pure (absent for Gaussian noise) and rho; where pure counts stand beside
-             Gaussian noise also apart (ε of the counts) and rest (ρ without them); device-rho and device-pure are the
-             cost for the whole device, where samples are promised something and a release is bounded as a whole
+             Gaussian noise also apart (ε of the counts) and rest (ρ without them); orders is "whole" where rho is
+             proven at whole orders only; device-rho and device-pure are the cost for the whole device, where samples
+             are promised something and a release is bounded as a whole
     charge   one release: task, key (idempotency key), body (hash of the final bytes), samples (how many are in it),
              named (hash of their numbers, little-endian 32-bit), most (uses of its most used sample, this one
              included), version
@@ -302,6 +303,8 @@ def _accepted(task: str, sheet: str, terms: Terms) -> Entry:
         "uses": terms.uses,
         "rho": decimal_up(terms.event.rho),
     }
+    if terms.event.whole:
+        entry["orders"] = "whole"
     if terms.device:
         entry["device-rho"] = decimal_up(terms.device.rho)
         if not math.isinf(terms.device.pure):
@@ -349,14 +352,14 @@ def _exact(value: float) -> str:
 
 def _terms(entry: Mapping[str, Any]) -> Terms:
     mixed = (float(entry["apart"]), float(entry["rest"])) if "apart" in entry else None
-    device = None
+    device, whole = None, entry.get("orders") == "whole"
     if "device-rho" in entry:
-        device = Event(pure=float(entry.get("device-pure", "inf")), rho=float(entry["device-rho"]))
+        device = Event(pure=float(entry.get("device-pure", "inf")), rho=float(entry["device-rho"]), whole=whole)
     return Terms(
         unit="sample" if entry["unit"] == "sample" else "device",
         filter=Filter(kind=_kind(str(entry["filter"])), epsilon=float(entry["epsilon"]), delta=float(entry["delta"])),
         uses=int(entry["uses"]),
-        event=Event(pure=float(entry.get("pure", "inf")), rho=float(entry["rho"]), mixed=mixed),
+        event=Event(pure=float(entry.get("pure", "inf")), rho=float(entry["rho"]), mixed=mixed, whole=whole),
         device=device,
     )
 

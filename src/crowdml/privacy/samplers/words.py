@@ -7,7 +7,8 @@ The protocol that every runtime follows (a browser must draw the same numbers fr
 - A uniform integer below n takes k = ⌈bits(n - 1) / 64⌉ words, at least one, the first the least significant. With
   top = ⌊2^(64k) / n⌋ · n a value of `top` or more is refused, otherwise the result is value mod n. Refused lanes draw
   again together, in lane order, after all others of the round have been served.
-- Every further rule stands beside its sampler: `bernoulli`, `discrete_laplace`, `discrete_gaussian`, `response`.
+- Every further rule stands beside its sampler: `bernoulli`, `discrete_laplace`, `discrete_gaussian`, `poisson`,
+  `skellam`, `response`.
 """
 
 from __future__ import annotations
