@@ -151,11 +151,9 @@ def _words(task: Task, plan: Plan) -> str:
 
 def _notes(task: Task, plan: Plan) -> tuple[str, ...]:
     notes = []
-    fitted = [own.kind for own in task.data.transform if own.kind in ("pca", "standardise")]
+    fitted = " and ".join(own.kind for own in task.data.transform if own.learns)
     if fitted and plan.promises:
-        notes.append(
-            f"{' and '.join(fitted)}: not accounted if fitted on private rows; a live task fits on public ones"
-        )
+        notes.append(_fit_note(fitted, task))
     if plan.sound:
         notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
         notes.append("how many rows a device has, and when it checks in, are not hidden")
@@ -188,6 +186,15 @@ def _on_stability(task: Task, sound: Sound) -> list[str]:
         "nothing is proven about one sample but the bound on the whole message; with a constant or falling rate of at "
         f"most {largest:.3g} these steps would be stable, and need less noise for samples"
     ]
+
+
+def _fit_note(fitted: str, task: Task) -> str:
+    """Say on which rows transforms are fitted."""
+    if task.data.public:
+        return f"{fitted}: fitted on {task.data.public} public rows that no device holds"
+    if task.privacy.mode == "sound":
+        return f"{fitted}: a simulation must declare rows public to fit on (data.public); private rows are refused"
+    return f"{fitted}: fitted on private rows, not accounted"
 
 
 def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:

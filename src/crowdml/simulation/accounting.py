@@ -132,6 +132,9 @@ def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Seq
     private = [transform.kind for transform, found in pairs if found.private_fit]
     if private and task.privacy.mode != "none":
         found.append(f"{' and '.join(private)} fitted on the training rows: not accounted")
+    public = [transform.kind for transform in task.data.transform if transform.learns and task.data.public]
+    if public and task.privacy.mode != "none":
+        found.append(f"{' and '.join(public)} fitted on {task.data.public} public rows that no device holds")
     silent = max((timeline.silent for timeline in timelines), default=0)
     if silent:
         found.append(

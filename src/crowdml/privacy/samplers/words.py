@@ -13,6 +13,7 @@ The protocol that every runtime follows (a browser must draw the same numbers fr
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
@@ -97,9 +98,8 @@ def _wide(words: Words, limit: int, lanes: int) -> Integers:
     top = (1 << 64 * each) // limit * limit
     drawn, waiting = np.zeros(lanes, object), np.arange(lanes)
     while len(waiting):
-        taken = words.take(each * len(waiting)).reshape(-1, each)
-        values = [sum(int(word) << 64 * place for place, word in enumerate(row)) for row in taken]
-        for lane, value in zip(waiting, values, strict=True):
-            drawn[lane] = value % limit
-        waiting = waiting[np.array([value >= top for value in values], bool)]
+        taken = words.take(each * len(waiting)).reshape(-1, each).astype(object)
+        values = functools.reduce(lambda high, low: (high << 64) | low, reversed(list(taken.T)))
+        drawn[waiting] = values % limit
+        waiting = waiting[np.asarray(values >= top, bool)]
     return drawn
