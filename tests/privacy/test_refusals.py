@@ -14,15 +14,17 @@ import numpy as np
 import pytest
 
 from crowdml.algorithms import parse
-from crowdml.core import BadInput
+from crowdml.algorithms.live import fit_public, require_live
+from crowdml.core import NUMPY, BadInput
 from crowdml.core.errors import BudgetExhausted, TermsViolated
 from crowdml.device import DeviceCoins
 from crowdml.privacy import Event, Filter
+from crowdml.privacy.calibration import for_owner
 from crowdml.privacy.grid import make_grid
 from crowdml.privacy.ledger import Cap, LedgerChain, Terms
 from crowdml.privacy.mechanisms import MECHANISMS, SUM_LAWS, Bound, Mechanism, SumMechanism
 from crowdml.privacy.mechanisms.sums import honest_survivors
-from crowdml.privacy.sound import SoundMechanism
+from crowdml.privacy.sound import Sound, SoundMechanism
 from crowdml.simulation.prepare import prepare
 
 TASK = """
@@ -54,6 +56,24 @@ ADAPTIVE = "algorithm.rate={ kind = 'adagrad', c = 0.1 }"
 SOUND_TASKS = {
     "unbounded rows": (("data.transform=[]",), "privacy.clip", "nothing bounds the gradient", "give clip"),
     "unbounded loss": (("model={ kind = 'mlp', layers = [4] }",), "privacy.clip", "nothing bounds", "give clip"),
+    "local steps without a clip of the whole change": (
+        (LOCAL,),
+        "privacy.clip",
+        "nothing bounds what local",
+        "give clip",
+    ),
+    "an adaptive rate without a clip of the whole change": (
+        (LOCAL, ADAPTIVE),
+        "privacy.clip",
+        "nothing bounds what local steps change",
+        "the longest change of all parameters together",
+    ),
+    "an algorithm without sound form": (
+        ("algorithm={ kind = 'central-sgd' }",),
+        "privacy.mode",
+        "no sound form yet",
+        "crowd-sgd",
+    ),
     "no epsilon": (("privacy={ max-uses = 2 }",), "privacy.epsilon", "needs epsilon, the total", "epsilon = 8.0"),
     "epsilon without meaning": (("privacy.epsilon=1001.0",), "privacy.epsilon", "promises nothing", "at most 1000"),
     "no number of uses": (("privacy={ epsilon = 1.0 }",), "privacy.max-uses", "over how many releases", "max-uses = 1"),
@@ -78,6 +98,12 @@ SOUND_TASKS = {
         "privacy.owner-range",
         "outside of owner-range",
         "chooses nothing",
+    ),
+    "an owner's choice without meaning": (
+        ("privacy.owner-range=[1.0, 2000.0]",),
+        "privacy.owner-range",
+        "promises nothing",
+        "at most 1000",
     ),
     "noise beyond 32 bits": (("privacy.epsilon=1e-6",), "privacy.epsilon", "does not fit", "larger epsilon"),
 }
@@ -147,8 +173,41 @@ def test_a_paper_task_is_refused(row: tuple[tuple[str, ...], str, str, str]) -> 
     assert where in refused.value.where and hint in refused.value.hint
 
 
+LIVE = {
+    "a paper's formula": (PAPER, "privacy.mode", "exists in simulation only", '"sound"'),
+    "an algorithm of simulations": (
+        PAPER.replace('mode = "paper"', 'mode = "none"').replace("epsilon = 8.0", "").replace("crowd-sgd", "decentral"),
+        "algorithm.kind",
+        "exists in simulation only",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", LIVE.values(), ids=LIVE.keys())
+def test_a_live_task_is_refused(row: tuple[str, str, str, str]) -> None:
+    source, where, what, hint = row
+    with pytest.raises(BadInput, match=what) as refused:
+        require_live(parse(source))
+    assert refused.value.where == where and hint in refused.value.hint
+
+
+def test_a_live_task_does_not_fit_on_anything_but_a_file_of_public_rows() -> None:
+    learnt = "data.transform=[{ kind = 'pca', components = 4 }, { kind = 'norm', order = 1, at-most = 1.0 }]"
+    with pytest.raises(BadInput, match="pca must be fitted") as refused:
+        fit_public(parse(TASK, changes=(learnt,)), None)
+    assert "--public" in refused.value.hint
+
+
 def bound(order: int) -> Bound:
     return Bound(order=order, radius=1.0, clipped=True)
+
+
+def sound() -> Sound:
+    task = parse(TASK)
+    found = task.plan(task.model_for(NUMPY)).sound
+    assert found is not None
+    return found
 
 
 def terms(uses: int = 2, epsilon: float = 1.0) -> Terms:
@@ -214,6 +273,11 @@ PARTS: dict[str, tuple[type[Exception], str, Callable[[], object]]] = {
         BadInput,
         "nobody's noise is left",
         lambda: honest_survivors(10, 100, 0.9),
+    ),
+    "an ε outside of the range of the terms": (
+        BadInput,
+        "is not between 8 and 8",
+        lambda: for_owner(sound(), 9.0),
     ),
     "Rényi divergences at δ = 0": (
         ValueError,

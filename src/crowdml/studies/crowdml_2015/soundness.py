@@ -1,9 +1,9 @@
 """The price of soundness: figure 5 of Crowd-ML 2015 beside a promise of the same total that is proven and enforced.
 
 The paper's ε = 10 is that of one release; five passes make 50 in all. Sound mode is given those 50 as a total: checked
-integers with discrete Laplace noise (δ = 0), or discrete Gaussian noise at a δ far below one in the number of rows, with
-gradients clipped well below the longest that the model allows.
-Principal components are fitted on rows that are declared public and held by no device, in all curves alike.
+integers with discrete Laplace noise (δ = 0), or discrete Gaussian noise at a δ far below one in the number of rows and
+with gradients clipped well below the longest that the model allows. Principal components are fitted on rows that are
+declared public and held by no device, in all curves alike.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def price(images: Images) -> Study:
         notes=(
             *images.notes,
             "ε = 50 in all is the paper's ε = 10 in each of five passes; with Laplace noise at ε = 50 hyper-parameters "
-            "are those of figure 5, the others and the clip of 0.1 were searched on rows held back from training: tuning "
-            "not charged",
+            "are those of figure 5, the others and the clip of 0.1 were searched on rows held back from training: "
+            "tuning not charged",
         ),
     )
