@@ -133,3 +133,113 @@ def test_the_same_sheet_with_another_cost_is_refused(tmp_path: Path) -> None:
         limit = Filter(kind="pure", epsilon=1.5, delta=0.0)
         with pytest.raises(TermsViolated):
             ledger.accept("task", "sheet", Terms(unit="sample", filter=limit, uses=3, event=Event.of_pure(0.25)))
+
+
+def written(path: Path, keys: str = "abc") -> None:
+    with Ledger(path) as ledger:
+        ledger.accept("task", "sheet", terms(uses=50))
+        for key in keys:
+            ledger.charge("task", key, key.encode(), samples=np.array([0]), version=0)
+
+
+def change(path: Path, statement: str, *values: int) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute(statement, values)
+    database.close()
+
+
+def head_of(path: Path) -> Path:
+    return path.with_name(path.name + "-head")
+
+
+@pytest.mark.parametrize("left", [0, 1, 3])
+def test_a_cut_end_is_noticed(tmp_path: Path, left: int) -> None:
+    path = tmp_path / "ledger.sqlite"
+    written(path)
+    change(path, "DELETE FROM entries WHERE number >= ?", left)
+    with pytest.raises(TermsViolated, match=f"{left} entries are there, 4 were written; the end was cut off"):
+        Ledger(path)
+
+
+def test_an_old_copy_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    written(path, "a")
+    copy = path.read_bytes()
+    written(path, "b")
+    path.write_bytes(copy)
+    with pytest.raises(TermsViolated, match="2 entries are there, 3 were written"):
+        Ledger(path)
+    path.unlink()
+    with pytest.raises(TermsViolated, match="0 entries are there, 3 were written"):
+        Ledger(path)
+
+
+def test_another_ledger_in_the_place_of_the_first_is_noticed(tmp_path: Path) -> None:
+    """As many entries or more, but not those: the noted hash is not among them."""
+    path, other = tmp_path / "ledger.sqlite", tmp_path / "other.sqlite"
+    written(path, "abc")
+    written(other, "xyzu")
+    path.write_bytes(other.read_bytes())
+    with pytest.raises(TermsViolated, match="of another ledger"):
+        Ledger(path)
+
+
+def test_an_old_copy_of_both_files_is_left_to_the_servers_mirror(tmp_path: Path) -> None:
+    """What cannot be noticed here is stated, not hidden: this test is the statement."""
+    path = tmp_path / "ledger.sqlite"
+    written(path, "a")
+    copies = path.read_bytes(), head_of(path).read_bytes()
+    written(path, "b")
+    path.write_bytes(copies[0])
+    head_of(path).write_bytes(copies[1])
+    with Ledger(path) as ledger:
+        assert ledger.chain.length == 2
+
+
+def test_a_missing_or_damaged_head_is_refused_once_there_are_entries(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    written(path)
+    head = head_of(path).read_bytes()
+    head_of(path).write_bytes(bytes(len(head)))
+    with pytest.raises(TermsViolated, match="is damaged"):
+        Ledger(path)
+    head_of(path).unlink()
+    with pytest.raises(TermsViolated, match="is missing"):
+        Ledger(path)
+    assert not head_of(path).exists(), "opening again must not make it whole"
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_torn_head_says_less_but_is_no_alarm(tmp_path: Path, place: int) -> None:
+    path = tmp_path / "ledger.sqlite"
+    written(path)
+    raw = bytearray(head_of(path).read_bytes())
+    raw[512 * place + 20] ^= 1
+    head_of(path).write_bytes(raw)
+    with Ledger(path) as ledger:
+        assert ledger.chain.length == 4
+        ledger.charge("task", "d", b"more", samples=np.array([1]), version=0)
+    change(path, "DELETE FROM entries WHERE number = 4")
+    with pytest.raises(TermsViolated, match="4 entries are there, 5 were written"):
+        Ledger(path)
+
+
+def test_a_ledger_that_is_ahead_of_its_head_is_whole(tmp_path: Path) -> None:
+    """A crash between the two writes; the head catches up on opening."""
+    path = tmp_path / "ledger.sqlite"
+    written(path, "a")
+    head = head_of(path).read_bytes()
+    written(path, "b")
+    head_of(path).write_bytes(head)
+    Ledger(path).close()
+    assert int.from_bytes(max(head_of(path).read_bytes()[:8], head_of(path).read_bytes()[512:520]), "little") == 3
+
+
+def test_a_closed_task_is_freed_only_in_public(tmp_path: Path) -> None:
+    for public, reserved in ((True, 0.5), (False, 25.0)):
+        path = tmp_path / f"{public}.sqlite"
+        written(path, "a")
+        with Ledger(path) as ledger:
+            ledger.close_task("task", public=public)
+        with Ledger(path) as ledger:
+            assert ledger.chain.tasks["task"].reserved() == Promise(epsilon=reserved)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from crowdml.core.errors import BudgetExhausted, TermsViolated
 from crowdml.privacy import Event, Filter, Promise
 from crowdml.privacy.ledger import Cap, LedgerChain, Terms, canonical, decimal_up, next_hash
+from crowdml.privacy.uses import packed
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "ledger.json"
 NOBODY = np.zeros(0, np.int64)
@@ -41,7 +42,7 @@ def begun(terms: Terms, cap: Cap = Cap()) -> LedgerChain:  # noqa: B008  a froze
 def charge(chain: LedgerChain, key: str, samples: Any, body: bytes = b"bytes", task: str = "task") -> None:
     entry = chain.charge(task, key, body, np.asarray(samples), 0)
     if entry is not None:
-        chain.append(entry, np.asarray(samples))
+        chain.append(entry, packed(np.asarray(samples)))
 
 
 def test_a_sample_is_used_as_often_as_the_terms_say() -> None:
@@ -123,7 +124,7 @@ def test_the_owners_cap_holds_over_all_tasks() -> None:
     with pytest.raises(TermsViolated, match="the owner's cap"):
         chain.accept("second", "s", pure())
     charge(chain, "a", [0])
-    chain.append(chain.close("task"))
+    chain.append(chain.close("task", public=True))
     chain.append(chain.accept("second", "s", pure()))  # the first counts 0.5 now, not 1.5
     with pytest.raises(BudgetExhausted, match="closed"):
         charge(chain, "b", [1])
@@ -140,6 +141,20 @@ def test_the_owners_cap_holds_over_all_tasks() -> None:
         )
 
 
+def test_a_task_that_did_not_end_in_public_goes_on_counting_with_its_whole_promise() -> None:
+    """How many releases there were may say something about the rows; what is left must not be seen from outside."""
+    for spent in (0, 1, 3):
+        chain = begun(pure(), Cap(epsilon=2.5))
+        for number in range(spent):
+            charge(chain, f"k{number}", [0])
+        chain.append(chain.close("task"))
+        assert chain.tasks["task"].reserved() == Promise(epsilon=1.5)
+        with pytest.raises(TermsViolated, match="the owner's cap"):
+            chain.accept("second", "s", pure())
+        with pytest.raises(TermsViolated, match="already closed"):
+            chain.close("task", public=True)
+
+
 def test_gaussian_releases_are_added_up_in_rho() -> None:
     chain = begun(gaussian(uses=4))
     for number in range(4):
@@ -148,9 +163,18 @@ def test_gaussian_releases_are_added_up_in_rho() -> None:
     assert chain.spent("task").epsilon <= 2.0
 
 
+def test_a_cost_that_is_proven_at_whole_orders_only_stays_so() -> None:
+    event = Event(pure=math.inf, rho=0.25, whole=True)
+    terms = Terms(unit="device", filter=Filter(kind="rdp", epsilon=9.0, delta=1e-5), uses=4, event=event)
+    chain = begun(terms)
+    charge(chain, "a", NOBODY)
+    assert chain.tasks["task"].terms == terms and chain.agrees("task", "sheet", terms)
+    assert chain.spent("task") == event.promise(1e-5) != Event(pure=math.inf, rho=0.25).promise(1e-5)
+
+
 def test_samples_must_be_named_once_each() -> None:
     chain = begun(pure())
-    for samples in ([1, 1], [-1], NOBODY):
+    for samples in ([1, 1], [-1], [1 << 31], NOBODY):
         with pytest.raises(ValueError):
             charge(chain, "a", samples)
 
@@ -170,7 +194,7 @@ def test_no_course_of_events_passes_the_limit_and_a_replay_finds_the_same(batche
             assert max(counts.get(sample, 0) for sample in batch) == uses
             continue
         assert entry is not None
-        kept.append((chain.append(entry, np.array(batch)), np.array(batch)))
+        kept.append((chain.append(entry, packed(np.array(batch))), packed(np.array(batch))))
         for sample in batch:
             counts[sample] = counts.get(sample, 0) + 1
         spent.append(chain.spent("task").epsilon)

@@ -165,8 +165,8 @@ def test_json_has_the_promised_layout(digits: Make) -> None:
     assert content["curve"][-1]["samples"] == 2800
     # Two passes: each release costs ε_g = 9, ε_e/2 = 0.25 and ε_y = 0.05; a device is in 14 releases of 10 rows.
     assert content["privacy"]["paper_claim"] == {"epsilon": 10.0, "delta": 0.0}
-    assert content["privacy"]["sample"] == {"epsilon": 18.6, "delta": 0.0}
-    assert content["privacy"]["device"] == {"epsilon": 1302.0, "delta": 0.0}
+    assert content["privacy"]["sample"] == {"epsilon": 18.6, "delta": 0.0, "by": "Σε"}
+    assert content["privacy"]["device"] == {"epsilon": 1302.0, "delta": 0.0, "by": "Σε"}
     frame = result.to_pandas()
     assert len(frame) == 15 and frame["test_error"].between(0, 1).all()
 

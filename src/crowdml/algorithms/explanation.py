@@ -14,8 +14,9 @@ from crowdml.algorithms.stability import largest_rate
 from crowdml.algorithms.task import Task
 from crowdml.core import NUMPY, Array, Batch, record, trees
 from crowdml.data import input_bound
-from crowdml.privacy import Event, Plan, Promise, Sound
+from crowdml.privacy import Plan, Sound
 from crowdml.privacy.accounting import FILTER_NAMES
+from crowdml.privacy.reporting import Figure, sound_figure
 from crowdml.protocol import message
 
 
@@ -44,18 +45,20 @@ class Explanation:
         mode: As in the task file.
         leaving: What leaves a device with every check-in.
         promise: The promise in words.
-        per_release: ε of a single release, for a sample and for a device.
-        total: ε over the task, for a sample and for a device; None where releases are not limited.
-        curve: ε for the promised unit after 1, 2, … releases, by the sum that enforces and the smallest valid one.
+        per_release: Smallest valid ε of a single release, for a sample and for a device.
+        total: Smallest valid ε over the task, for a sample and for a device; None where releases are not limited.
+        enforced_by: Name of the sum that decides before anything is sent; None where nothing is promised.
+        curve: For the promised unit after 1, 2, … releases: ε as the sum that enforces has it, and the smallest valid.
         notes: What the figures leave out.
     """
 
     mode: str
     leaving: tuple[Leaving, ...]
     promise: str
-    per_release: dict[str, Promise | None]
-    total: dict[str, Promise | None]
-    curve: tuple[tuple[int, float, float], ...]
+    per_release: dict[str, Figure | None]
+    total: dict[str, Figure | None]
+    enforced_by: str | None
+    curve: tuple[tuple[int, float, Figure], ...]
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -64,9 +67,13 @@ class Explanation:
             "mode": self.mode,
             "leaving": [vars(own) for own in self.leaving],
             "promise": self.promise,
-            "per_release": {unit: vars(own) if own else None for unit, own in self.per_release.items()},
-            "total": {unit: vars(own) if own else None for unit, own in self.total.items()},
-            "curve": [{"releases": count, "enforced": enforced, "valid": best} for count, enforced, best in self.curve],
+            "per_release": {unit: own.to_json() if own else None for unit, own in self.per_release.items()},
+            "total": {unit: own.to_json() if own else None for unit, own in self.total.items()},
+            "enforced_by": self.enforced_by,
+            "curve": [
+                {"releases": count, "enforced": round(enforced, 6), "valid": best.to_json()}
+                for count, enforced, best in self.curve
+            ],
             "notes": list(self.notes),
         }
 
@@ -74,48 +81,49 @@ class Explanation:
 def explain(task: Task) -> Explanation:
     """Explain a task."""
     plan = task.plan(task.model_for(NUMPY))
-    of_sample, of_device = _events(plan)
-    uses, releases = _uses(task, plan), task.stop.max_releases
+    sound = plan.sound
     return Explanation(
         mode=plan.mode,
         leaving=_leaving(task, plan),
         promise=_words(task, plan),
-        per_release={"sample": _promised(of_sample, plan), "device": _promised(of_device, plan)},
-        total={
-            "sample": _promised(of_sample.times(uses), plan) if of_sample and uses else None,
-            "device": _promised(of_device.times(releases), plan) if of_device and releases else None,
-        },
-        curve=_curve(plan.sound) if plan.sound else (),
+        per_release=_figures(task, sound, 1, 1),
+        total=_figures(task, sound, _uses(task), task.stop.max_releases),
+        enforced_by=FILTER_NAMES[sound.filter.kind] if sound else None,
+        curve=_curve(sound) if sound else (),
         notes=_notes(task, plan),
     )
 
 
-def _events(plan: Plan) -> tuple[Event | None, Event | None]:
-    """Return what one release costs a sample, and a whole device; None without sound noise, or any number of rows."""
-    if plan.sound is None:
-        return None, None
-    sound = plan.sound
-    bounded = sound.update.grid.per == "release" or sound.rows is not None
-    return sound.of_sample, sound.of_device(sound.rows or 1) if bounded else None
+def _figures(task: Task, sound: Sound | None, uses: int | None, releases: int | None) -> dict[str, Figure | None]:
+    """Return what so many releases say about one sample, and about a whole device.
+
+    None without sound noise, without a limit on releases, or where a device may have any number of rows in one.
+    """
+    if sound is None:
+        return {"sample": None, "device": None}
+    delta = task.privacy.delta
+    return {
+        "sample": sound_figure(sound, uses, delta) if uses else None,
+        "device": sound_figure(sound, releases, delta, sound.rows or 1) if releases and _bounded(sound) else None,
+    }
 
 
-def _uses(task: Task, plan: Plan) -> int | None:
-    if plan.sound is None:
-        return None
+def _bounded(sound: Sound) -> bool:
+    """Tell whether it is known how much a release can say about a whole device."""
+    return sound.update.grid.per == "release" or sound.rows is not None
+
+
+def _uses(task: Task) -> int | None:
     limits = [own for own in (task.privacy.max_uses, task.stop.max_releases) if own is not None]
-    return min(limits)
+    return min(limits, default=None)
 
 
-def _promised(event: Event | None, plan: Plan) -> Promise | None:
-    return event.promise(plan.delta) if event else None
-
-
-def _curve(sound: Sound) -> tuple[tuple[int, float, float], ...]:
-    """ε against releases, at no more than 200 points."""
-    counts = np.unique(np.linspace(1, sound.uses, min(sound.uses, 200)).round().astype(int)).tolist()
-    delta = sound.filter.delta
-    totals = [(count, sound.event.times(count)) for count in counts]
-    return tuple((n, own.epsilon(sound.filter.kind, delta), own.promise(delta).epsilon) for n, own in totals)
+def _curve(sound: Sound) -> tuple[tuple[int, float, Figure], ...]:
+    """ε against releases, at no more than 50 points."""
+    counts = np.unique(np.linspace(1, sound.uses, min(sound.uses, 50)).round().astype(int)).tolist()
+    kind, delta = sound.filter.kind, sound.filter.delta
+    rows = None if sound.unit == "sample" else sound.rows or 1
+    return tuple((n, sound.event.times(n).epsilon(kind, delta), sound_figure(sound, n, delta, rows)) for n in counts)
 
 
 def _words(task: Task, plan: Plan) -> str:
@@ -143,11 +151,9 @@ def _words(task: Task, plan: Plan) -> str:
 
 def _notes(task: Task, plan: Plan) -> tuple[str, ...]:
     notes = []
-    fitted = [own.kind for own in task.data.transform if own.kind in ("pca", "standardise")]
+    fitted = " and ".join(own.kind for own in task.data.transform if own.learns)
     if fitted and plan.promises:
-        notes.append(
-            f"{' and '.join(fitted)}: not accounted if fitted on private rows; a live task fits on public ones"
-        )
+        notes.append(_fit_note(fitted, task))
     if plan.sound:
         notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
         notes.append("how many rows a device has, and when it checks in, are not hidden")
@@ -160,7 +166,7 @@ def _notes(task: Task, plan: Plan) -> tuple[str, ...]:
                 "but the size of the noise shows it"
             )
         notes += _on_stability(task, plan.sound)
-        if _events(plan)[1] is None:
+        if not _bounded(plan.sound):
             notes.append("what a release says about a whole device grows with the number of its rows")
     return tuple(notes)
 
@@ -180,6 +186,15 @@ def _on_stability(task: Task, sound: Sound) -> list[str]:
         "nothing is proven about one sample but the bound on the whole message; with a constant or falling rate of at "
         f"most {largest:.3g} these steps would be stable, and need less noise for samples"
     ]
+
+
+def _fit_note(fitted: str, task: Task) -> str:
+    """Say on which rows transforms are fitted."""
+    if task.data.public:
+        return f"{fitted}: fitted on {task.data.public} public rows that no device holds"
+    if task.privacy.mode == "sound":
+        return f"{fitted}: a simulation must declare rows public to fit on (data.public); private rows are refused"
+    return f"{fitted}: fitted on private rows, not accounted"
 
 
 def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:

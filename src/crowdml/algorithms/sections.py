@@ -21,7 +21,12 @@ class DataSettings(Settings):
     transform: list[Annotated[Any, OneOf(TRANSFORMS)]] = Field(
         [], description="what each device does to a row, in order"
     )
-
+    public: int = Field(
+        0,
+        ge=0,
+        description="so many of the training rows are public: transforms are fitted on them alone, and no device holds "
+        "them; sound mode needs them for pca and standardise",
+    )
     validation: int = Field(
         0,
         ge=0,

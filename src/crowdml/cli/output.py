@@ -143,6 +143,7 @@ def privacy_lines(privacy: dict[str, Any]) -> list[str]:
         lines.append(f"  the paper would claim        {_promise(privacy['paper_claim'])}")
     lines.append(f"  what it really adds up to    {_promise(privacy['sample'])} for one sample")
     lines.append(f"                               {_promise(privacy['device'])} for one device")
+    lines.append(f"  proven by                    {_proofs(privacy['sample']['by'], privacy['device']['by'])}")
     for group in privacy.get("owners", ()):
         lines.append(
             f"  {group['devices']} owners have chosen ε = {group['epsilon']:g}: {_promise(group['sample'])} for one "
@@ -150,6 +151,11 @@ def privacy_lines(privacy: dict[str, Any]) -> list[str]:
         )
     lines.append(f"  noise: {privacy['noise']}")
     return lines
+
+
+def _proofs(sample: str, device: str) -> str:
+    """Name what proves the two figures."""
+    return sample if sample == device else f"{sample} for one sample, {device} for one device"
 
 
 def _promise(promise: dict[str, float]) -> str:

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from crowdml.algorithms import Task
     from crowdml.algorithms.explanation import Explanation
-    from crowdml.privacy import Promise
+    from crowdml.privacy.reporting import Figure
 
 app = typer.Typer(
     name="privacy", rich_markup_mode=None, no_args_is_help=True, help="Say what the privacy terms of a task mean."
@@ -85,26 +85,32 @@ def _print_sums(found: Explanation) -> None:
     from rich.table import Table
 
     table = Table(title="\nWhat it adds up to", title_justify="left", box=None)
-    for name in ("for", "one release", "the whole task"):
+    for name in ("for", "one release", "the whole task", "proven by"):
         table.add_column(name)
     for unit in ("sample", "device"):
-        table.add_row(f"one {unit}", _told(found.per_release[unit]), _told(found.total[unit]))
+        one, total = found.per_release[unit], found.total[unit]
+        best = total or one
+        table.add_row(f"one {unit}", _told(one), _told(total), best.by if best else "")
     console = Console()
     console.print(table)
     rows = Table(title="\nε of the promised unit after so many releases", title_justify="left", box=None)
-    for name in ("releases", "enforced", "smallest valid"):
-        rows.add_column(name, justify="right")
+    for name, right in (("releases", 1), (f"enforced: {found.enforced_by}", 1), ("smallest valid", 1), ("by", 0)):
+        rows.add_column(name, justify="right" if right else "left")
     last = len(found.curve) - 1
     for at in sorted({0, last // 4, last // 2, 3 * last // 4, last}):
-        count, enforced, best = found.curve[at]
-        rows.add_row(str(count), f"{enforced:.4g}", f"{best:.4g}")
+        count, enforced, valid = found.curve[at]
+        rows.add_row(str(count), f"{enforced:.4g}", f"{valid.epsilon:.4g}", valid.by)
     console.print(rows)
 
 
 def _print_target(task: Task, target: Task) -> None:
     now, then = _noise(task), _noise(target)
-    if now and then:
-        print(f"\na total ε of {target.privacy.epsilon:g} takes {then / now:.3g} times the noise")
+    if not then:
+        return
+    unit = " levels" if target.privacy.mode == "sound" else ""
+    change = f", {then / now:.3g} times what the task adds now" if now else ""
+    whole = "a total ε" if target.privacy.mode == "sound" else "an ε of each release"
+    print(f"\n{whole} of {target.privacy.epsilon:g} takes noise of scale {then:g}{unit}{change}")
 
 
 def _noise(task: Task) -> float:
@@ -113,11 +119,11 @@ def _noise(task: Task) -> float:
     return task.plan(task.model_for(NUMPY)).noise
 
 
-def _told(promise: Promise | None) -> str:
-    if promise is None:
+def _told(figure: Figure | None) -> str:
+    if figure is None:
         return "not limited"
-    delta = f", δ = {promise.delta:g}" if promise.delta else ""
-    return f"ε = {promise.epsilon:.4g}{delta}"
+    delta = f", δ = {figure.delta:g}" if figure.delta else ""
+    return f"ε = {figure.epsilon:.4g}{delta}"
 
 
 def _draw(task: Task, found: Explanation, path: Path) -> None:
@@ -129,13 +135,20 @@ def _draw(task: Task, found: Explanation, path: Path) -> None:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import MaxNLocator
 
     figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
     counts = [count for count, _, _ in found.curve]
-    axes.plot(counts, [enforced for _, enforced, _ in found.curve], label="enforced")
-    axes.plot(counts, [best for _, _, best in found.curve], "--", label="smallest valid")
+    proofs = " or ".join(dict.fromkeys(valid.by for _, _, valid in found.curve))
+    marker = "o" if len(counts) <= 12 else ""
     axes.axhline(task.privacy.epsilon or 0.0, color="grey", linewidth=0.8, label="promised")
-    axes.set(xlabel=f"releases with one {task.privacy.unit}", ylabel="ε", title=task.name, ylim=(0, None))
-    axes.legend()
+    axes.plot(
+        counts, [own for _, own, _ in found.curve], marker=marker, markersize=4, label=f"enforced: {found.enforced_by}"
+    )
+    axes.plot(counts, [own.epsilon for _, _, own in found.curve], "--", label=f"smallest valid: {proofs}")
+    delta = f", δ = {task.privacy.delta:g}" if task.privacy.delta else ""
+    axes.set(xlabel=f"releases with one {task.privacy.unit}", ylabel="ε", title=task.name + delta, ylim=(0, None))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(loc="lower right")
     figure.savefig(path)
     pyplot.close(figure)

@@ -276,7 +276,7 @@ class Device:
             source_of(rows, self.contract, label_column),
             self.live,
             self.memory,
-            uses=lambda: own.uses,
+            uses=own.uses.counts,
             most_uses=own.terms.uses if own.terms.unit == "sample" else None,
             draw=self._draw,
         )

@@ -105,7 +105,8 @@ def spending(ledger: Ledger, account: str) -> dict[str, Any] | None:
 
 def _uses(own: SpendingState) -> dict[str, int]:
     """How many samples were used how often: used at all, used up, most."""
-    used = own.uses[own.uses > 0]
+    counts = own.uses.counts()
+    used = counts[counts > 0]
     full = int((used >= own.terms.uses).sum()) if own.terms.unit == "sample" else 0
     return {"used": len(used), "used_up": full, "most": int(np.max(used, initial=0))}
 

@@ -14,13 +14,15 @@ Sums are kept for every unit, and each alone is a valid filter (also when later 
   is all that the proposition below needs. Few large counts cost less here, many small ones less in Σρ of everything.
 
 Σρ becomes ε at a δ by proposition 12 of Canonne, Kamath and Steinke: for every α > 1,
-ε = ρα + ln(1 - 1/α) - (ln δ + ln α)/(α - 1). Whatever α the search ends at, the figure is valid.
+ε = ρα + ln(1 - 1/α) - (ln δ + ln α)/(α - 1). Whatever α the search ends at, the figure is valid. The divergences of
+Skellam noise are known at whole orders α = 2, 3, … only; a sum with such a release is turned into ε at those.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from fractions import Fraction
 from typing import Literal
 
 from crowdml.core import record
@@ -35,8 +37,8 @@ FILTER_NAMES: dict[FilterKind, str] = {
 }
 """How a page calls the sum that enforces."""
 
-MARGIN = 1 + 1e-9
-"""Sums of floating-point numbers are trusted up to this factor, always to the safe side."""
+ROUNDING = 2.0**-50
+"""More than the handful of floating-point operations at one order can lose, relative to the largest number in them."""
 
 
 @record
@@ -53,21 +55,23 @@ class Event:
         pure: Σε.
         rho: Σρ.
         mixed: Σε of the pure releases and Σρ of the others, where there are both.
+        whole: Whether ρ is proven at whole orders only.
     """
 
     pure: float = 0.0
     rho: float = 0.0
     mixed: tuple[float, float] | None = None
+    whole: bool = False
 
     @staticmethod
     def of_pure(epsilon: float) -> Event:
         """Return the cost of a release with pure ε."""
-        return Event(pure=epsilon, rho=epsilon**2 / 2)
+        return Event(pure=epsilon, rho=math.inf if math.isinf(epsilon) else round_up(Fraction(epsilon) ** 2 / 2))
 
     @staticmethod
     def of_gaussian(sensitivity_squared: float, variance: float) -> Event:
         """Return the cost of a discrete Gaussian release."""
-        return Event(pure=math.inf, rho=sensitivity_squared / (2 * variance))
+        return Event(pure=math.inf, rho=round_up(Fraction(sensitivity_squared) / (2 * Fraction(variance))))
 
     @property
     def apart(self) -> tuple[float, float]:
@@ -76,24 +80,32 @@ class Event:
 
     def plus(self, other: Event) -> Event:
         """Add what other releases cost."""
-        epsilon, rho = (own + more for own, more in zip(self.apart, other.apart, strict=True))
-        mixed = (epsilon, rho) if epsilon and rho else None
-        return Event(pure=self.pure + other.pure, rho=self.rho + other.rho, mixed=mixed)
+        epsilon, rho = (_sum_up(own, more) for own, more in zip(self.apart, other.apart, strict=True))
+        return Event(
+            pure=_sum_up(self.pure, other.pure),
+            rho=_sum_up(self.rho, other.rho),
+            mixed=(epsilon, rho) if epsilon and rho else None,
+            whole=self.whole or other.whole,
+        )
 
     def times(self, releases: int) -> Event:
         """Repeat, each time with fresh noise."""
-        return self._scaled(releases, releases) if releases else Event()
+        return self._scaled(releases, releases, self.whole) if releases else Event()
 
     def grouped(self, size: int) -> Event:
-        """Protect `size` units at once: ε grows by that factor, ρ by its square (Bun and Steinke, proposition 1.9)."""
-        return self._scaled(size, size**2)
+        """Protect `size` units at once: ε grows by that factor, ρ by its square (Bun and Steinke, proposition 1.9).
+
+        That proof needs all orders. Divergences do not fall with the order, so what is proven at whole orders from 2 on
+        holds at all orders with 2ρ: at α between n and n + 1 the divergence is at most ρ(n + 1) ≤ 2ρα.
+        """
+        return self if size == 1 else self._scaled(size, size**2 * (2 if self.whole else 1), False)
 
     def epsilon(self, kind: FilterKind, delta: float) -> float:
         """Return ε as one filter sees it."""
         if kind == "pure":
             return self.pure
         epsilon, rho = self.apart if kind == "mixed" else (0.0, self.rho)
-        return epsilon + rdp_epsilon(rho, delta)
+        return _sum_up(epsilon, rdp_epsilon(rho, delta, self.whole))
 
     def promise(self, delta: float) -> Promise:
         """Return the smallest ε that any of the sums proves at this δ."""
@@ -102,9 +114,9 @@ class Event:
             return Promise(epsilon=self.pure)
         return Promise(epsilon=by_rho, delta=delta)
 
-    def _scaled(self, epsilon: int, rho: int) -> Event:
-        mixed = (self.mixed[0] * epsilon, self.mixed[1] * rho) if self.mixed else None
-        return Event(pure=self.pure * epsilon, rho=self.rho * rho, mixed=mixed)
+    def _scaled(self, epsilon: int, rho: int, whole: bool) -> Event:
+        mixed = (_product_up(self.mixed[0], epsilon), _product_up(self.mixed[1], rho)) if self.mixed else None
+        return Event(pure=_product_up(self.pure, epsilon), rho=_product_up(self.rho, rho), mixed=mixed, whole=whole)
 
 
 @record
@@ -127,12 +139,17 @@ class Filter:
             raise ValueError("Σρ says something at δ > 0 only")
 
     def covers(self, total: Event) -> bool:
-        """Tell whether releases of this total cost keep the promise."""
-        return total.epsilon(self.kind, self.delta) <= self.epsilon * MARGIN
+        """Tell whether releases of this total cost keep the promise. Sums are rounded up, and the limit is exact."""
+        return total.epsilon(self.kind, self.delta) <= self.epsilon
 
 
-def rdp_epsilon(rho: float, delta: float) -> float:
+def rdp_epsilon(rho: float, delta: float, whole: bool = False) -> float:
     """Return an ε that ρ-zCDP gives at δ: the best over the orders tried, each of which is valid.
+
+    Args:
+        rho: The sum.
+        delta: The δ.
+        whole: Whether only whole orders may be tried.
 
     >>> round(rdp_epsilon(0.5, 1e-5), 3)
     4.728
@@ -146,17 +163,23 @@ def rdp_epsilon(rho: float, delta: float) -> float:
     shrink = (math.sqrt(5) - 1) / 2
     for _ in range(50):  # golden section over ln(α - 1)
         width = (high - low) * shrink
-        if _at_order(rho, delta, high - width) <= _at_order(rho, delta, low + width):
+        if _at_order(rho, delta, math.exp(high - width)) <= _at_order(rho, delta, math.exp(low + width)):
             high = low + width
         else:
             low = high - width
-    return max(0.0, _at_order(rho, delta, (low + high) / 2))
+    best = (low + high) / 2
+    if whole:
+        below = max(1, math.floor(math.exp(best)))
+        return max(0.0, min(_at_order(rho, delta, excess) for excess in (below, below + 1)))
+    return max(0.0, _at_order(rho, delta, math.exp(best)))
 
 
-def _at_order(rho: float, delta: float, log_excess: float) -> float:
-    excess = math.exp(log_excess)
+def _at_order(rho: float, delta: float, excess: float) -> float:
+    """Return ε at the order 1 + excess, rounded up."""
     alpha = 1 + excess
-    return rho * alpha + math.log(excess / alpha) - (math.log(delta) + math.log(alpha)) / excess
+    first, second = rho * alpha, math.log(excess / alpha)
+    third, fourth = math.log(delta) / excess, math.log(alpha) / excess
+    return first + second - third - fourth + ROUNDING * (first - second - third + fourth)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -169,3 +192,28 @@ def rho_budget(epsilon: float, delta: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if rdp_epsilon(middle, delta) <= epsilon else (low, middle)
     return low
+
+
+def _sum_up(one: float, other: float) -> float:
+    """Add, rounded up.
+
+    >>> _sum_up(0.1, 0.2), _sum_up(1.0, 1e-30) > 1.0
+    (0.30000000000000004, True)
+    """
+    if math.isinf(one) or math.isinf(other):
+        return math.inf
+    return round_up(Fraction(one) + Fraction(other))
+
+
+def _product_up(one: float, times: int) -> float:
+    return math.inf if math.isinf(one) else round_up(Fraction(one) * times)
+
+
+def round_up(value: Fraction) -> float:
+    """Return the least floating-point number that is not below the value.
+
+    >>> round_up(Fraction(1, 2)), Fraction(round_up(Fraction(1, 3))) > Fraction(1, 3)
+    (0.5, True)
+    """
+    found = float(value)
+    return found if Fraction(found) >= value else math.nextafter(found, math.inf)

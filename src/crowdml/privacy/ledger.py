@@ -7,17 +7,24 @@ before it (32 zero bytes at first) followed by its bytes. Four kinds:
 
     accept   a task's terms were accepted: task, sheet (hash of the signed sheet), unit, filter, epsilon, delta, uses,
              and what one release costs: pure (absent for Gaussian noise) and rho; where pure counts stand beside
-             Gaussian noise also apart (ε of the counts) and rest (ρ without them); device-rho and device-pure are the
-             cost for the whole device, where samples are promised something and a release is bounded as a whole
+             Gaussian noise also apart (ε of the counts) and rest (ρ without them); orders is "whole" where rho is
+             proven at whole orders only; device-rho and device-pure are the cost for the whole device, where samples
+             are promised something and a release is bounded as a whole
     charge   one release: task, key (idempotency key), body (hash of the final bytes), samples (how many are in it),
              named (hash of their numbers, little-endian 32-bit), most (uses of its most used sample, this one
              included), version
     renew    the operator restored the task from a backup: task, sheet (hash of the new one); terms and uses stay
-    close    a task ended: task; from then on it counts with what it has spent, not with what it might have
+    close    a task ended: task, public (1 where its end follows from public history alone, otherwise 0)
 
 A task that promises nothing is accepted with an infinite ε and costs as much: its releases are recorded all the same.
 Costs in entries are rounded up, so the sums never under-report. A charge precedes the first send; the same key with
 the same bytes is a resend and costs nothing; the same key with other bytes would be a second release and is refused.
+
+A closed task counts against the owner's cap with what it has spent, instead of with its whole promise, only if its end
+was public: announced to all, or reached by the number of releases in the terms. What is left is then known to anybody
+who saw the releases, later tasks are chosen given that history, and adaptive composition holds. If the device stopped
+for a reason of its own (its rows ran out, its owner did not like the model), the number of releases may depend on the
+rows: whether a later task still fits would be one more release, which nothing accounts for. So all stays reserved.
 """
 
 from __future__ import annotations
@@ -38,11 +45,13 @@ from crowdml.core.errors import BudgetExhausted, TermsViolated
 from crowdml.privacy.accounting import FILTER_NAMES, Event, Filter, FilterKind
 from crowdml.privacy.promise import Promise
 from crowdml.privacy.sound import Sound
+from crowdml.privacy.uses import MOST, UsesState, packed
 
 START = bytes(32)
 _UP = Context(prec=12, rounding=ROUND_CEILING)
 _ANY_NUMBER = 2**31 - 1
 """Releases where nothing limits them."""
+_DECODER = json.JSONDecoder()
 
 Entry = dict[str, int | str]
 
@@ -109,18 +118,20 @@ class SpendingState:
         releases: Charges so far.
         widest: Most samples in one release.
         closed: Whether the task has ended.
+        freed: Whether it ended in public, so that only what was spent still counts.
     """
 
     terms: Terms
     sheet: str
-    uses: npt.NDArray[np.int32]
+    uses: UsesState = dataclasses.field(default_factory=UsesState)
     releases: int = 0
     widest: int = 0
     closed: bool = False
+    freed: bool = False
 
     def spent(self) -> Event:
         """Cost for the unit that is worst off."""
-        count = self.releases if self.terms.unit == "device" else int(self.uses.max(initial=0))
+        count = self.releases if self.terms.unit == "device" else self.uses.most()
         return self.terms.event.times(count)
 
     def of_device(self) -> Event:
@@ -131,8 +142,8 @@ class SpendingState:
         return total if self.terms.unit == "device" else total.grouped(self.widest)
 
     def reserved(self) -> Promise:
-        """What counts against the owner's cap: the whole promise while the task is open, then what was spent."""
-        if self.closed:
+        """What counts against the owner's cap: the whole promise, or what was spent once the task ended in public."""
+        if self.freed:
             return self.spent().promise(self.terms.filter.delta)
         return Promise(epsilon=self.terms.filter.epsilon, delta=self.terms.filter.delta)
 
@@ -204,7 +215,7 @@ class LedgerChain:
             "key": key,
             "body": digest,
             "samples": len(samples),
-            "named": _named(samples),
+            "named": hashlib.sha256(packed(samples)).hexdigest(),
             "most": most,
             "version": version,
         }
@@ -215,24 +226,30 @@ class LedgerChain:
             raise TermsViolated(f"{task}: the terms are not those accepted")
         return {"kind": "renew", "task": task, "sheet": sheet}
 
-    def close(self, task: str) -> Entry:
-        """Return the entry that ends a task."""
-        self._spending(task)
-        return {"kind": "close", "task": task}
+    def close(self, task: str, *, public: bool = False) -> Entry:
+        """Return the entry that ends a task.
 
-    def append(self, entry: Entry, samples: npt.NDArray[Any] | None = None) -> bytes:
-        """Take an entry into the chain and return its bytes."""
+        Args:
+            task: The task.
+            public: Whether its end follows from public history alone (see the top of this file).
+        """
+        if self._spending(task).closed:
+            raise TermsViolated(f"{task}: already closed")
+        return {"kind": "close", "task": task, "public": int(public)}
+
+    def append(self, entry: Entry, numbers: bytes = b"") -> bytes:
+        """Take an entry into the chain and return its bytes; `numbers` are the samples of a charge, packed."""
         raw = canonical(entry)
-        self._apply(entry, samples)
+        self._apply(entry, numbers)
         self.head, self.length = next_hash(self.head, raw), self.length + 1
         return raw
 
-    def replay(self, raw: bytes, samples: npt.NDArray[Any] | None = None) -> None:
+    def replay(self, raw: bytes, numbers: bytes = b"") -> None:
         """Take an entry that was kept, exactly as it was written; numbers of other samples are refused."""
-        entry = json.loads(raw)
-        if entry["kind"] == "charge" and _named(np.zeros(0) if samples is None else samples) != entry["named"]:
+        entry = _DECODER.decode(raw.decode("ascii"))
+        if entry["kind"] == "charge" and hashlib.sha256(numbers).hexdigest() != entry["named"]:
             raise TermsViolated(f"{entry['task']}: the samples of {entry['key']} are not those that were charged")
-        self._apply(entry, samples)
+        self._apply(entry, numbers)
         self.head, self.length = next_hash(self.head, raw), self.length + 1
 
     def spent(self, task: str) -> Promise:
@@ -243,17 +260,16 @@ class LedgerChain:
     def left(self, task: str) -> int:
         """Return how many more releases the unit that is worst off may enter."""
         own = self._spending(task)
-        return own.terms.uses - (own.releases if own.terms.unit == "device" else int(own.uses.max(initial=0)))
+        return own.terms.uses - (own.releases if own.terms.unit == "device" else own.uses.most())
 
     def _require(self, task: str, samples: npt.NDArray[Any]) -> int:
         """Refuse a release that the terms do not cover; return the uses of its most used sample."""
         own = self._spending(task)
         if own.closed:
             raise BudgetExhausted(f"{task}: the task is closed")
-        if len(samples) and (len(np.unique(samples)) != len(samples) or samples.min() < 0):
+        if len(samples) and (len(np.unique(samples)) != len(samples) or samples.min() < 0 or samples.max() >= MOST):
             raise ValueError("samples are numbers from 0 on, each once")
-        known = samples[samples < len(own.uses)]
-        most = 1 + int(own.uses[known].max(initial=0))
+        most = 1 + own.uses.of(samples)
         if own.terms.unit == "device" and own.releases >= own.terms.uses:
             raise BudgetExhausted(f"{task}: {own.releases} of {own.terms.uses} releases are spent")
         if own.terms.unit == "sample" and not len(samples):
@@ -267,27 +283,21 @@ class LedgerChain:
             raise TermsViolated(f"{task}: its terms were never accepted")
         return self.tasks[task]
 
-    def _apply(self, entry: Mapping[str, Any], samples: npt.NDArray[Any] | None) -> None:
-        kind, task = entry["kind"], str(entry["task"])
+    def _apply(self, entry: Mapping[str, Any], numbers: bytes) -> None:
+        kind, task = entry["kind"], entry["task"]
         if kind == "accept":
-            self.tasks[task] = SpendingState(terms=_terms(entry), sheet=str(entry["sheet"]), uses=np.zeros(0, np.int32))
-        elif kind == "charge":
-            self._bodies[str(entry["key"])] = task, str(entry["body"])
-            self._count(self._spending(task), entry, samples)
+            self.tasks[task] = SpendingState(terms=_terms(entry), sheet=entry["sheet"])
+            return
+        own = self._spending(task)
+        if kind == "charge":
+            self._bodies[entry["key"]] = task, entry["body"]
+            own.uses.add(numbers)
+            own.releases += 1
+            own.widest = max(own.widest, entry["samples"])
         elif kind == "renew":
-            self._spending(task).sheet = str(entry["sheet"])
+            own.sheet = entry["sheet"]
         else:
-            self._spending(task).closed = True
-
-    def _count(self, own: SpendingState, entry: Mapping[str, Any], samples: npt.NDArray[Any] | None) -> None:
-        """Add one release."""
-        if samples is not None and len(samples):
-            reach, known = int(samples.max()) + 1, len(own.uses)
-            if reach > known:
-                own.uses = np.concatenate([own.uses, np.zeros(max(reach, 2 * known) - known, np.int32)])
-            own.uses[samples] += 1
-        own.releases += 1
-        own.widest = max(own.widest, int(entry["samples"]))
+            own.closed, own.freed = True, entry.get("public") == 1
 
 
 def _accepted(task: str, sheet: str, terms: Terms) -> Entry:
@@ -302,6 +312,8 @@ def _accepted(task: str, sheet: str, terms: Terms) -> Entry:
         "uses": terms.uses,
         "rho": decimal_up(terms.event.rho),
     }
+    if terms.event.whole:
+        entry["orders"] = "whole"
     if terms.device:
         entry["device-rho"] = decimal_up(terms.device.rho)
         if not math.isinf(terms.device.pure):
@@ -310,11 +322,6 @@ def _accepted(task: str, sheet: str, terms: Terms) -> Entry:
         epsilon, rho = terms.event.mixed
         return entry | {"apart": decimal_up(epsilon), "rest": decimal_up(rho)}
     return entry if math.isinf(terms.event.pure) else entry | {"pure": decimal_up(terms.event.pure)}
-
-
-def _named(samples: npt.NDArray[Any]) -> str:
-    """Hash the numbers of samples, so that the chain covers them too."""
-    return hashlib.sha256(np.asarray(samples).astype("<i4").tobytes()).hexdigest()
 
 
 def canonical(entry: Mapping[str, Any]) -> bytes:
@@ -349,14 +356,14 @@ def _exact(value: float) -> str:
 
 def _terms(entry: Mapping[str, Any]) -> Terms:
     mixed = (float(entry["apart"]), float(entry["rest"])) if "apart" in entry else None
-    device = None
+    device, whole = None, entry.get("orders") == "whole"
     if "device-rho" in entry:
-        device = Event(pure=float(entry.get("device-pure", "inf")), rho=float(entry["device-rho"]))
+        device = Event(pure=float(entry.get("device-pure", "inf")), rho=float(entry["device-rho"]), whole=whole)
     return Terms(
         unit="sample" if entry["unit"] == "sample" else "device",
         filter=Filter(kind=_kind(str(entry["filter"])), epsilon=float(entry["epsilon"]), delta=float(entry["delta"])),
         uses=int(entry["uses"]),
-        event=Event(pure=float(entry.get("pure", "inf")), rho=float(entry["rho"]), mixed=mixed),
+        event=Event(pure=float(entry.get("pure", "inf")), rho=float(entry["rho"]), mixed=mixed, whole=whole),
         device=device,
     )
 

@@ -10,8 +10,9 @@ import numpy as np
 from crowdml.algorithms import Task
 from crowdml.core import NUMPY
 from crowdml.data import Dataset, Fitted
-from crowdml.privacy import Plan, Promise, Sound
+from crowdml.privacy import Plan, Sound
 from crowdml.privacy.accounting import FILTER_NAMES
+from crowdml.privacy.reporting import paper_figure, sound_figure
 from crowdml.simulation.timeline import Timeline
 
 
@@ -45,13 +46,12 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
         return {"mode": plan.mode, "sample": None, "device": None, "paper_claim": None} | _unpromised(task, plan)
     if plan.sound:
         return _of_owners(task, plan, _sound_report(plan, plan.sound, uses, releases, width), uses, releases, width)
-    per_sample = plan.spent(uses)
-    per_device = plan.spent(1).grouped(most_rows) if plan.inputs else plan.spent(releases).grouped(width)
+    group = most_rows if plan.inputs else width
     return {
         "mode": plan.mode,
-        "sample": _plain(per_sample.promise(plan.delta)),
-        "device": _plain(per_device.promise(plan.delta)),
-        "paper_claim": _plain(plan.claim) if plan.claim else None,
+        "sample": paper_figure(plan, uses).to_json(),
+        "device": paper_figure(plan, releases, group).to_json(),
+        "paper_claim": {"epsilon": plan.claim.epsilon, "delta": plan.claim.delta} if plan.claim else None,
         "noise": _noise(task, plan),
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
     }
@@ -68,14 +68,13 @@ def _unpromised(task: Task, plan: Plan) -> dict[str, str]:
 
 def _sound_report(plan: Plan, sound: Sound, uses: int, releases: int, width: int) -> dict[str, Any]:
     """Add up what a ledger would have charged: `uses` releases for a sample, all of them for a device."""
-    for_device = sound.of_device(width).times(releases)
     grid, stable = sound.update.grid, sound.update.stable
     moved = f"; one sample moves it by at most {stable.moved:.3g}, as its steps are stable" if stable else ""
     return {
         "mode": "sound",
         "unit": sound.unit,
-        "sample": _plain(sound.of_sample.times(uses).promise(plan.delta)),
-        "device": _plain(for_device.promise(plan.delta)),
+        "sample": sound_figure(sound, uses, plan.delta).to_json(),
+        "device": sound_figure(sound, releases, plan.delta, width).to_json(),
         "promised": {"epsilon": sound.filter.epsilon, "delta": sound.filter.delta, "uses": sound.uses},
         "enforced_by": FILTER_NAMES[sound.filter.kind],
         "paper_claim": None,
@@ -133,13 +132,12 @@ def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Seq
     private = [transform.kind for transform, found in pairs if found.private_fit]
     if private and task.privacy.mode != "none":
         found.append(f"{' and '.join(private)} fitted on the training rows: not accounted")
+    public = [transform.kind for transform in task.data.transform if transform.learns and task.data.public]
+    if public and task.privacy.mode != "none":
+        found.append(f"{' and '.join(public)} fitted on {task.data.public} public rows that no device holds")
     silent = max((timeline.silent for timeline in timelines), default=0)
     if silent:
         found.append(
             f"{silent} of {task.crowd.devices} devices never check in: they hold fewer rows than a batch needs"
         )
     return tuple(found)
-
-
-def _plain(promise: Promise) -> dict[str, float]:
-    return {"epsilon": round(promise.epsilon, 6), "delta": promise.delta}

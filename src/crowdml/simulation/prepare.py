@@ -10,6 +10,7 @@ from crowdml.algorithms import Task
 from crowdml.core import BadInput
 from crowdml.data import Dataset, Fitted
 from crowdml.data import load as load_dataset
+from crowdml.data.dataset import Rows
 from crowdml.data.transforms import fit_all
 from crowdml.privacy import require_meaning
 
@@ -25,35 +26,58 @@ def prepare(task: Task) -> tuple[list[Fitted], Dataset]:
 
 
 def _prepare(task: Task) -> tuple[list[Fitted], Dataset]:
+    _require_public_fit(task)
     key = task.data.model_dump_json()
     if key not in _prepared:
-        dataset = _held_back(_checked(task), task.data.validation)
+        public, dataset = _apart(_checked(task), task.data.public, task.data.validation)
         _prepared.clear()
-        _prepared[key] = fit_all(task.data.transform, dataset)
+        _prepared[key] = fit_all(task.data.transform, dataset, public)
     return _prepared[key]
 
 
-def _held_back(dataset: Dataset, validation: int) -> Dataset:
-    """Put the last training rows of a fixed random order into the place of the test rows, which stay unseen."""
-    if not validation:
-        return dataset
-    if validation >= len(dataset.train_labels):
+def _require_public_fit(task: Task) -> None:
+    """Refuse to fit on private rows what a sound task would publish: mean and directions say much about them."""
+    learning = [own.kind for own in task.data.transform if own.learns]
+    if task.privacy.mode == "sound" and learning and not task.data.public:
         raise BadInput(
-            f"{validation} of {len(dataset.train_labels)} training rows leave none to train on",
-            where="data.validation",
+            f"{' and '.join(learning)} fitted on private rows would be a release that nothing accounts for",
+            where="data.public",
+            hint="public = 1000 declares so many rows public: transforms are fitted on them, and no device holds them; "
+            'or mode = "paper", where the result says "not accounted"; a live task is given a file of public rows',
+        )
+
+
+def _apart(dataset: Dataset, public: int, validation: int) -> tuple[Rows | None, Dataset]:
+    """Take public rows and rows to measure on away from the training rows, in a fixed random order.
+
+    The first rows are public, the last take the place of the test rows, which stay unseen.
+    """
+    rows = len(dataset.train_labels)
+    if public + validation >= rows and (public or validation):
+        raise BadInput(
+            f"{public + validation} of {rows} training rows leave none to train on",
+            where="data.validation" if validation else "data.public",
             hint="a tenth is usual",
         )
-    order = np.random.RandomState(0).permutation(len(dataset.train_labels))
-    train, test = order[:-validation], order[-validation:]
-    return replace(
+    if not public and not validation:
+        return None, dataset
+    order = np.random.RandomState(0).permutation(rows)
+    train = order[public : rows - validation]
+    left = replace(
         dataset,
         train_rows=dataset.train_rows[train],
         train_labels=dataset.train_labels[train],
         train_owners=None if dataset.train_owners is None else dataset.train_owners[train],
-        test_rows=dataset.train_rows[test],
-        test_labels=dataset.train_labels[test],
-        note=f"measured on {validation} rows held back from training, not on the test rows",
     )
+    if validation:
+        test = order[rows - validation :]
+        left = replace(
+            left,
+            test_rows=dataset.train_rows[test],
+            test_labels=dataset.train_labels[test],
+            note=f"measured on {validation} rows held back from training, not on the test rows",
+        )
+    return dataset.train_rows[order[:public]] if public else None, left
 
 
 def _checked(task: Task) -> Dataset:

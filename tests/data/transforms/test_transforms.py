@@ -21,6 +21,7 @@ from crowdml.data.transforms import (
     Norm,
     OneHot,
     Pca,
+    RandomFeatures,
     Scale,
     Standardise,
     Transform,
@@ -157,6 +158,25 @@ def test_fitted_arrays_rebuild_the_same_function_elsewhere() -> None:
     np.testing.assert_array_equal(again(rows), ready.train_rows)
     assert [part.private_fit for part in fitted] == [False, True, True, False]
     assert [sorted(part.arrays) for part in fitted] == [[], ["deviation", "mean"], ["directions", "mean"], []]
+
+
+def test_public_rows_are_fitted_on_instead_of_the_training_rows() -> None:
+    """Also behind a transform whose results are kept; the training rows do not matter at all."""
+    generator = np.random.default_rng(0)
+    public = generator.integers(0, 256, (30, 3072)).astype(np.uint8)
+    chain = [RandomFeatures(filters=2), Standardise(), Pca(components=2)]
+    fits = []
+    for shift in (0, 100):
+        train = (generator.integers(0, 100, (20, 3072)) + shift).astype(np.uint8)
+        fitted, ready = fit_all(chain, toy(train), public)
+        fits.append([part.arrays for part in fitted])
+        assert not any(part.private_fit for part in fitted)
+        np.testing.assert_array_equal(compose(fitted)(train), ready.train_rows)
+    for one, other in zip(*fits, strict=True):
+        for name in one:
+            np.testing.assert_array_equal(one[name], other[name])
+    alone, _ = fit_all(chain, toy(public))
+    np.testing.assert_array_equal(alone[2].arrays["directions"], fits[0][2]["directions"])
 
 
 def test_damaged_sheets_and_rows_of_the_wrong_width_are_refused() -> None:

@@ -22,13 +22,14 @@ from crowdml.privacy.samplers import (
     discrete_gaussian,
     discrete_laplace,
     flip_exp,
+    poisson,
     randomised_response,
     response,
+    skellam,
     words,
 )
 from crowdml.privacy.samplers import discrete_gaussian as gaussian_function
 from crowdml.privacy.samplers.response import keep_probability, response_epsilon
-from crowdml.privacy.samplers.sums import honest_survivors, share_of_sum, sum_gap
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "samplers.json"
 MODULES = ("bernoulli", "discrete_laplace", "response")
@@ -202,22 +203,12 @@ def test_randomised_response_keeps_its_probability_and_its_price() -> None:
     assert share[[0, 1, 3]] == pytest.approx([other] * 3, abs=0.0025)
 
 
-def test_shares_of_a_sum() -> None:
-    assert honest_survivors(80, 100, 0.9) == 70
-    with pytest.raises(Exception, match="nobody's noise"):
-        honest_survivors(5, 100, 0.9)
-    share = share_of_sum(Fraction(700), 70)
-    assert share.variance == 10 and share.rho(10.0, 1000) == pytest.approx(100 / 700 / 2, rel=1e-9)
-    assert share_of_sum(Fraction(7), 70).variance == 4  # a standard deviation of 2 at least
-    assert sum_gap(4.0, 1000) == pytest.approx(7e-17, rel=0.1)
-    assert sum_gap(0.25, 3) > 0.05  # so coarse noise is not nearly Gaussian, and it shows
-
-
 def test_a_million_draws_in_a_second_of_cpu() -> None:
     """Half the speed that an idle machine has: a busy one must not fail."""
     draws: list[Callable[[], Any]] = [
         lambda: discrete_laplace(OsWords(), 4140, 200_000),
         lambda: gaussian_function(OsWords(), 10**6, 200_000),
+        lambda: skellam(OsWords(), 10**6, 200_000),
     ]
     for draw in draws:
         draw()
@@ -245,7 +236,15 @@ def run_case(case: dict[str, Any], given: GivenWords) -> list[int]:
         above = np.array([int(value) for value in case["above"]])
         return [int(value) for value in flip_exp(given, above, int(case["out-of"]))]
     fraction = Fraction(case["parameter"])
-    sampler = {"discrete-laplace": discrete_laplace, "discrete-gaussian": discrete_gaussian}[name]
+    if name == "randomised-response":
+        labels = np.array([int(value) for value in case["labels"]])
+        return [int(value) for value in randomised_response(given, labels, case["classes"], fraction)]
+    sampler = {
+        "discrete-laplace": discrete_laplace,
+        "discrete-gaussian": discrete_gaussian,
+        "poisson": poisson,
+        "skellam": skellam,
+    }[name]
     return [int(value) for value in sampler(given, fraction, lanes)]
 
 

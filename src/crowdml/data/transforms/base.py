@@ -8,6 +8,7 @@ rebuilds the same function from them with `restore`.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeAlias
 
@@ -36,7 +37,7 @@ class Fitted:
     Attributes:
         apply: Turns rows of shape (any, features) into float32 rows of shape (any, new features).
         arrays: What was learnt from data, by name; empty for fixed transforms.
-        private_fit: True if `arrays` was computed from the rows themselves. Publishing it is then a release.
+        private_fit: True if `arrays` was computed from the crowd's own rows. Publishing it is then a release.
     """
 
     apply: Callable[[Rows], Floats]
@@ -67,7 +68,7 @@ class Transform(Settings):
     """True if the result is worth keeping in memory rather than computing again."""
 
     def learn(self, blocks: Blocks) -> Arrays:
-        """Compute what the transform needs from the training rows; nothing for fixed transforms."""
+        """Compute what the transform needs from rows; nothing for fixed transforms."""
         return {}
 
     @abc.abstractmethod
@@ -84,12 +85,13 @@ class Transform(Settings):
 
     @property
     def learns(self) -> bool:
-        """Whether fitting looks at rows."""
+        """Whether fitting looks at rows. What it finds may be published only if those rows are public."""
         return type(self).learn is not Transform.learn
 
     def fit(self, rows: Rows) -> Fitted:
         """Learn from the rows and return the ready function."""
-        return self.restore(self.learn(lambda: blocks_of(rows)))
+        found = self.restore(self.learn(lambda: blocks_of(rows)))
+        return dataclasses.replace(found, private_fit=self.learns)
 
 
 def blocks_of(rows: Rows) -> Iterator[Rows]:

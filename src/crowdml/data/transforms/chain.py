@@ -20,16 +20,26 @@ def apply_all(transforms: Sequence[Transform], dataset: Dataset) -> Dataset:
     return ready
 
 
-def fit_all(transforms: Sequence[Transform], dataset: Dataset) -> tuple[list[Fitted], Dataset]:
-    """As `apply_all`, and also return each fitted transform, whose arrays a task sheet carries."""
+def fit_all(
+    transforms: Sequence[Transform], dataset: Dataset, public: Rows | None = None
+) -> tuple[list[Fitted], Dataset]:
+    """As `apply_all`, and also return each fitted transform, whose arrays a task sheet carries.
+
+    Args:
+        transforms: The chain.
+        dataset: What it is applied to.
+        public: Rows to fit on instead of the training rows. They belong to nobody in the crowd.
+    """
     fitted: list[Fitted] = []
     waiting: list[Fitted] = []
     train, test = dataset.train_rows, dataset.test_rows
     for transform in transforms:
-        found = transform.restore(transform.learn(_through(waiting, train)))
-        fitted.append(found)
+        seen = train if public is None else public
+        found = transform.restore(transform.learn(_through(waiting, seen)))
+        fitted.append(dataclasses.replace(found, private_fit=transform.learns and public is None))
         waiting.append(found)
         if transform.costly:
+            public = None if public is None else _settle(waiting, public)
             train, test, waiting = _settle(waiting, train), _settle(waiting, test), []
     train, test = _settle(waiting, train), _settle(waiting, test)
     return fitted, dataclasses.replace(dataset, train_rows=train, test_rows=test)

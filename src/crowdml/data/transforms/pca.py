@@ -1,4 +1,4 @@
-"""PCA: keep the few directions along which the training rows differ most."""
+"""PCA: keep the few directions along which rows differ most."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from crowdml.data.transforms.base import Arrays, Blocks, Bounds, Fitted, Transfo
 class Pca(Transform):
     """Subtract the mean row and project onto the directions of largest variance.
 
-    Fitting looks at the training rows: where those are private, publishing mean and directions is a release, so
-    a live task fits on a public file and says so.
+    Fitting looks at rows: where those are private, publishing mean and directions is a release. So sound mode fits on
+    rows that are declared public (`data.public`), and a live task brings the arrays along.
 
     >>> rows = np.array([[0.0, 0.0], [2.0, 2.0], [4.0, 4.0]])
     >>> Pca(components=1).fit(rows).apply(rows).round(3).ravel()
@@ -51,7 +51,7 @@ class Pca(Transform):
             projected = (rows.astype(np.float32) - mean) @ directions
             return projected.astype(np.float32, copy=False)
 
-        return Fitted(apply=apply, arrays={"mean": mean, "directions": directions}, private_fit=True)
+        return Fitted(apply=apply, arrays={"mean": mean, "directions": directions})
 
     def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
         """Subtract, then project."""

@@ -17,7 +17,8 @@ from crowdml.data.transforms.base import Arrays, Blocks, Bounds, Fitted, Transfo
 class Standardise(Transform):
     """Subtract each column's mean and divide by its standard deviation. A constant column becomes zero.
 
-    Fitting looks at the training rows: where those are private, publishing mean and deviation is a release.
+    Fitting looks at rows: where those are private, publishing mean and deviation is a release. So sound mode fits on
+    rows that are declared public (`data.public`), and a live task brings the arrays along.
 
     >>> rows = np.array([[0.0, 7.0], [2.0, 7.0]])
     >>> Standardise().fit(rows).apply(rows).tolist()
@@ -48,7 +49,7 @@ class Standardise(Transform):
             scaled: Floats = (rows.astype(np.float32) - mean) * factor
             return scaled
 
-        return Fitted(apply=apply, arrays={"mean": mean, "deviation": deviation}, private_fit=True)
+        return Fitted(apply=apply, arrays={"mean": mean, "deviation": deviation})
 
     def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
         """Subtract, then multiply."""

@@ -31,16 +31,15 @@ def flip_exp(words: Words, above: Integers, out_of: int) -> Flags:
     >>> flip_exp(GivenWords([99, 1, 99]), np.array([10, 10]), 100).tolist()  # the first leaves in round 1, …
     [True, False]
     """
-    if len(above) and above.max() >= out_of:
-        return _flip_large(words, above, out_of)
-    return _flip_small(words, above, out_of)
+    return flip_exp_parts(words, above // out_of, above % out_of, out_of)
 
 
-def _flip_large(words: Words, above: Integers, out_of: int) -> Flags:
-    """Flip exp(-1) for each whole part, then what is left."""
-    whole, rest = above // out_of, above % out_of
-    alive = np.ones(len(above), bool)
+def flip_exp_parts(words: Words, whole: Integers, rest: Integers, out_of: int) -> Flags:
+    """Flip "true" with probability exp(-whole - rest/out_of): exp(-1) for each whole part, then what is left."""
+    alive = np.ones(len(whole), bool)
     playing = np.flatnonzero(whole > 0)
+    if not len(playing):
+        return _flip_small(words, rest, out_of)
     done = 0
     while len(playing):
         done += 1

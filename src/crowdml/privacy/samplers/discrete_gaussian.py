@@ -13,12 +13,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from crowdml.privacy.samplers.bernoulli import flip_exp
+from crowdml.privacy.samplers.bernoulli import flip_exp_parts
 from crowdml.privacy.samplers.discrete_laplace import BLOCK, discrete_laplace
-from crowdml.privacy.samplers.words import Integers, Words
-
-FAST = 1 << 26
-"""Up to this t²·q all products of |y| ≤ 40·t fit into 63 bits: (40·2^26)² < 2^63."""
+from crowdml.privacy.samplers.words import NARROW, Integers, Words
 
 
 def discrete_gaussian(words: Words, variance: Fraction | int, lanes: int) -> Integers:
@@ -43,15 +40,25 @@ def _block(words: Words, variance: Fraction, lanes: int) -> Integers:
     drawn, waiting = np.zeros(lanes, np.int64), np.arange(lanes)
     while len(waiting):
         y = discrete_laplace(words, t, len(waiting))
-        good = flip_exp(words, _exponents(y, p, q, t), 2 * p * q * t * t)
+        good = flip_exp_parts(words, *_exponents(y, p, q, t), 2 * p * q * t * t)
         drawn[waiting[good]] = y[good]
         waiting = waiting[~good]
     return drawn
 
 
-def _exponents(y: Integers, p: int, q: int, t: int) -> Integers:
-    """Return (|y|·t·q - p)², with Python's integers where 63 bits are not enough."""
-    size = np.abs(y)
-    if t * t * q > FAST or (len(size) and size.max() > 40 * t):
-        size = size.astype(object)
-    return (size * (t * q) - p) ** 2
+def _exponents(y: Integers, p: int, q: int, t: int) -> tuple[Integers, Integers]:
+    """Return quotient and remainder of (|y|·t·q - p)² by 2·p·q·t².
+
+    Squares do not fit into 64 bits, but remainders do: with a quotient that floating point has right up to one, the
+    square less that many times the divisor lies between minus one and two divisors, and comes out right modulo 2^64.
+    """
+    size, divisor = np.abs(y), 2 * p * q * t * t
+    if divisor >= NARROW or (len(size) and int(size.max()) * t * q >= 1 << 52):
+        squares = (size.astype(object) * (t * q) - p) ** 2
+        return squares // divisor, squares % divisor
+    root = size * (t * q) - p
+    whole = (root.astype(np.float64) ** 2 / divisor).astype(np.int64)
+    with np.errstate(over="ignore"):
+        rest = root * root - whole * divisor
+    off = (rest >= divisor).astype(np.int64) - (rest < 0)
+    return whole + off, rest - off * divisor

@@ -25,8 +25,10 @@ def keep_probability(epsilon: float, classes: int, denominator: int = 1 << 32) -
 
 
 def response_epsilon(keep: Fraction, classes: int) -> float:
-    """Return what one response costs: the logarithm of keep over the probability of any one other label."""
-    return math.log(keep * (classes - 1) / (1 - keep))
+    """Return what one response costs, rounded up: the logarithm of keep over the probability of any one other label."""
+    favour = keep * (classes - 1) / (1 - keep)
+    found = math.log(favour)
+    return found + 2.0**-50 * max(1.0, found) if favour > 1 else 0.0
 
 
 def randomised_response(words: Words, labels: Integers, classes: int, keep: Fraction) -> Integers:

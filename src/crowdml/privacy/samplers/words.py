@@ -7,11 +7,13 @@ The protocol that every runtime follows (a browser must draw the same numbers fr
 - A uniform integer below n takes k = ⌈bits(n - 1) / 64⌉ words, at least one, the first the least significant. With
   top = ⌊2^(64k) / n⌋ · n a value of `top` or more is refused, otherwise the result is value mod n. Refused lanes draw
   again together, in lane order, after all others of the round have been served.
-- Every further rule stands beside its sampler: `bernoulli`, `discrete_laplace`, `discrete_gaussian`, `response`.
+- Every further rule stands beside its sampler: `bernoulli`, `discrete_laplace`, `discrete_gaussian`, `poisson`,
+  `skellam`, `response`.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
@@ -96,9 +98,8 @@ def _wide(words: Words, limit: int, lanes: int) -> Integers:
     top = (1 << 64 * each) // limit * limit
     drawn, waiting = np.zeros(lanes, object), np.arange(lanes)
     while len(waiting):
-        taken = words.take(each * len(waiting)).reshape(-1, each)
-        values = [sum(int(word) << 64 * place for place, word in enumerate(row)) for row in taken]
-        for lane, value in zip(waiting, values, strict=True):
-            drawn[lane] = value % limit
-        waiting = waiting[np.array([value >= top for value in values], bool)]
+        taken = words.take(each * len(waiting)).reshape(-1, each).astype(object)
+        values = functools.reduce(lambda high, low: (high << 64) | low, reversed(list(taken.T)))
+        drawn[waiting] = values % limit
+        waiting = waiting[np.asarray(values >= top, bool)]
     return drawn

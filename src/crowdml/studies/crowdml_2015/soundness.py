@@ -1,7 +1,9 @@
 """The price of soundness: figure 5 of Crowd-ML 2015 beside a promise of the same total that is proven and enforced.
 
 The paper's ε = 10 is that of one release; five passes make 50 in all. Sound mode is given those 50 as a total: checked
-integers with discrete Laplace noise (δ = 0), or discrete Gaussian noise at a δ far below one in the number of rows.
+integers with discrete Laplace noise (δ = 0), or discrete Gaussian noise at a δ far below one in the number of rows and
+with gradients clipped well below the longest that the model allows. Principal components are fitted on rows that are
+declared public and held by no device, in all curves alike.
 """
 
 from __future__ import annotations
@@ -13,9 +15,20 @@ from crowdml.studies.contract import Curve, Row, Study
 from crowdml.studies.crowdml_2015.images import LAMBDA, C, Images, difference, level
 
 PASSES = 5
+PUBLIC = 1000
 SOUND = ("privacy.mode=sound", f"privacy.max-uses={PASSES}")
-GAUSSIAN = ("privacy.mechanism=gaussian", "privacy.delta=1e-7")
+GAUSSIAN = ("privacy.mechanism=gaussian", "privacy.delta=1e-7", "privacy.clip=0.1")
 SIZES = (1, 10, 20)
+RATES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+STRENGTHS = (0.0, 1e-4, 1e-3, 1e-2)
+
+CHOSEN = {
+    "sound Gaussian, b=20": (1000.0, 0.0),
+    "paper, b=20, ε = 10": (10.0, 1e-3),
+    "sound, b=20, ε = 10": (10.0, 1e-3),
+    "sound Gaussian, b=20, ε = 10": (100.0, 0.0),
+}
+"""What the search found where figure 5 has no curve of that kind."""
 
 
 def price(images: Images) -> Study:
@@ -28,19 +41,20 @@ def price(images: Images) -> Study:
         return (
             *(level(label, result, None) for label, result in results.items()),
             *(gap(f"b={size}, ε = 50: sound minus paper", f"sound, b={size}", f"paper, b={size}") for size in SIZES),
+            gap("b=20, ε = 50: Gaussian minus paper", "sound Gaussian, b=20", "paper, b=20"),
             gap("b=20, ε = 10: sound minus paper", "sound, b=20, ε = 10", "paper, b=20, ε = 10"),
             gap("b=20, ε = 10: Gaussian minus paper", "sound Gaussian, b=20, ε = 10", "paper, b=20, ε = 10"),
         )
 
-    def curve(label: str, size: int, total: float, *changes: str, rate: float | None = None) -> Curve:
-        c, strength = images.chosen[f"crowd, b={size}"]
+    def curve(label: str, size: int, total: float, *changes: str) -> Curve:
+        c, strength = CHOSEN.get(label) or images.chosen[f"crowd, b={size}"]
         own = total if changes else total / PASSES
         mode = changes or ("privacy.mode=paper",)
         return Curve(
             label=label,
-            changes=(f"algorithm.batch={size}", f"privacy.epsilon={own}", *mode),
-            chosen={C: rate or c, LAMBDA: strength},
-            grid={},
+            changes=(f"data.public={PUBLIC}", f"algorithm.batch={size}", f"privacy.epsilon={own}", *mode),
+            chosen={C: c, LAMBDA: strength},
+            grid={C: RATES, LAMBDA: STRENGTHS} if label in CHOSEN else {},
         )
 
     return Study(
@@ -50,14 +64,15 @@ def price(images: Images) -> Study:
             *(curve(f"paper, b={size}", size, 50.0) for size in SIZES),
             *(curve(f"sound, b={size}", size, 50.0, *SOUND) for size in SIZES),
             curve("sound Gaussian, b=20", 20, 50.0, *SOUND, *GAUSSIAN),
-            curve("paper, b=20, ε = 10", 20, 10.0, rate=30.0),
-            curve("sound, b=20, ε = 10", 20, 10.0, *SOUND, rate=30.0),
-            curve("sound Gaussian, b=20, ε = 10", 20, 10.0, *SOUND, *GAUSSIAN, rate=30.0),
+            curve("paper, b=20, ε = 10", 20, 10.0),
+            curve("sound, b=20, ε = 10", 20, 10.0, *SOUND),
+            curve("sound Gaussian, b=20, ε = 10", 20, 10.0, *SOUND, *GAUSSIAN),
         ),
         compare=compare,
         notes=(
             *images.notes,
-            "ε = 50 in all is the paper's ε = 10 in each of five passes; hyper-parameters are those chosen for the "
-            "paper's setting: tuning not charged",
+            "ε = 50 in all is the paper's ε = 10 in each of five passes; with Laplace noise at ε = 50 hyper-parameters "
+            "are those of figure 5, the others and the clip of 0.1 were searched on rows held back from training: "
+            "tuning not charged",
         ),
     )

@@ -1,0 +1,112 @@
+"""Preparing data: what is held apart, and on which rows transforms are fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from crowdml.algorithms import Task, parse
+from crowdml.core import BadInput
+from crowdml.data import load as load_dataset
+from crowdml.simulation import prepare as module
+from crowdml.simulation import simulate
+from crowdml.simulation.prepare import prepare
+
+TASK = """
+crowdml = 1
+name = "prepared"
+[data]
+dataset = "digits"
+features = 64
+labels = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
+transform = [{ kind = "standardise" }, { kind = "pca", components = 5 }, { kind = "norm", order = 1, at-most = 1.0 }]
+[model]
+kind = "softmax"
+[algorithm]
+kind = "crowd-sgd"
+batch = 10
+statistics = false
+[privacy]
+mode = "sound"
+epsilon = 8.0
+max-uses = 1
+[crowd]
+passes = 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    yield
+    module._prepared.clear()
+
+
+def task(*changes: str) -> Task:
+    return parse(TASK, changes=changes)
+
+
+def test_a_sound_task_does_not_fit_on_private_rows() -> None:
+    with pytest.raises(BadInput, match="standardise and pca fitted on private rows") as refused:
+        prepare(task())
+    assert refused.value.where == "data.public"
+    for words in ("public = 1000", 'mode = "paper"'):
+        assert words in refused.value.hint
+
+
+def test_other_modes_may_and_say_so() -> None:
+    paper = ("privacy.mode=paper", "privacy.max-uses=1")
+    with pytest.raises(BadInput):  # max-uses is a term of sound mode
+        task(*paper)
+    noted = simulate(parse(TASK.replace("max-uses = 1", "").replace('"sound"', '"paper"')), trials=1)
+    assert "standardise and pca fitted on the training rows: not accounted" in noted.notes
+    fitted, _ = prepare(parse(TASK.replace("max-uses = 1", "").replace('"sound"', '"none"')))
+    assert [own.private_fit for own in fitted] == [True, True, False]
+
+
+def test_public_rows_are_held_apart_and_fitted_on() -> None:
+    whole = load_dataset("digits")
+    fitted, ready = prepare(task("data.public=400"))
+    assert len(ready.train_labels) == len(whole.train_labels) - 400
+    assert not any(own.private_fit for own in fitted)
+    public = np.random.RandomState(0).permutation(len(whole.train_labels))[:400]
+    np.testing.assert_allclose(fitted[0].arrays["mean"], whole.train_rows[public].mean(axis=0), rtol=1e-5)
+    # No device holds a public row: with the public ones put back, the labels are all there.
+    labels = np.concatenate([ready.train_labels, whole.train_labels[public]])
+    np.testing.assert_array_equal(np.bincount(labels), np.bincount(whole.train_labels))
+    noted = simulate(task("data.public=400"), trials=1)
+    assert "standardise and pca fitted on 400 public rows that no device holds" in noted.notes
+
+
+def test_a_changed_private_row_does_not_change_what_was_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, _ = prepare(task("data.public=400"))
+    module._prepared.clear()
+    whole = load_dataset("digits")
+    private = np.random.RandomState(0).permutation(len(whole.train_labels))[400:]
+    rows = whole.train_rows.copy()
+    rows[private] = 0
+    monkeypatch.setattr(module, "load_dataset", lambda name: replace(whole, train_rows=rows))
+    after, _ = prepare(task("data.public=400"))
+    for name in ("mean", "directions"):
+        np.testing.assert_array_equal(before[1].arrays[name], after[1].arrays[name])
+
+
+def test_rows_to_measure_on_are_never_public() -> None:
+    whole = load_dataset("digits")
+    _, ready = prepare(task("data.public=400", "data.validation=300"))
+    assert len(ready.train_labels) == len(whole.train_labels) - 700 and len(ready.test_labels) == 300
+    order = np.random.RandomState(0).permutation(len(whole.train_labels))
+    np.testing.assert_array_equal(ready.test_labels, whole.train_labels[order[-300:]])
+    np.testing.assert_array_equal(ready.train_labels, whole.train_labels[order[400:-300]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [(("data.public=1400",), "data.public"), (("data.public=700", "data.validation=700"), "data.validation")],
+)
+def test_some_rows_must_be_left(changes: tuple[str, ...], where: str) -> None:
+    with pytest.raises(BadInput, match="leave none to train on") as refused:
+        prepare(task(*changes))
+    assert refused.value.where == where
