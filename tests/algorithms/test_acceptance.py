@@ -168,3 +168,29 @@ def test_without_a_promise_numbers_only_have_to_be_finite_and_weights_possible(f
         assert refused(live, content | {"weight": np.int32(-1)})
         assert refused(live, content | {"weight": np.int32(5 * LARGEST_ROWS)})
         assert refused(live, content | {"weight": np.int32(2)}) == (live.server.rounds is None)
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+@pytest.mark.parametrize("form", list(FORMS))
+def test_whatever_passes_leaves_the_model_finite(form: str, mode: str) -> None:
+    """The worst that is accepted, over and over, by devices that claim no rows at all or as many as they may."""
+    live = make(form, mode)
+    acceptance, server = Acceptance.of(live.server, live.plan), live.server.init(DeviceCoins())
+    (content,), row = honest(live, 1), live.server.row_init()
+    update = next(name for name in ("gradient", "change") if name in content)
+    worst = LARGEST_FLOAT if mode == "none" else acceptance.limits.update.norm / trees.size(content[update])
+    for number in range(50):
+        signs = np.random.default_rng(number).choice((-1, 1), trees.size(content[update]))
+        kind = np.float32 if mode == "none" else np.int32
+        sent: dict[str, Any] = {update: (signs * worst).astype(kind)}
+        sent |= {name: np.int32(number % 2) for name in ("samples",) if name in content}
+        if "weight" in content:
+            sent["weight"] = np.int32(1 if acceptance.alike or mode != "none" else number % 2 * LARGEST_ROWS)
+        if "counts" in content:
+            rows = np.int32(6 * (number % 2))
+            sent["counts"] = {"rows": rows, "counted": rows, "errors": rows, "labels": np.array([rows, 0], np.int32)}
+        acceptance.require(sent)
+        server, row = live.server.absorb(server, row, sent, np.int32(0))
+        server, _ = live.server.commit(server)
+        assert np.isfinite(live.server.parameters(server)).all()
+        live.messages.check_out.decode(live.server_messages.check_out.encode(message(0, live.server.check_out(server))))
