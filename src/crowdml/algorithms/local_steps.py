@@ -147,13 +147,17 @@ class DeviceHalf:
         return self.parts.plan.sound.update.stable if self.parts.plan.sound else None
 
     def _as_proven(self, parameters: Tree, batch: Batch, stable: Stability) -> tuple[Tree, Batch]:
-        """Do what the proof of `stability` assumes: double precision, and no row longer than it says."""
+        """Do what the proof of `stability` assumes, whatever data and server say.
+
+        Double precision; rows of numbers, none longer than it says; labels that exist; parameters not too far away.
+        """
         xp, wide = self.parts.ops.xp, self.parts.ops.wide
-        rows = batch.rows.astype(wide)
+        rows = xp.where(xp.isfinite(batch.rows), batch.rows, xp.float32(0)).astype(wide)
         norms = xp.sqrt(xp.sum(rows * rows, axis=1, keepdims=True))
         rows = rows * (stable.row / xp.maximum(norms, stable.row))
+        labels = xp.clip(batch.labels, 0, self.parts.classes - 1)
         near = projection.onto_ball(trees.map(lambda leaf: leaf.astype(wide), parameters), LONGEST, self.parts.ops)
-        return near, replace(batch, rows=rows, mask=batch.mask.astype(wide))
+        return near, replace(batch, rows=rows, labels=labels, mask=batch.mask.astype(wide))
 
     def _step_gradient(self, parameters: Tree, part: Batch) -> MeanGradient:
         """Take the mean gradient of a step's rows: over as many as a step should have, where the proof assumes that."""
@@ -168,7 +172,8 @@ class DeviceHalf:
     def _begin(self, broadcast: Tree, device: Tree, after: Tree) -> Array:
         """Return the rate's counter at the first local step, from 1."""
         if self.told:
-            return broadcast["count"]
+            # Counts start at 1, or a server could make steps longer than any rate allows.
+            return self.parts.ops.xp.maximum(broadcast["count"], self.parts.ops.xp.int32(1))
         if self.rate.counter == "device-contacts":
             return after["contacts"]
         if self.rate.counter == "local-steps":

@@ -22,8 +22,8 @@ from crowdml.core import record
 from crowdml.models import Model
 from crowdml.privacy.sound import Stability
 
-MARGIN = 1 - 1e-6
-"""Keeps η(β + λ) below 2 whatever rounding does to it."""
+ROUNDING = 1 + 1e-9
+"""η(β + λ) may pass 2 by as much as rounding does: half a million steps of that are within what `SLACK` allows for."""
 
 LONGEST = 1e6
 """Parameters are brought into a ball of this radius first, or their own rounding would show: they are the server's."""
@@ -49,7 +49,7 @@ def stability(model: Model, row: float | None, regularisation: float, steps: Ste
     largest, steepest = largest_rate(model, row, regularisation), model.gradient_bound(2, row)
     if steps is None or steps.rate is None or largest is None or steepest is None or row is None:
         return None
-    if steps.rate > largest:
+    if steps.rate > largest * ROUNDING:
         return None
     return Stability(moved=steps.epochs * 2 * steepest * steps.rate / steps.part, row=row, part=steps.part)
 
@@ -59,4 +59,4 @@ def largest_rate(model: Model, row: float | None, regularisation: float) -> floa
     smooth = model.smoothness(row)
     if smooth is None or smooth + regularisation == 0:
         return None
-    return 2 * MARGIN / (smooth + regularisation)
+    return 2 / (smooth + regularisation)
