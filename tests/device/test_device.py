@@ -450,6 +450,10 @@ def test_a_folder_without_its_ledger_does_not_begin_a_new_one(make_server: Any, 
     server = make_server()
     place = join(server)
     (place / "ledger.sqlite").unlink()
+    with pytest.raises(TermsViolated, match="0 entries are there, 1 were written"):
+        crowdml.Device(place, connect=server.connect)
+    (place / "ledger.sqlite").unlink()
+    (place / "ledger.sqlite-head").unlink()
     with pytest.raises(TermsViolated, match="has not accepted"):
         crowdml.Device(place, connect=server.connect)
 

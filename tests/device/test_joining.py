@@ -231,7 +231,7 @@ def test_withdrawing(make_server: Any, join: Any, rows: Any, answers: Any) -> No
         device.run(rows, releases=1)
     home = Home(place)
     assert leave(home, home.member(), server.connect) is True
-    assert not server.devices and entries(place)[-1] == {"kind": "close", "task": "walk"}
+    assert not server.devices and entries(place)[-1] == {"kind": "close", "task": "walk", "public": 0}
     assert (home.member().state, home.member().token) == ("withdrawn", "")
     with pytest.raises(BadInput, match="has withdrawn"):
         Device(place, connect=server.connect)
