@@ -41,6 +41,10 @@ def demo(
     """
     import tempfile
 
+    # The server is a process of its own: what it lacks should be said here, before anything starts.
+    import sklearn  # noqa: F401
+    import uvicorn  # noqa: F401
+
     from crowdml.cli import output
     from crowdml.cli.demo_crowd import Crowd
 
