@@ -71,13 +71,22 @@ def fill(tree: Tree, values: Iterator[Array]) -> Tree:
     >>> fill({"b": 2, "a": (1, {"c": 3})}, iter("xyz"))
     {'a': ('x', {'c': 'y'}), 'b': 'z'}
     """
+    return filler(tree)(values)
+
+
+def filler(tree: Tree) -> Callable[[Iterator[Array]], Tree]:
+    """Return `fill` for trees of this shape: looking at the shape is done once."""
     kind = type(tree)
-    if kind is dict:
-        return {key: fill(tree[key], values) for key in sorted(tree)}
     if kind is tuple or kind is list:
-        return kind([fill(child, values) for child in tree])
-    names = _fields(kind)
-    return next(values) if names is None else kind(**{name: fill(getattr(tree, name), values) for name in names})
+        parts = [filler(child) for child in tree]
+        return lambda values: kind([part(values) for part in parts])
+    names = sorted(tree) if kind is dict else _fields(kind)
+    if names is None:
+        return next
+    children = [(name, filler(tree[name] if kind is dict else getattr(tree, name))) for name in names]
+    if kind is dict:
+        return lambda values: {name: child(values) for name, child in children}
+    return lambda values: kind(**{name: child(values) for name, child in children})
 
 
 def map(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:

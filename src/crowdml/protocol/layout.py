@@ -51,6 +51,7 @@ class Layout:
         self._fields = [
             (path, Field(dtype=str(leaf.dtype), shape=tuple(leaf.shape))) for path, leaf in trees.paths(self.example)
         ]
+        self._fill = trees.filler(self.example)
         names = [path for path, _ in self._fields]
         if len(set(names)) != len(names) or "__metadata__" in names:
             raise BadInput(f"the names of a message must differ, and not be __metadata__: {names}")
@@ -82,8 +83,7 @@ class Layout:
             raise MalformedMessage(f"the body has {len(body)} bytes, {self.size_bytes} were expected")
         if body[: len(self.header)] != self.header:
             raise MalformedMessage("the header is not the one of this task")
-        found = iter([place.read(body) for place in self._places])
-        return trees.fill(self.example, found)
+        return self._fill(iter([place.read(body) for place in self._places]))
 
 
 class _Place:

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
-from crowdml.core import CrowdError, record
+from crowdml.core import CrowdError
 from crowdml.core.errors import (
     BadInput,
     BudgetExhausted,
@@ -37,9 +38,9 @@ _KINDS: dict[type[CrowdError], tuple[int, str]] = {
 }
 
 
-@record
+@dataclasses.dataclass(slots=True, kw_only=True)
 class Answer:
-    """What goes back for one request.
+    """What goes back for one request. Not frozen, because that would triple what making one costs; nobody changes it.
 
     Attributes:
         status: HTTP status.

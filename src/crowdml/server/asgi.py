@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from crowdml.core import record
 from crowdml.server.answers import PROTOCOL, Answer, Refusal
 
 Scope = MutableMapping[str, Any]
@@ -16,9 +16,9 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 _SINGLE = frozenset((b"authorization", b"content-length", b"content-type", b"idempotency-key", b"host"))
 
 
-@record
+@dataclasses.dataclass(slots=True, kw_only=True)
 class Request:
-    """What a raw route looks at.
+    """What a raw route looks at. Not frozen, because that would triple what making one costs; nobody changes it.
 
     Attributes:
         headers: Headers by lower-case name.

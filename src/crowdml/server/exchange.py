@@ -12,7 +12,7 @@ import re
 from crowdml.core import CrowdError
 from crowdml.core.errors import MalformedMessage
 from crowdml.server.answers import Answer, Refusal, refusal_of
-from crowdml.server.asgi import Receive, Request, Scope, Send, length_of, read_body, send_answer
+from crowdml.server.asgi import Receive, Request, Send, length_of, read_body, send_answer
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.crowd import DeviceState
 from crowdml.server.folding import CheckIn, require_open
@@ -37,10 +37,9 @@ class Exchange:
         """Keep the parts."""
         self._coordinator, self._devices, self._strangers = coordinator, devices, strangers
 
-    async def check_out(self, task: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def check_out(self, task: str, request: Request, send: Send) -> None:
         """Answer a check-out."""
         try:
-            request = Request.of(scope)
             running, device = self._admit(task, request)
             answer = self._check_out(running, device, request)
         except CrowdError as error:
@@ -48,10 +47,10 @@ class Exchange:
         self._coordinator.metrics.check_outs[answer.status] += 1
         await send_answer(send, answer)
 
-    async def check_in(self, task: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def check_in(self, task: str, request: Request, receive: Receive, send: Send) -> None:
         """Answer a check-in, once it is stored."""
         try:
-            answer = await self._check_in(task, Request.of(scope), receive)
+            answer = await self._check_in(task, request, receive)
         except CrowdError as error:
             answer = refusal_of(error).answer()
         self._coordinator.metrics.check_ins[answer.status] += 1

@@ -13,7 +13,6 @@ import numpy as np
 
 from crowdml.algorithms import Counts
 from crowdml.algorithms.live import LiveTask
-from crowdml.core import record
 from crowdml.core.ops import Tree
 from crowdml.server.answers import Answer, Refusal
 from crowdml.server.crowd import DeviceState
@@ -22,9 +21,9 @@ from crowdml.server.store import Receipt
 Known = Mapping[tuple[int, str], Receipt]
 
 
-@record
+@dataclasses.dataclass(slots=True, kw_only=True)
 class CheckIn:
-    """A check-in that passed all tests that need no knowledge of other check-ins.
+    """A check-in that passed all tests that need no knowledge of other check-ins. Quick to make, so not frozen.
 
     Attributes:
         device: Who sent it.

@@ -8,7 +8,7 @@ from typing import Any
 
 from crowdml.core import CrowdError
 from crowdml.server.answers import PROTOCOL, Answer, Refusal, refusal_of
-from crowdml.server.asgi import Asgi, Receive, Scope, Send, send_answer
+from crowdml.server.asgi import Asgi, Receive, Request, Scope, Send, send_answer
 from crowdml.server.exchange import Exchange
 
 _EXCHANGE = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/(check-out|check-ins)")
@@ -37,7 +37,8 @@ class Front:
             await self._framework(scope, receive, send)
             return
         try:
-            self._require_host(scope)
+            request = Request.of(scope)
+            self._require_host(request.headers, scope["method"])
         except CrowdError as error:
             await send_answer(send, refusal_of(error).answer())
             return
@@ -47,25 +48,18 @@ class Front:
         elif scope["method"] != _METHODS[found[2]]:
             await send_answer(send, _not_allowed(_METHODS[found[2]]))
         elif found[2] == "check-ins":
-            await self._exchange.check_in(found[1], scope, receive, send)
+            await self._exchange.check_in(found[1], request, receive, send)
         else:
-            await self._exchange.check_out(found[1], scope, receive, send)
+            await self._exchange.check_out(found[1], request, send)
 
-    def _require_host(self, scope: Scope) -> None:
+    def _require_host(self, headers: dict[bytes, bytes], method: str) -> None:
         """Refuse foreign names (DNS rebinding), and unsafe methods that come from foreign pages."""
-        host = origin = None
-        for name, value in scope["headers"]:
-            if name == b"host":
-                if host is not None:
-                    raise Refusal(400, "host", "the header host stands twice")
-                host = value
-            elif name == b"origin":
-                origin = value
-            elif name == b"range" and value.count(b",") >= _LARGEST_PARTS:
-                raise Refusal(400, "range", "too many parts of a file at once")
-        if host is None or _bare(host) not in self._hosts:
+        host, origin = headers.get(b"host"), headers.get(b"origin")
+        if host is None or (host not in self._hosts and _bare(host) not in self._hosts):
             raise Refusal(400, "host", "this server does not answer to that name", hint="crowdml serve --allow-host")
-        if origin is not None and scope["method"] not in _SAFE:
+        if b"range" in headers and headers[b"range"].count(b",") >= _LARGEST_PARTS:
+            raise Refusal(400, "range", "too many parts of a file at once")
+        if origin is not None and method not in _SAFE:
             _, _, place = origin.partition(b"://")
             if place.lower() != host.lower():
                 raise Refusal(403, "origin", "requests from other pages are not answered")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from crowdml.core import record
@@ -102,9 +103,9 @@ class Joined:
     again: bool
 
 
-@record
+@dataclasses.dataclass(slots=True, kw_only=True)
 class Receipt:
-    """Proof that a check-in is stored.
+    """Proof that a check-in is stored. Quick to make, so not frozen; nobody changes it.
 
     Attributes:
         slot: Slot of the device.
