@@ -34,7 +34,7 @@ from crowdml.protocol.check_in_key import check_in_key
 from crowdml.protocol.joining import InviteLink, sign_enrolment
 from crowdml.protocol.keys import SigningKey
 from crowdml.server.app import Access, create_app
-from crowdml.server.connection import BoundedProtocol, ConnectionLimits
+from crowdml.server.connection import BoundedProtocol, ConnectionLimits, bounded
 from crowdml.server.coordinator import Options
 from crowdml.server.limits import Pace
 from crowdml.server.serving import TOKEN_FILE, Place, bind, make_server, require_identity
@@ -424,8 +424,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
 class Hasty(OnSocket):
     """On a socket, with deadlines that a test can wait for."""
 
-    class protocol(BoundedProtocol):
-        limits = ConnectionLimits(deadline_s=0.3, bytes_per_second=100, linger_s=0.2, stall_s=0.3)
+    protocol = bounded(
+        ConnectionLimits(deadline_s=0.3, bytes_per_second=100, linger_s=0.2, stall_s=0.3, connections=60)
+    )
 
 
 @pytest.fixture(scope="module")

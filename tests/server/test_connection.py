@@ -269,6 +269,23 @@ def test_22_a_device_that_asks_first_is_told_to_go_on_or_not_to(hasty: Any) -> N
     assert hasty.raw(head)[0][0] == 413
 
 
+def test_connections_beyond_the_limit_are_cut_off_and_the_others_are_served(hasty: Any) -> None:
+    with contextlib.ExitStack() as stack:
+        links = [stack.enter_context(hasty.connect()) for _ in range(70)]
+        for link in links:
+            with contextlib.suppress(ConnectionError):
+                link.sendall(GET + b"\r\n")
+        answered = 0
+        for link in links:
+            with contextlib.suppress(ConnectionError):
+                answered += b"200 OK" in link.recv(1 << 16)
+        assert 50 <= answered <= 60
+    give_up = time.monotonic() + 20
+    while len(hasty.server.server_state.connections) > 5 and time.monotonic() < give_up:
+        time.sleep(PACE_S)
+    assert hasty.send("GET", "/healthz").status_code == 200
+
+
 def test_a_server_that_is_asked_to_end_does_not_wait_for_watchers(on_socket: Any) -> None:
     with on_socket.connect() as link:
         link.sendall(b"GET /v1/tasks/walk/events HTTP/1.1\r\n" + HOST + b"\r\n")

@@ -155,7 +155,24 @@ def test_a_device_contributes_once_to_a_round(bench: Any) -> None:
     folded = own.fold(*batch)
     assert codes(folded) == ["applied", "already-in-round", "applied", "stale"]
     assert (own.state.version, own.state.check_ins, own.state.received) == (1, 2, 0)
+    first.invited = second.invited = 1
     assert codes(own.fold(own.check_in(first), own.check_in(second))) == ["applied", "applied"]
+
+
+def test_only_devices_that_were_invited_contribute_to_a_round(bench: Any) -> None:
+    own = bench(*ROUNDS)
+    devices = [own.device(slot) for slot in range(4)]
+    assert codes(own.fold(*(own.check_in(device) for device in devices[:2]))) == ["applied", "applied"]
+    devices[2].invited = 1
+    batch = [own.check_in(device) for device in devices]
+    assert codes(own.fold(*batch)) == ["not-invited", "not-invited", "applied", "not-invited"]
+    assert (own.state.version, own.state.received) == (1, 1)
+
+
+def test_a_server_that_was_started_anew_does_not_know_whom_it_had_invited(bench: Any) -> None:
+    own = bench(*ROUNDS)
+    own.state.version = own.state.begun = 5
+    assert codes(own.fold(own.check_in(own.device()), own.check_in(own.device(1)))) == ["applied", "applied"]
 
 
 def test_a_device_makes_so_many_releases_and_no_more(bench: Any) -> None:

@@ -39,6 +39,7 @@ class Scenario:
         for device in self.devices[:count]:
             self.sent += 1
             version = self.server.show(device.task)["version"]
+            assert device.check_out().status_code == 200
             answer = device.check_in(device.body(version, seed=self.sent), f"key-number-{self.sent}")
             assert answer.status_code == 200, answer.text
             receipts.append(answer.json())

@@ -21,6 +21,7 @@ LONGEST_RETRY_S = 300.0
 
 _CODES: dict[str, type[CrowdError]] = {
     "already-in-round": StaleCheckIn,
+    "not-invited": StaleCheckIn,
     "future-version": StaleCheckIn,
     "invite-used": NotAuthorised,
     "releases-spent": BudgetExhausted,

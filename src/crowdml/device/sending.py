@@ -13,7 +13,7 @@ from crowdml.device.ledger_store import Ledger, Unsettled
 from crowdml.device.memory import Memory
 from crowdml.device.trust import require_whole
 
-GO_ON = ("stale", "future-version", "already-in-round")
+GO_ON = ("stale", "future-version", "already-in-round", "not-invited")
 """Refusals after which the next release may well be used."""
 
 

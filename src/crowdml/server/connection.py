@@ -27,6 +27,7 @@ class ConnectionLimits:
         bytes_per_second: A body that announces its length gets a second more for so many bytes.
         linger_s: Seconds for which the rest of a refused request is read.
         stall_s: Seconds for which an answer waits for a peer that does not read it.
+        connections: Connections at once; more are cut off, so that files are left for the store.
     """
 
     header_bytes: int = 32 << 10
@@ -34,10 +35,11 @@ class ConnectionLimits:
     bytes_per_second: int = 64 << 10
     linger_s: float = 3.0
     stall_s: float = 60.0
+    connections: int = 10_000
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with limits; a test sets others in a class of its own."""
+    """uvicorn's HTTP protocol with the usual limits; `bounded` makes others."""
 
     limits = ConnectionLimits()
     _head_bytes = 0
@@ -54,7 +56,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect the first request soon."""
         super().connection_made(transport)
-        self._start_clock(self.limits.deadline_s)
+        if len(self.connections) > self.limits.connections:
+            transport.abort()
+        else:
+            self._start_clock(self.limits.deadline_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the deadlines."""
@@ -215,3 +220,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
+
+
+def bounded(limits: ConnectionLimits) -> type[BoundedProtocol]:
+    """Make the protocol with other limits."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits})

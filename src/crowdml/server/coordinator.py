@@ -193,6 +193,7 @@ class Coordinator:
         if before is not None:
             self._drop(running, before)
         entry = DeviceState.of(used.device, running.name)
+        entry.invited = before.invited if before is not None else -1
         self.tokens.add(entry)
         running.add_device(entry)
         content = {"device": entry.id, "token": token, "slot": entry.slot, "sheet": running.sheet_hash}

@@ -22,6 +22,7 @@ class DeviceState:
         last_version: Version of the last round it contributed to, or -1.
         revoked: Whether it may not speak any more.
         refused: Check-ins since the server started that no honest device sends.
+        invited: Last version that it was given in a round since the server started, or -1.
     """
 
     id: str
@@ -32,6 +33,7 @@ class DeviceState:
     last_version: int
     revoked: bool
     refused: int = 0
+    invited: int = -1
 
     @staticmethod
     def of(stored: StoredDevice, task: str) -> DeviceState:

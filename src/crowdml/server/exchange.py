@@ -79,6 +79,7 @@ class Exchange:
             wait_s = b"%d" % (5 if state != "open" else _ROUND_WAIT_S)
             return Answer(status=204, headers=((b"retry-after", wait_s),))
         published = running.published
+        device.invited = published.version
         headers = (
             (b"etag", published.etag),
             (b"crowdml-version", b"%d" % published.version),

@@ -52,6 +52,7 @@ class TaskState:
         received: Check-ins since the last commit.
         state: draft, open, paused or stopped.
         reason: Why it stopped.
+        begun: Version at which the server was started: who was invited to it before is not known.
     """
 
     server: Tree
@@ -61,6 +62,7 @@ class TaskState:
     received: int
     state: str
     reason: str | None
+    begun: int = 0
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -124,6 +126,9 @@ def _require(live: LiveTask, state: TaskState, check_in: CheckIn) -> int:
         raise Refusal(409, "stale", f"{staleness} versions old: not used", version=state.version)
     if live.server.rounds and device.last_version >= check_in.started:
         raise Refusal(409, "already-in-round", "this device has contributed to the round", version=state.version)
+    if live.server.rounds and check_in.started > state.begun and device.invited != check_in.started:
+        # Otherwise a few devices that are always the first could fill every round.
+        raise Refusal(409, "not-invited", "this device was not asked for a contribution", version=state.version)
     limit = live.task.stop.max_releases
     if limit is not None and device.check_ins >= limit:
         raise Refusal(409, "releases-spent", f"all {limit} releases of this device were made", version=state.version)

@@ -85,6 +85,7 @@ class RunningTask:
             received=stored.received,
             state=stored.state,
             reason=stored.reason,
+            begun=stored.version,
         )
         self.acceptance = Acceptance.of(algorithm, self.live.plan)
         self.devices = {device.slot: device for device in devices}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import signal
 import socket
 from pathlib import Path
@@ -13,11 +14,15 @@ from crowdml.core import BadInput, record
 from crowdml.protocol.joining import make_token
 from crowdml.protocol.keys import SigningKey
 from crowdml.server.asgi import Asgi
-from crowdml.server.connection import BoundedProtocol
+from crowdml.server.connection import BoundedProtocol, ConnectionLimits, bounded
 from crowdml.server.crowd import token_hash
 from crowdml.server.store import Identity, Store
 
 BACKLOG = 4096
+MOST_FILES = 65_536
+RESERVED_FILES = 256
+"""Open files that are not connections: of the store, above all."""
+
 TOKEN_FILE = "operator.token"  # noqa: S105  the name of a file
 
 
@@ -97,9 +102,21 @@ def make_server(app: Asgi, place: Place, protocol: type[BoundedProtocol] = Bound
     return uvicorn.Server(config)
 
 
+def most_connections() -> int:
+    """Take as many open files as the system lets us have; return how many of them may be connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):
+            wanted = soft
+    return max(wanted - RESERVED_FILES, wanted // 2)
+
+
 def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
     """Serve until a signal comes; requests under way are finished."""
-    server = make_server(app, place)
+    server = make_server(app, place, bounded(ConnectionLimits(connections=most_connections())))
 
     def end(*_: object) -> None:
         # Before uvicorn has its own handlers. Later it raises the signal again when it is done: all is well then.
