@@ -150,7 +150,7 @@ def test_a_sample_that_is_no_number_moves_the_message_no_further(bad: float, mod
     w = of.model_for(NUMPY).zeros()
     one = change(of, w, Batch(rows=rows, labels=labels, mask=np.ones(8, np.float32)), 1)
     two = change(of, w, Batch(rows=other, labels=strange, mask=np.ones(8, np.float32)), 1)
-    assert np.linalg.norm(one) > 100
+    assert np.linalg.norm(one) > 50  # so there is something to move
     assert np.linalg.norm(one - two) <= sample_sensitivity(made.update.grid, made.update.stable)
 
 
