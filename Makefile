@@ -37,8 +37,10 @@ check: setup  ## Check format, lint, types, layers and generated documentation
 docs: setup  ## Write the generated reference pages anew
 	$(BIN)/python docs/generate.py
 
-bench: setup  ## Measure the engine against a plain NumPy loop
+bench: setup  ## Measure the engine against a plain NumPy loop; samplers and ledger
 	$(BIN)/python benchmarks/simulation/bench.py
+	$(BIN)/python benchmarks/samplers/bench.py
+	$(BIN)/python benchmarks/ledger/bench.py
 
 reproduce: setup  ## Reproduce all figures of the papers into reproduced/ (about ten minutes)
 	@mkdir -p reproduced
