@@ -12,6 +12,7 @@ from crowdml.core import NUMPY
 from crowdml.core.ops import Tree
 from crowdml.simulation import accounting
 from crowdml.simulation.coins import trial_seed
+from crowdml.simulation.matrices import numbers
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.result import Result
 from crowdml.simulation.run import Watcher, make_timelines
@@ -23,7 +24,7 @@ def simulate_stepwise(
 ) -> Result:
     """Simulate without compiling. Takes what `simulate` takes; `resume` has nothing to resume here."""
     fitted, dataset = prepare(task)
-    model, algorithm = task.model_for(NUMPY), task.build(NUMPY)
+    model, algorithm = task.model_for(NUMPY), task.build(NUMPY, numbers(task))
     owners = [task.build(NUMPY, owner_epsilon=epsilon) for epsilon in task.crowd.owner_epsilon.values]
     timelines = make_timelines(task, dataset, trials, seed)
     began = time.perf_counter()

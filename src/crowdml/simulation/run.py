@@ -17,6 +17,7 @@ from crowdml.simulation import accounting, checkpoint, memory
 from crowdml.simulation.chunks import Chunks, cut_chunks
 from crowdml.simulation.coins import trial_seed
 from crowdml.simulation.lane import Carry, Lanes
+from crowdml.simulation.matrices import numbers
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.program import Program, compile_program
 from crowdml.simulation.result import Result
@@ -138,9 +139,9 @@ def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list
 def _compile(
     tasks: Sequence[Task], seed: int, places: list[tuple[int, int]], dataset: Dataset, chunks: Chunks
 ) -> tuple[Program, Lanes]:
-    numbers = [task.hyper(task.plan(task.model_for(NUMPY))) for task in tasks]
+    hyper = [numbers(task) for task in tasks]
     lanes = Lanes(
-        hyper={name: np.array([numbers[cell][name] for cell, _ in places], np.float32) for name in numbers[0]},
+        hyper={name: np.array([hyper[cell][name] for cell, _ in places], np.float32) for name in hyper[0]},
         seeds=np.stack([trial_seed(seed, trial) for _, trial in places]),
         scales=_scales([tasks[cell] for cell, _ in places]) if chunks.choosing else {},
     )
