@@ -148,6 +148,10 @@ def _noise(task: Task, plan: Plan) -> str:
 def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Sequence[Timeline]) -> tuple[str, ...]:
     """Name what a reader of the figures must know: caveats of the data, what ε leaves out, devices never heard of."""
     found = [dataset.note] if dataset.note else []
+    if task.data.validation:
+        found.append(
+            f"{task.data.validation} rows are held back from training: choose by their error, and report the test error"
+        )
     pairs = zip(task.data.transform, fitted, strict=True)
     private = [transform.kind for transform, found in pairs if found.private_fit]
     if private and task.privacy.mode != "none":

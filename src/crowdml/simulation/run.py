@@ -20,13 +20,14 @@ from crowdml.simulation.lane import Carry, Lanes
 from crowdml.simulation.matrices import numbers
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.program import Program, compile_program
-from crowdml.simulation.result import Result
+from crowdml.simulation.result import Result, watched
 from crowdml.simulation.timeline import Timeline, make_timeline
 
 SAVE_EVERY_S = 10.0
 
 Watcher = Callable[[float, float], None]
-"""Told the share done and the mean test error after each point of the curve."""
+"""Told the share done and the mean error after each point of the curve: on rows held back where there are some, else on
+the test rows."""
 
 
 def simulate(
@@ -178,7 +179,7 @@ def _go(
         for name, values in program.measure(carries).items():
             measured.setdefault(name, []).append(np.asarray(values, np.float64))
         if watch:
-            watch((number + 1) / len(chunks), float(measured["test_error"][-1].mean()))
+            watch((number + 1) / len(chunks), float(watched(measured)[-1].mean()))
         if time.monotonic() - saved > SAVE_EVERY_S:
             checkpoint.save(path, _progress(number + 1, carries, measured))
             saved = time.monotonic()

@@ -68,7 +68,7 @@ def search(study: Study, trials: int, seed: int = 0, watch: Watcher | None = Non
         cells = [dict(zip(curve.grid, values, strict=True)) for values in itertools.product(*curve.grid.values())]
         tasks = [_task(study, curve, cell, validation=True) for cell in cells]
         results = simulate_cells(tasks, trials=trials, seed=seed + 1000)
-        errors = [result.test_error for result in results]
+        errors = [result.validation_error for result in results]
         if watch:
             watch(curve.label, 1.0, min(errors))
         pairs = tuple(zip(cells, errors, strict=True))
