@@ -16,6 +16,7 @@ from crowdml.algorithms.recipes import Recipe
 from crowdml.core import NUMPY, trees
 from crowdml.simulation import simulate
 from crowdml.simulation.coins import trial_seed
+from crowdml.simulation.matrices import numbers
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.stepwise import Ended, run_stepwise
 from crowdml.simulation.timeline import make_timeline
@@ -51,12 +52,33 @@ SETTINGS = {
     "paper, slow": ["privacy.mode=paper", "privacy.epsilon=20.0", "crowd.delays={ request = 300.0 }"],
 }
 LOCAL, SLOW = "algorithm.local-steps=4", "crowd.delays={ request = 100.0, check-out = 200.0, check-in = 300.0 }"
+CORRELATED = (
+    "privacy.mode=paper",
+    "privacy.mechanism=gaussian",
+    "privacy.noise-sequence=banded",
+    "privacy.noise-bands=3",
+    "stop.max-releases=7",
+)
 SETTINGS |= {
     "steps, server batch": [LOCAL, "algorithm.server-batch=4"],
     "steps, slow, accepted": [LOCAL, SLOW, "algorithm.server-batch=3", "algorithm.stale=accept"],
     "steps, slow, weighted": [LOCAL, SLOW, "algorithm.server-batch=3", "algorithm.stale=weight"],
     "steps, slow, dropped": [LOCAL, SLOW, "algorithm.server-batch=3"],
     "steps by versions": [LOCAL, SLOW, "algorithm.stale=accept", "algorithm.rate={ kind = 'inverse', c = 10.0 }"],
+    "steps by versions, weighted": [
+        LOCAL,
+        SLOW,
+        "algorithm.server-batch=2",
+        "algorithm.stale=weight",
+        "algorithm.rate={ kind = 'inverse', c = 10.0, counter = 'versions' }",
+    ],
+    "no steps, slow, weighted": [
+        "algorithm.local-steps=0",
+        SLOW,
+        "algorithm.server-batch=3",
+        "algorithm.stale=weight",
+        "algorithm.rate={ kind = 'inverse-sqrt', c = 30.0, counter = 'versions' }",
+    ],
     "steps by check-ins": [
         LOCAL,
         SLOW,
@@ -69,6 +91,13 @@ SETTINGS |= {
         LOCAL,
         "algorithm.server-batch=2",
         "algorithm.rate={ kind = 'adagrad', c = 1.0, floor = 0.001, counter = 'local-steps' }",
+    ],
+    "steps, rmsprop": [
+        LOCAL,
+        SLOW,
+        "algorithm.server-batch=2",
+        "algorithm.stale=accept",
+        "algorithm.rate={ kind = 'rmsprop', c = 0.1, decay = 0.8, floor = 0.001, counter = 'local-steps' }",
     ],
     "steps, noise": [LOCAL, "privacy.mode=paper", "privacy.mechanism=gaussian", "privacy.noise-scale=0.3"],
     "steps, noise of the whole message": [
@@ -86,6 +115,20 @@ SETTINGS |= {
         "privacy.mode=paper",
         "privacy.noise-scale=0.3",
         "privacy.noise-sequence=rate",
+    ],
+    "steps, correlated noise": [LOCAL, "algorithm.server-batch=2", *CORRELATED, "privacy.noise-scale=0.3"],
+    "no steps, correlated noise, paper": [
+        "algorithm.local-steps=0",
+        "algorithm.rate={ kind = 'inverse-sqrt', c = 30.0 }",
+        *CORRELATED,
+        "privacy.epsilon=20.0",
+        "privacy.delta=1e-5",
+    ],
+    "rounds, correlated noise, paper": [
+        "algorithm.per-round=4",
+        *CORRELATED,
+        "privacy.epsilon=20.0",
+        "privacy.delta=1e-5",
     ],
     "no steps": [
         "algorithm.local-steps=0",
@@ -164,7 +207,7 @@ def learnt(algorithm: Algorithm, ended: Ended, devices: int) -> Any:
 def test_three_drivers_agree(kind: str, changes: list[str]) -> None:
     task: Task = parse(BASE.format(kind=kind), changes=changes)
     _, dataset = prepare(task)
-    algorithm = task.build(NUMPY)
+    algorithm = task.build(NUMPY, numbers(task))
     compiled = simulate(task, trials=TRIALS, seed=SEED)
     for trial in range(TRIALS):
         seed = trial_seed(SEED, trial)

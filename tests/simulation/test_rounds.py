@@ -10,6 +10,7 @@ import pytest
 
 from crowdml.algorithms import Task
 from crowdml.core import NUMPY, BadInput
+from crowdml.simulation import simulate
 from crowdml.simulation.chunks import cut_chunks, fixed_count
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.timeline import Timeline, make_timeline
@@ -19,7 +20,7 @@ Make = Callable[..., Task]
 
 def course(task: Task) -> Timeline:
     _, dataset = prepare(task)
-    return make_timeline(task, dataset, task.build(NUMPY), np.random.default_rng(0))
+    return make_timeline(task, dataset, task.build(NUMPY), np.random.default_rng([0, 0]))
 
 
 def fedavg(digits: Make, own: str = "", *changes: str) -> Task:
@@ -46,6 +47,15 @@ def test_a_device_goes_through_all_its_rows_once_per_epoch(digits: Make) -> None
         assert shards.setdefault(device, set(first.tolist())) == set(first.tolist())
     owners = [row for rows in shards.values() for row in rows]
     assert len(owners) == len(set(owners))
+
+
+def test_an_invited_device_uses_all_its_rows_in_every_release(digits: Make) -> None:
+    """So a sample is in as many releases as its device makes, which may be more than the passes on average."""
+    paper = ("privacy.mode=paper", "privacy.epsilon=3.0")
+    task = digits("algorithm={ kind = 'fedsgd', per-round = 4 }", *paper)
+    most = course(task).releases
+    assert most > task.crowd.passes
+    assert simulate(task).privacy["sample"]["epsilon"] == pytest.approx(3.0 * most)
 
 
 def test_lost_check_ins_make_a_round_smaller(digits: Make) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from crowdml.algorithms import load
 from crowdml.core import BadInput
-from crowdml.data import locate
-from crowdml.simulation import Result
+from crowdml.data import Dataset, locate
+from crowdml.data import load as load_dataset
+from crowdml.simulation import Result, prepare
 from crowdml.studies import STUDIES, Report, reproduce, search
 from crowdml.studies.crowdml_2015.images import difference, level
 
@@ -113,10 +114,19 @@ def test_activity_sensing_settles_after_fifty_samples(tmp_path: Path) -> None:
 
 
 @needs_mnist
-def test_the_search_never_sees_the_test_rows() -> None:
+def test_the_search_never_sees_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other test labels change nothing in what it finds."""
     study = STUDIES["crowdml-2015/fig4"]
     curve = replace(study.curves[1], grid={"algorithm.rate.c": (1.0, 1000.0), "model.regularisation": (0.0,)})
-    quick = replace(curve, changes=("crowd.passes=1",))
-    found = search(replace(study, curves=(quick,)), trials=2)[0]
-    assert found.best["algorithm.rate.c"] == 1000.0
+    quick = replace(study, curves=(replace(curve, changes=("crowd.passes=1",)),))
+    found = search(quick, trials=2)[0]
+    assert found.best == "algorithm.rate.c = 1000, model.regularisation = 0"
     assert len(found.cells) == 2
+
+    def garbled(name: str) -> Dataset:
+        dataset = load_dataset(name)
+        return replace(dataset, test_labels=np.zeros_like(dataset.test_labels))
+
+    monkeypatch.setattr(prepare, "load_dataset", garbled)
+    monkeypatch.setattr(prepare, "_prepared", {})
+    assert search(quick, trials=2)[0] == found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ from crowdml.algorithms import Task, load
 from crowdml.simulation import Result
 from crowdml.studies import STUDIES
 from crowdml.studies.comparisons import accuracy
-from crowdml.studies.crowdml_2016 import noise, trade_off
-from crowdml.studies.run import _side_by_side
+from crowdml.studies.crowdml_2016 import devices, noise, trade_off
+from crowdml.studies.crowdml_2016.unstated import CANDIDATES, Ends
+from crowdml.studies.run import _side_by_side, _used
 
 STUDIES_2016 = [name for name in STUDIES if name.startswith("crowdml-2016/")]
 
@@ -48,13 +50,13 @@ def cells(of: Callable[[float, float], float]) -> dict[str, Result]:
 
 @pytest.mark.parametrize("name", STUDIES_2016)
 def test_every_curve_is_a_valid_task(name: str) -> None:
-    groups = _side_by_side(STUDIES[name])
+    groups = _side_by_side(STUDIES[name], STUDIES[name].curves, _used(STUDIES[name]))
     assert sum(len(labels) for labels, _ in groups) == len(STUDIES[name].curves)
 
 
 def test_figure_2_has_thirty_cells_in_each_reading_and_two_compilations() -> None:
     assert len(noise.FIG2.curves) == 2 * 30
-    assert [len(tasks) for _, tasks in _side_by_side(noise.FIG2)] == [30, 30]
+    assert [len(tasks) for _, tasks in _side_by_side(noise.FIG2, noise.FIG2.curves, _used(noise.FIG2))] == [30, 30]
     task = load(noise.TASK)
     own = task.algorithm
     assert (own.local_steps, own.local_batch, own.server_batch, task.stop.max_versions) == (10, 100, 1, 1000)
@@ -74,6 +76,64 @@ def test_figure_2_differs_when_it_does_not() -> None:
     rows = noise.FIG2.compare(cells(lambda deviation, rate: 0.5 + rate / 100))
     assert [row.verdict for row in rows if row.setting.endswith("best c0 at s.d. 10")] == ["differs", "differs"]
     assert [row.verdict for row in rows if row.paper == 0.95] == ["differs"]
+
+
+def test_what_the_paper_leaves_open_is_searched_in_valid_tasks_and_decided_by_the_criterion() -> None:
+    unstated = noise.UNSTATED
+    assert unstated.used in unstated.candidates and len(unstated.candidates) == 36
+    assert set(unstated.curves) <= {curve.label for curve in noise.FIG2.curves}
+    structures = {load(noise.TASK, [*changes, "data.validation=10000"]).structure() for changes in CANDIDATES.values()}
+    assert len(structures) == 36, "two names for one setting"
+
+
+def test_the_criterion_counts_wrong_rates_then_distances() -> None:
+    right = Ends(low_rate=10.0, low=0.97, high_rate=0.1, high=0.6)
+    assert right.distance == pytest.approx(0.05)
+    assert Ends(low_rate=10.0, low=0.9, high_rate=0.1, high=0.7).distance == pytest.approx(0.1)
+    assert Ends(low_rate=1.0, low=0.97, high_rate=10.0, high=0.65).distance == pytest.approx(2.0)
+
+
+def test_a_setting_is_scored_by_medians_on_rows_held_back() -> None:
+    """One dead net in three trials does not decide, and test rows do not count."""
+    task = load(noise.TASK)
+
+    def cell(errors: list[float]) -> Result:
+        found = result(task, [0.0])
+        return replace(found, measured=found.measured | {"validation_error": np.array([errors])})
+
+    errors = {(1e-3, 10.0): [0.03, 0.04, 0.9], (10.0, 0.1): [0.9, 0.38, 0.36]}
+    cells = {
+        noise.label("Gaussian", noise.USED, deviation, rate): cell(errors.get((deviation, rate), [0.8, 0.8, 0.8]))
+        for deviation in (1e-3, 10.0)
+        for rate in noise.RATES
+    }
+    value, remark = noise.UNSTATED.score(cells)
+    assert value == pytest.approx(0.03) and remark == "0.960 at c0 = 10 → 0.620 at c0 = 0.1"
+
+
+def devices_rows(crowd: float, alone: float, only: float) -> dict[str, str]:
+    task = load(devices.DEVICES.task)
+    levels = {devices.CROWD: crowd, devices.ALONE: alone, devices.SAME_RATE: alone - 0.01, devices.ONLY: only}
+    found = devices.DEVICES.compare({name: result(task, [level]) for name, level in levels.items()})
+    return {row.setting: row.verdict for row in found}
+
+
+def test_the_crowd_must_be_clearly_ahead_and_a_single_device_near_the_papers() -> None:
+    good = devices_rows(0.9, 0.85, 0.75)
+    assert good["80 devices together, after 100 versions"] == "holds"
+    assert good["each device alone, after 25 contacts"] == "differs"
+    assert good["one device in the crowd's place, after 25 contacts"] == "holds"
+    assert good["together minus each device alone"] == "holds"
+    bad = devices_rows(0.85, 0.835, 0.6)
+    assert set(bad.values()) == {"differs", "holds"}
+    assert [setting for setting, verdict in bad.items() if verdict == "holds"] == [
+        "together minus one device in the crowd's place"
+    ]
+
+
+def test_rates_of_the_devices_were_among_those_searched() -> None:
+    assert set(devices.CHOSEN.values()) <= set(devices.RATES)
+    assert max(devices.CHOSEN.values()) < max(devices.RATES), "at the edge of the search"
 
 
 def test_a_figure_is_drawn(tmp_path: Path) -> None:

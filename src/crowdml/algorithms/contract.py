@@ -17,7 +17,8 @@ from crowdml.core.ops import Tree
 from crowdml.privacy import Plan
 
 Hyper = Mapping[str, Array]
-"""Hyper-parameters by name. In a compiled sweep they are traced numbers, elsewhere plain floats."""
+"""Hyper-parameters by name. In a compiled sweep they are traced numbers, elsewhere plain floats. Arrays that only a
+driver can work out are handed in the same way."""
 
 
 @record

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdml.algorithms.correlated import MATRIX
 from crowdml.algorithms.stability import largest_rate
 from crowdml.algorithms.task import Task
 from crowdml.core import NUMPY, Array, Batch, record, trees
@@ -134,6 +135,8 @@ def _words(task: Task, plan: Plan) -> str:
             f"A paper's formula, for simulation only. It claims ε = {task.privacy.epsilon:g} for each release; no "
             "owner is promised anything."
         )
+    if plan.given:
+        return "No formal guarantee: for noise given by its standard deviation no ε can be stated."
     if plan.sound is None:
         return "No formal guarantee: what leaves a device carries no noise."
     sound, terms = plan.sound, task.privacy
@@ -207,7 +210,7 @@ def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:
         )
     if task.recipe.perturbs == "nothing":
         return ()
-    algorithm, nothing = task.build(NUMPY), _Nothing()
+    algorithm, nothing = task.build(NUMPY, _hyper(task, plan)), _Nothing()
     server = algorithm.init(nothing)
     batch = Batch(
         rows=np.zeros((algorithm.batch, task.features), np.float32),
@@ -217,6 +220,12 @@ def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:
     release, _ = algorithm.device_step(algorithm.check_out(server), algorithm.device_init(), batch, nothing)
     check_in = message(0, algorithm.sanitise(release, nothing))
     return tuple(_one(path, np.asarray(leaf), plan) for path, leaf in trees.paths(check_in))
+
+
+def _hyper(task: Task, plan: Plan) -> dict[str, Any]:
+    """Return hyper-parameters for a look at shapes, so any matrix will do where noise is correlated."""
+    own: dict[str, Any] = dict(task.hyper(plan))
+    return own | {MATRIX: np.ones((1, plan.banded.bands), np.float32)} if plan.banded else own
 
 
 KNOWN = {
@@ -239,7 +248,7 @@ def _one(path: str, leaf: Array, plan: Plan) -> Leaving:
 
 
 def _protection(word: str, plan: Plan) -> str:
-    counts = plan.statistics
+    counts, correlated = plan.statistics, ", correlated over messages" if plan.banded else ""
     if word == "errors" and counts and counts.error_scale:
         return f"discrete Laplace noise of scale {counts.error_scale:g}"
     if word == "labels" and counts and counts.label_scale:
@@ -251,8 +260,10 @@ def _protection(word: str, plan: Plan) -> str:
             f"{own.law.name.replace('-', ' ')} noise of scale {own.scale:g} levels"
         )
     if word == "gradient" and plan.gradient:
-        bound = plan.gradient.bound
-        return f"one example at most {bound.radius:.3g} in L{bound.order}; {plan.gradient.law.name} noise, simulated"
+        bound, law = plan.gradient.bound, plan.gradient.law.name
+        return f"one example at most {bound.radius:.3g} in L{bound.order}; {law} noise{correlated}, simulated"
+    if word in ("gradient", "change") and plan.given:
+        return f"{plan.given.law.name} noise of s.d. {plan.given.deviation:.3g}{correlated}, simulated"
     return "in clear"
 
 

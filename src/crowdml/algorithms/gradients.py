@@ -58,3 +58,11 @@ def sanitise_given(parts: Parts, update: Tree, factor: Array, coins: Coins, stag
     if parts.plan.given is None:
         return update
     return add_noise(parts.plan.given.law, update, parts.hyper["noise"] * factor, coins, stage)
+
+
+def sanitise_correlated(parts: Parts, update: Tree, noise: Tree, samples: Array | None) -> Tree:
+    """Add noise that was drawn for fresh noise of scale 1: of the given size, or for a mean over `samples` rows."""
+    xp, scale = parts.ops.xp, parts.hyper["noise"]
+    if parts.plan.gradient:
+        scale = scale / xp.maximum(samples, 1).astype(xp.float32)
+    return trees.map(lambda leaf, own: leaf + own * scale, update, noise)

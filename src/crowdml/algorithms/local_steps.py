@@ -2,7 +2,7 @@
 
 A device moves its copy of the parameters by several steps, each on a part of its rows, and sends what has changed.
 With no local steps it sends the mean gradient of all its rows and leaves the step to the server. Noise is added once,
-to the message. In sound mode the message is integers on a grid; the change is bounded as a whole, whatever rate and
+to the message; where it is correlated over messages, the device remembers what it added. In sound mode the message is integers on a grid; the change is bounded as a whole, whatever rate and
 loss made of it.
 
 The rate may follow any of four counters: versions and check-ins are the server's and come with the check-out; contacts
@@ -16,7 +16,14 @@ from typing import Any
 
 from crowdml.algorithms import projection
 from crowdml.algorithms.contract import Parts
-from crowdml.algorithms.gradients import MeanGradient, mean_gradient, sanitise_given, sanitise_mean
+from crowdml.algorithms.correlated import next_noise, no_noise_yet
+from crowdml.algorithms.gradients import (
+    MeanGradient,
+    mean_gradient,
+    sanitise_correlated,
+    sanitise_given,
+    sanitise_mean,
+)
 from crowdml.algorithms.grid_gradient import grid_change, grid_gradient, sanitise_grid
 from crowdml.algorithms.rates import RateSettings
 from crowdml.algorithms.server import Sends
@@ -61,7 +68,11 @@ class DeviceHalf:
 
     @property
     def _counts_contacts(self) -> bool:
-        return self.rate.counter == "device-contacts" or self._sequence == "geometric"
+        return self.rate.counter == "device-contacts" or self._sequence == "geometric" or self._correlated
+
+    @property
+    def _correlated(self) -> bool:
+        return self.parts.plan.banded is not None
 
     def init(self) -> Tree:
         """Begin a device: only what its rate and its noise will ask for."""
@@ -70,6 +81,8 @@ class DeviceHalf:
             device["contacts"] = xp.int32(0)
         if self.rate.counter == "local-steps":
             device["steps"] = xp.int32(0)
+        if self._correlated:
+            device["noise"] = no_noise_yet(self.parts)
         if self.sends == "change":
             device["memory"] = self._rate(self.parts.hyper["rate"]).init(self.parts.model.zeros())
         return device
@@ -81,6 +94,10 @@ class DeviceHalf:
         after = {"contacts": device["contacts"] + one} if self._counts_contacts else {}
         begin = self._begin(broadcast, device, after)
         release = self._noise_factor(begin, after)
+        if self._correlated:
+            release["noise"], after["noise"] = next_noise(
+                self.parts, device["contacts"], device["noise"], coins, self.sends
+            )
         if self.sends == "gradient":
             found = self._gradient(parameters, batch, coins)
             return release | {"gradient": found.gradient} | self._weight(found.samples), after
@@ -99,7 +116,9 @@ class DeviceHalf:
         if self.parts.plan.sound:
             return self._sanitise_sound(release, coins)
         update = release[self.sends]
-        if self.parts.plan.gradient:
+        if self._correlated:
+            update = sanitise_correlated(self.parts, update, release["noise"], release.get("samples"))
+        elif self.parts.plan.gradient:
             update = sanitise_mean(self.parts, update, release["samples"], coins)
         else:
             update = sanitise_given(self.parts, update, release.get("factor", 1.0), coins, self.sends)

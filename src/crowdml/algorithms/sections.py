@@ -30,7 +30,8 @@ class DataSettings(Settings):
     validation: int = Field(
         0,
         ge=0,
-        description="measure on so many of the training rows instead of the test rows: for choosing hyper-parameters",
+        description="hold back so many of the training rows and measure on them too: to watch a task and to choose "
+        "hyper-parameters without the test rows",
     )
 
     @field_validator("labels")

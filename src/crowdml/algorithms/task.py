@@ -93,9 +93,9 @@ class Task(Settings):
         )
 
     def _releases(self, model: Model) -> Releases:
-        """Say what a device sends, as far as a sound plan must know."""
+        """Say what a device sends, as far as a plan must know."""
         if self.privacy.mode != "sound" or self.recipe.sound is None:
-            return Releases()
+            return Releases(limit=self.stop.max_releases)
         form, size = self.recipe.sound(self.algorithm), trees.size(model.zeros())
         row = input_bound(self.data.transform, 2, self.data.features)
         return Releases(
@@ -177,6 +177,7 @@ class Task(Settings):
             )
         self._check_crowd()
         self._check_owners()
+        self._check_correlated()
         if self.stop.error_below is not None and self.plan(self.model_for(NUMPY)).statistics is None:
             raise BadInput(
                 "no counts are sent, so the error cannot be estimated",
@@ -207,6 +208,21 @@ class Task(Settings):
                 "a central server learns at its own pace: nothing it does is delayed",
                 where="crowd.delays",
                 hint=f"leave the delays out for {self.algorithm.kind}",
+            )
+
+    def _check_correlated(self) -> None:
+        """Refuse an ε for correlated noise where a device would draw the noise of a release again."""
+        from crowdml.core import NUMPY
+
+        plan, crowd, delays = self.plan(self.model_for(NUMPY)), self.crowd, self.crowd.delays
+        if plan.banded is None or plan.gradient is None:
+            return
+        lost = {"drop-out": crowd.drop_out, "delays": delays.request or delays.check_out or delays.check_in}
+        for name in (name for name, given in lost.items() if given):
+            raise BadInput(
+                "correlated noise has its matrix-mechanism bound only where every check-in is used",
+                where=f"crowd.{name}",
+                hint="leave it out, or give noise-scale instead of epsilon: then no ε is stated",
             )
 
     def _check_owners(self) -> None:

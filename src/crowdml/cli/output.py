@@ -42,7 +42,7 @@ def write_json(content: dict[str, Any], path: Path | None) -> None:
 
 
 class Progress:
-    """A progress bar on standard error, with the test error as it falls."""
+    """A progress bar on standard error, with the error as it falls."""
 
     def __init__(self, name: str, quiet: bool = False) -> None:
         """Begin a bar for the named task."""
@@ -82,7 +82,7 @@ class Progress:
 
     def update(self, share: float, error: float) -> None:
         """Move on."""
-        self._bar.update(self._row, completed=share, description=self._name, error=f"test error {error:.3f}")
+        self._bar.update(self._row, completed=share, description=self._name, error=f"error {error:.3f}")
 
 
 def print_result(result: Result) -> None:
@@ -95,8 +95,10 @@ def print_result(result: Result) -> None:
     table.add_column("measure")
     table.add_column("mean", justify="right")
     table.add_column(f"s.d. of {result.trials} trial{'s' * (result.trials > 1)}", justify="right")
-    accuracy = 1 - result.measured["test_error"][-1]
-    table.add_row("test accuracy", f"{accuracy.mean():.4f}", f"{final['test_error']['std']:.4f}", style="bold")
+    for name in (name for name in ("test_error", "validation_error") if name in final):
+        words = name.replace("_error", " accuracy")
+        style = "bold" if name == "test_error" else None
+        table.add_row(words, f"{1 - final[name]['mean']:.4f}", f"{final[name]['std']:.4f}", style=style)
     for name, values in sorted(final.items(), key=lambda item: item[0] != "test_error"):
         table.add_row(name.replace("_", " "), f"{values['mean']:.4f}", f"{values['std']:.4f}")
     console = Console()

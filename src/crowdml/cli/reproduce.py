@@ -75,10 +75,9 @@ def _print_report(report: Report) -> None:
 
 
 def _print_search(found: list[Found]) -> None:
-    """Print every cell, and whether the best one is the one that the study uses."""
-    for curve in found:
-        print(curve.label)
-        for cell, error in sorted(curve.cells, key=lambda pair: pair[1])[:8]:
-            keys = ", ".join(f"{key} = {value:g}" for key, value in cell.items())
-            marks = " best" * (cell == curve.best) + " in use" * (cell == curve.chosen)
-            print(f"  {error:.4f}  {keys}{marks}")
+    """Print the best cells, and whether the best one is the one that the study uses."""
+    for own in found:
+        print(f"{own.label} ({own.measure})")
+        for cell in sorted(own.cells, key=lambda cell: cell.value)[:8]:
+            marks = " best" * (cell.name == own.best) + " in use" * (cell.name == own.chosen)
+            print(f"  {cell.value:.4f}  {cell.name}{f': {cell.remark}' * bool(cell.remark)}{marks}")

@@ -40,6 +40,8 @@ class Dataset:
         test_labels: Class numbers of `test_rows`.
         label_names: The name of each class number.
         train_owners: Who produced each training row, if that is known; the `writer` partition needs it.
+        validation_rows: Rows held back from training, to watch and to choose by; None where there are none.
+        validation_labels: Their class numbers.
         note: Caveats to print beside any result obtained with this data.
     """
 
@@ -50,6 +52,8 @@ class Dataset:
     test_labels: Ints
     label_names: tuple[str, ...]
     train_owners: Ints | None = None
+    validation_rows: Rows | None = None
+    validation_labels: Ints | None = None
     note: str = ""
 
     def __post_init__(self) -> None:

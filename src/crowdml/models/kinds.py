@@ -80,13 +80,15 @@ class Mlp(ModelSettings):
     layers: list[Annotated[int, Field(gt=0, le=10_000_000)]] = Field([75, 75], description="sizes of the hidden layers")
     activation: Literal["tanh", "sigmoid", "relu"] = Field("relu", description="what follows each hidden layer")
     top: Literal["softmax", "squared"] = Field("softmax", description="the loss: cross-entropy or sum of squares")
+    start_scale: float = Field(1.0, gt=0, description="factor on the first weights, which are uniform ±√(6/(in+out))")
 
     def build(self, features: int, classes: int, ops: Ops) -> Model:
         """Make hidden layers, each with its activation, and a last layer with one output per label."""
         hidden: list[LayerSettings] = []
         for size in self.layers:
-            hidden += [Dense(size=size), LAYERS[self.activation]()]
-        return build((*hidden, Dense(size=classes)), _loss(self.top, classes, ops), features, ops)
+            hidden += [Dense(size=size, start_scale=self.start_scale), LAYERS[self.activation]()]
+        last = Dense(size=classes, start_scale=self.start_scale)
+        return build((*hidden, last), _loss(self.top, classes, ops), features, ops)
 
 
 class Layers(ModelSettings):

@@ -2,6 +2,7 @@
 
 from crowdml.privacy.accounting import Event as Event
 from crowdml.privacy.accounting import Filter as Filter
+from crowdml.privacy.banded import Banded as Banded
 from crowdml.privacy.given import GivenNoise as GivenNoise
 from crowdml.privacy.limits import Acceptance as Acceptance
 from crowdml.privacy.limits import acceptance as acceptance

@@ -12,7 +12,7 @@ from crowdml.core import BadInput, record
 from crowdml.privacy.mechanisms import MECHANISMS, NoiseLaw
 from crowdml.privacy.settings import PrivacySettings
 
-NoiseSequence = Literal["iid", "geometric", "rate"]
+NoiseSequence = Literal["iid", "geometric", "rate", "banded"]
 
 
 @record
@@ -22,9 +22,10 @@ class GivenNoise:
     Attributes:
         law: The noise law.
         scale: The law's own scale for the first message.
-        deviation: Standard deviation of each number of the first message.
+        deviation: Standard deviation of each number of the first message; of the fresh noise behind each message where
+            messages are correlated.
         sequence: How the scale goes on: the same for all messages, times `factor` from one of a device's contacts to
-            the next, or in proportion to the learning rate.
+            the next, or in proportion to the learning rate; `banded`: see `banded`.
         factor: For the geometric sequence.
     """
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 from crowdml.core import BadInput, record
+from crowdml.privacy.banded import Banded, banded_terms
 from crowdml.privacy.calibration import for_owner
 from crowdml.privacy.given import GivenNoise, given_noise
 from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, calibrated
@@ -59,6 +61,7 @@ class Plan:
         claim: What the paper would claim for the whole task; None where nothing is claimed.
         delta: The δ at which ε is reported.
         sound: Everything about a release in sound mode; None in other modes.
+        banded: The matrix that correlates the noise of a device's releases; None where it is fresh.
     """
 
     mode: str
@@ -69,6 +72,7 @@ class Plan:
     delta: float
     given: GivenNoise | None = None
     sound: Sound | None = None
+    banded: Banded | None = None
 
     @property
     def promises(self) -> bool:
@@ -104,13 +108,23 @@ class Plan:
         return _of_sound(for_owner(self.sound, epsilon), self.delta)
 
     def spent(self, uses: int) -> Spent:
-        """What `uses` releases cost a sample that is in all of them (not in sound mode: see `sound.event`)."""
+        """What `uses` releases with fresh noise cost a sample that is in all of them.
+
+        Not in sound mode (see `sound.event`), and not for correlated noise (see `spent_together`).
+        """
         if self.sound:
             raise ValueError("a sound plan is accounted by its event")
+        if self.banded and uses > 1:
+            raise ValueError("correlated releases are accounted together, by their matrix")
         if self.inputs:
             return self.inputs.spent
         each = self.gradient.spent if self.gradient else Spent()
         return (each.plus(self.statistics.spent) if self.statistics else each).times(uses)
+
+    def spent_together(self, sensitivity_squared: float) -> Spent:
+        """What all releases cost that together are one Gaussian release of this squared sensitivity."""
+        each = self.spent(1)
+        return Spent(mu_squared=each.mu_squared * sensitivity_squared)
 
 
 def make_plan(
@@ -133,19 +147,20 @@ def make_plan(
         perturbs: Where the algorithm puts noise.
         input_bound: Largest L1 norm of a row, or None where nothing is known.
         size: Numbers in a message.
-        releases: What the algorithm releases; sound mode needs to know.
+        releases: What the algorithm releases; sound mode and correlated noise need to know.
     """
     if terms.mode == "none" or perturbs == "nothing":
         free = Statistics() if counts else None
         return Plan(mode=terms.mode, gradient=None, statistics=free, inputs=None, claim=None, delta=terms.delta)
     if terms.mode == "sound":
         return _of_sound(make_sound(terms, bound_of, counts, releases or Releases()), terms.delta)
+    limit = releases.limit if releases else None
     if terms.noise_scale is not None and perturbs == "gradient":
-        return _given_plan(terms, size)
+        return replace(_given_plan(terms, size), banded=banded_terms(terms, limit))
     _check_paper_terms(terms)
     if perturbs == "inputs":
         return _input_plan(terms, input_bound, classes)
-    return _paper_plan(terms, bound_of, classes, counts)
+    return replace(_paper_plan(terms, bound_of, classes, counts), banded=banded_terms(terms, limit))
 
 
 def _of_sound(sound: Sound, delta: float) -> Plan:
@@ -261,8 +276,8 @@ def _check_paper_terms(terms: PrivacySettings) -> None:
             where="privacy.statistics-epsilon",
             hint="it is a part of epsilon: make it smaller",
         )
-    for name, usual in (("noise_scale", None), ("noise_factor", None), ("noise_sequence", "iid")):
-        if getattr(terms, name) != usual:
+    for name, usual in (("noise_scale", (None,)), ("noise_factor", (None,)), ("noise_sequence", ("iid", "banded"))):
+        if getattr(terms, name) not in usual:
             raise BadInput(
                 "noise is worked out from epsilon here", where=f"privacy.{name.replace('_', '-')}", hint="leave it out"
             )

@@ -134,6 +134,13 @@ def paper_figure(plan: Plan, releases: int, group: int = 1) -> Figure:
     return figure(Event(pure=pure, rho=rho), schedule, plan.delta)
 
 
+def correlated_figure(plan: Plan, sensitivity_squared: float, group: int = 1) -> Figure:
+    """Return the smallest valid figure of releases that together are one Gaussian release, by their matrix."""
+    total = plan.spent_together(sensitivity_squared).grouped(group)
+    schedule = Schedule(gaussian=((math.sqrt(total.mu_squared), 1),))
+    return figure(Event(pure=math.inf, rho=total.mu_squared / 2), schedule, plan.delta)
+
+
 @functools.lru_cache(maxsize=1024)
 def pld_epsilon(schedule: Schedule, delta: float) -> float:
     """Return ε of a schedule at δ, by its privacy loss distribution.

@@ -44,12 +44,16 @@ class PrivacySettings(Settings):
         description="what noise-scale is the standard deviation of: each number, or the whole message (each number of "
         "P then gets 1/√P of it)",
     )
-    noise_sequence: Literal["iid", "geometric", "rate"] = Field(
+    noise_sequence: Literal["iid", "geometric", "rate", "banded"] = Field(
         "iid",
-        description="how noise of a given scale goes on over a device's messages: always the same, times noise-factor "
-        "each time, or in proportion to the learning rate",
+        description="how noise goes on over a device's messages: fresh and always of the same size; of a given scale, "
+        "times noise-factor each time, or in proportion to the learning rate; correlated by a banded matrix, so that "
+        "later messages take back part of it (Gaussian; simulation only)",
     )
     noise_factor: float | None = Field(None, gt=0, le=1, description="factor of the geometric sequence")
+    noise_bands: int | None = Field(
+        None, ge=2, description="bands of the matrix: messages that one draw of noise reaches, its own included"
+    )
     max_uses: int | None = Field(None, gt=0, description="releases one sample may enter (sound mode)")
     owner_range: list[Positive] | None = Field(
         None, min_length=2, max_length=2, description="smallest and largest ε an owner may choose (sound mode)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crowdml.core import BadInput, record
+from crowdml.privacy.banded import require_gaussian
 from crowdml.privacy.calibration import calibrate, for_owner, split_statistics
 from crowdml.privacy.grid import Per, make_fine_grid, make_grid
 from crowdml.privacy.mechanisms import NoiseLaw
@@ -157,7 +158,31 @@ def _check_owners(terms: PrivacySettings, epsilon: float) -> None:
         )
 
 
+def _check_fresh(terms: PrivacySettings) -> None:
+    """Refuse noise that is given or correlated instead of being worked out from ε, fresh for each release."""
+    if terms.noise_sequence == "banded":
+        require_gaussian(terms)
+        raise BadInput(
+            "matrix-factorisation noise is neither fresh nor on the grid: no sound task may use it",
+            where="privacy.noise-sequence",
+            hint='simulation only, with mode = "paper"; leave it out for fresh noise',
+        )
+    given = {
+        "noise-scale": terms.noise_scale,
+        "noise-factor": terms.noise_factor,
+        "noise-bands": terms.noise_bands,
+        "noise-sequence": None if terms.noise_sequence == "iid" else terms.noise_sequence,
+    }
+    for name in (name for name, value in given.items() if value is not None):
+        raise BadInput(
+            "sound mode works the noise out from epsilon, the same for every release",
+            where=f"privacy.{name}",
+            hint='leave it out, or use mode = "paper" in a simulation',
+        )
+
+
 def _check_form(terms: PrivacySettings, releases: Releases) -> None:
+    _check_fresh(terms)
     if not releases.sound:
         raise BadInput(
             "this algorithm has no sound form yet: nothing it sends is on the grid",

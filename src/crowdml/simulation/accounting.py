@@ -12,7 +12,9 @@ from crowdml.core import NUMPY
 from crowdml.data import Dataset, Fitted
 from crowdml.privacy import Plan, Sound
 from crowdml.privacy.accounting import FILTER_NAMES
-from crowdml.privacy.reporting import paper_figure, sound_figure
+from crowdml.privacy.banded import noise_of_sum, sensitivity_squared
+from crowdml.privacy.reporting import Figure, correlated_figure, paper_figure, sound_figure
+from crowdml.simulation.matrices import columns_for
 from crowdml.simulation.timeline import Timeline
 
 
@@ -49,12 +51,19 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
     group = most_rows if plan.inputs else width
     return {
         "mode": plan.mode,
-        "sample": paper_figure(plan, uses).to_json(),
-        "device": paper_figure(plan, releases, group).to_json(),
+        "sample": _paper(plan, uses).to_json(),
+        "device": _paper(plan, releases, group).to_json(),
         "paper_claim": {"epsilon": plan.claim.epsilon, "delta": plan.claim.delta} if plan.claim else None,
         "noise": _noise(task, plan),
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
     }
+
+
+def _paper(plan: Plan, uses: int, group: int = 1) -> Figure:
+    """Return what `uses` releases add up to: one by one, or together where their noise is correlated."""
+    if plan.banded is None:
+        return paper_figure(plan, uses, group)
+    return correlated_figure(plan, sensitivity_squared(columns_for(plan), uses), group)
 
 
 def _unpromised(task: Task, plan: Plan) -> dict[str, str]:
@@ -62,8 +71,19 @@ def _unpromised(task: Task, plan: Plan) -> dict[str, str]:
         return {"guarantee": "nothing leaves a device"}
     if plan.given is None:
         return {"guarantee": "no formal guarantee"}
-    noise = f"{plan.given.law.name} of s.d. {plan.given.deviation:.3g} on each number of a message"
+    noise = f"{plan.given.law.name} of s.d. {plan.given.deviation:.3g} on each number of a message{_correlation(plan)}"
     return {"noise": noise, "guarantee": "no formal guarantee: for noise given by its s.d. no ε can be stated"}
+
+
+def _correlation(plan: Plan) -> str:
+    """Say what a matrix makes of the noise."""
+    if plan.banded is None:
+        return ""
+    return (
+        f", then correlated over a device's {plan.banded.releases} messages by a matrix of {plan.banded.bands} bands: "
+        f"their sum has {noise_of_sum(columns_for(plan)):.3g} times that, where fresh noise has "
+        f"{np.sqrt(plan.banded.releases):.3g} times"
+    )
 
 
 def _sound_report(plan: Plan, sound: Sound, uses: int, releases: int, width: int) -> dict[str, Any]:
@@ -121,13 +141,17 @@ def _noise(task: Task, plan: Plan) -> str:
     return (
         f"{plan.gradient.law.name} of scale {plan.gradient.noise / batch:.3g} on each coordinate of a mean of {batch} "
         f"rows; one gradient is at most {bound.radius:.3g} in L{bound.order}, "
-        f"{'by clipping' if bound.clipped else 'by the model and the norm of a row'}"
+        f"{'by clipping' if bound.clipped else 'by the model and the norm of a row'}{_correlation(plan)}"
     )
 
 
 def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Sequence[Timeline]) -> tuple[str, ...]:
     """Name what a reader of the figures must know: caveats of the data, what ε leaves out, devices never heard of."""
     found = [dataset.note] if dataset.note else []
+    if task.data.validation:
+        found.append(
+            f"{task.data.validation} rows are held back from training: choose by their error, and report the test error"
+        )
     pairs = zip(task.data.transform, fitted, strict=True)
     private = [transform.kind for transform, found in pairs if found.private_fit]
     if private and task.privacy.mode != "none":

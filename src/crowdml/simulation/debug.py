@@ -12,8 +12,9 @@ from crowdml.core import NUMPY
 from crowdml.core.ops import Tree
 from crowdml.simulation import accounting
 from crowdml.simulation.coins import trial_seed
-from crowdml.simulation.prepare import prepare
-from crowdml.simulation.result import Result
+from crowdml.simulation.matrices import numbers
+from crowdml.simulation.prepare import measured_errors, prepare
+from crowdml.simulation.result import Result, watched
 from crowdml.simulation.run import Watcher, make_timelines
 from crowdml.simulation.stepwise import run_stepwise
 
@@ -23,27 +24,29 @@ def simulate_stepwise(
 ) -> Result:
     """Simulate without compiling. Takes what `simulate` takes; `resume` has nothing to resume here."""
     fitted, dataset = prepare(task)
-    model, algorithm = task.model_for(NUMPY), task.build(NUMPY)
+    algorithm = task.build(NUMPY, numbers(task))
     owners = [task.build(NUMPY, owner_epsilon=epsilon) for epsilon in task.crowd.owner_epsilon.values]
     timelines = make_timelines(task, dataset, trials, seed)
     began = time.perf_counter()
-    ends, errors, estimates = [], [], []
+    ends: list[Tree] = []
+    found: dict[str, list[float]] = {}
     for trial, timeline in enumerate(timelines):
         end = run_stepwise(algorithm, timeline, dataset, trial_seed(seed, trial), owners=owners)
-        predicted = model.predict(algorithm.parameters(end.server), dataset.test_rows)
-        errors.append(float(np.mean(predicted != dataset.test_labels)))
         ends.append(algorithm.parameters(end.server))
+        errors = measured_errors(task, ends[-1], dataset)
         if algorithm.totals:
             totals = algorithm.totals(end.server)
-            estimates.append(float(totals["errors"] / max(totals["counted"], 1)))
+            errors["estimated_error"] = float(totals["errors"] / max(totals["counted"], 1))
+        for name, error in errors.items():
+            found.setdefault(name, []).append(error)
         if watch:
-            watch((trial + 1) / trials, float(np.mean(errors)))
+            watch((trial + 1) / trials, float(np.mean(watched(found))))
     return Result(
         task=task,
         seed=seed,
         trials=trials,
         samples=np.array([np.mean([timeline.samples[-1] for timeline in timelines])]),
-        measured={"test_error": np.array([errors])} | ({"estimated_error": np.array([estimates])} if estimates else {}),
+        measured={name: np.array([errors]) for name, errors in found.items()},
         parameters=_stack(ends),
         privacy=accounting.report(task, timelines),
         updates=sum(len(timeline) for timeline in timelines),

@@ -80,7 +80,7 @@ class Lanes:
     """What stays the same over a run.
 
     Attributes:
-        hyper: Hyper-parameters, each of shape (lanes,).
+        hyper: Hyper-parameters, each of shape (lanes,), and arrays handed in, with lanes as their first axis.
         seeds: Seeds, shape (lanes, 2).
         scales: Scales of noise for every ε that owners may choose, each of shape (lanes, choices); empty where all
             have the same.

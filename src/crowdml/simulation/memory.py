@@ -9,6 +9,7 @@ from crowdml.core import NUMPY, BadInput, trees
 from crowdml.data import Dataset
 from crowdml.simulation.chunks import Chunks
 from crowdml.simulation.coins import HashCoins, trial_seed
+from crowdml.simulation.prepare import measured_on
 
 SHARE = 0.8
 """How much of the machine's memory a simulation may plan to use."""
@@ -20,7 +21,7 @@ def estimate(algorithm: Algorithm, dataset: Dataset, chunks: Chunks, devices: in
     server = algorithm.init(HashCoins(trial_seed(0, 0), 0, NUMPY))
     broadcast = trees.size(trees.map(NUMPY.xp.asarray, algorithm.check_out(server)))
     entries = trees.map(NUMPY.xp.asarray, (algorithm.row_init(), algorithm.device_init()))
-    rows = dataset.train_rows.nbytes + dataset.test_rows.nbytes
+    rows = dataset.train_rows.nbytes + sum(table.nbytes for table, _ in measured_on(dataset).values())
     numbers = chunks.length * lanes * (batch + 5) + lanes * (chunks.ring * broadcast + devices * trees.size(entries))
     distinct = {id(timeline): timeline for timeline in chunks.timelines}.values()
     timelines = sum(timeline.rows.nbytes + 40 * len(timeline) for timeline in distinct)

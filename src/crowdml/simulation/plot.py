@@ -22,20 +22,29 @@ STYLES = ("-", "--", "-.", ":")
 
 
 def curve_figure(
-    results: Mapping[str, Result], path: Path, measure: str = "test_error", title: str | None = None
+    results: Mapping[str, Result],
+    path: Path,
+    measure: str = "test_error",
+    title: str | None = None,
+    held_back: bool = False,
 ) -> None:
     """Draw one curve per result, with a band of one standard deviation over trials, and save the figure.
 
-    A result with a single point, such as that of batch training, becomes a level line.
+    A result with a single point, such as that of batch training, becomes a level line. With `held_back` the curve of a
+    single result has one beside it for the rows held back from training.
     """
     from matplotlib.figure import Figure
 
-    many = len(results) > 1
+    many = len(results) > 1 or held_back
     figure = Figure(figsize=(7, 4.8 if many else 4.2), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     for index, (label, result) in enumerate(results.items()):
-        _draw(axes, label, result, measure, COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
+        name = "test rows" if held_back else label
+        _draw(axes, name, result, measure, COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
+        if held_back:
+            _draw(axes, "rows held back", result, "validation_error", COLOURS[1], STYLES[1])
     words = "time-averaged error, counted by devices" if measure == "estimated_error" else measure.replace("_", " ")
+    words = "error" if held_back else words
     axes.set(xlabel="samples used by the crowd", ylabel=words, xlim=(0, None), ylim=(0, None))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -12,13 +12,13 @@ from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
 from crowdml.algorithms import Task
-from crowdml.core import NUMPY, Array
+from crowdml.core import Array
 from crowdml.data import Dataset
 from crowdml.simulation import accounting
 from crowdml.simulation.coins import HashCoins, trial_seed
 from crowdml.simulation.jax_ops import JAX
-from crowdml.simulation.prepare import prepare
-from crowdml.simulation.result import Result
+from crowdml.simulation.prepare import measured_errors, prepare
+from crowdml.simulation.result import Result, watched
 from crowdml.simulation.run import Watcher
 
 
@@ -32,7 +32,7 @@ def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None
     objective, compile_seconds = _compiled(task, dataset)
     began = time.perf_counter()
     learnt: list[Any] = []
-    errors: list[float] = []
+    errors: dict[str, list[float]] = {}
     different = trials if perturb else 1
     for trial in range(different):
         words = jnp.asarray(trial_seed(seed, trial))
@@ -40,16 +40,17 @@ def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None
         if perturb:
             rows, labels = perturb(rows, labels, HashCoins(words, jnp.arange(len(rows)), JAX))
         learnt.append(_fit(task, objective, words, rows, labels))
-        errors.append(_test_error(task, learnt[-1], dataset))
+        for name, error in measured_errors(task, learnt[-1], dataset).items():
+            errors.setdefault(name, []).append(error)
         if watch:
-            watch((trial + 1) / different, float(np.mean(errors)))
+            watch((trial + 1) / different, float(np.mean(watched(errors))))
     copies = trials // different
     return Result(
         task=task,
         seed=seed,
         trials=trials,
         samples=np.array([float(len(dataset.train_labels))]),
-        measured={"test_error": np.array([errors * copies])},
+        measured={name: np.array([found * copies]) for name, found in errors.items()},
         parameters=jax.tree.map(lambda *leaves: np.stack(leaves * copies), *learnt),
         privacy=accounting.pooled_report(task, dataset, seed),
         updates=different,
@@ -74,11 +75,6 @@ def _fit(task: Task, objective: Any, words: Array, rows: Array, labels: Array) -
         options={"maxiter": task.algorithm.iterations, "maxcor": 20},
     )
     return jax.tree.map(np.asarray, shape(jnp.asarray(found.x, jnp.float32)))
-
-
-def _test_error(task: Task, parameters: Any, dataset: Dataset) -> float:
-    predicted = task.model_for(NUMPY).predict(parameters, dataset.test_rows)
-    return float(np.mean(predicted != dataset.test_labels))
 
 
 def _compiled(task: Task, dataset: Dataset) -> tuple[Any, float]:

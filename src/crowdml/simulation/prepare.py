@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from crowdml.algorithms import Task
-from crowdml.core import BadInput
+from crowdml.core import NUMPY, BadInput
+from crowdml.core.ops import Tree
 from crowdml.data import Dataset, Fitted
 from crowdml.data import load as load_dataset
-from crowdml.data.dataset import Rows
+from crowdml.data.dataset import Ints, Rows
 from crowdml.data.transforms import fit_all
 from crowdml.privacy import require_meaning
 
@@ -35,6 +36,23 @@ def _prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     return _prepared[key]
 
 
+def measured_on(dataset: Dataset) -> dict[str, tuple[Rows, Ints]]:
+    """Return rows and labels behind each error that is measured, by the name of the measurement."""
+    found = {"test_error": (dataset.test_rows, dataset.test_labels)}
+    if dataset.validation_rows is not None and dataset.validation_labels is not None:
+        found["validation_error"] = (dataset.validation_rows, dataset.validation_labels)
+    return found
+
+
+def measured_errors(task: Task, parameters: Tree, dataset: Dataset) -> dict[str, float]:
+    """Measure a model without compiling."""
+    model = task.model_for(NUMPY)
+    return {
+        name: float(np.mean(model.predict(parameters, rows) != labels))
+        for name, (rows, labels) in measured_on(dataset).items()
+    }
+
+
 def _require_public_fit(task: Task) -> None:
     """Refuse to fit on private rows what a sound task would publish: mean and directions say much about them."""
     learning = [own.kind for own in task.data.transform if own.learns]
@@ -50,7 +68,7 @@ def _require_public_fit(task: Task) -> None:
 def _apart(dataset: Dataset, public: int, validation: int) -> tuple[Rows | None, Dataset]:
     """Take public rows and rows to measure on away from the training rows, in a fixed random order.
 
-    The first rows are public, the last take the place of the test rows, which stay unseen.
+    The first rows are public, the last are held back.
     """
     rows = len(dataset.train_labels)
     if public + validation >= rows and (public or validation):
@@ -70,13 +88,8 @@ def _apart(dataset: Dataset, public: int, validation: int) -> tuple[Rows | None,
         train_owners=None if dataset.train_owners is None else dataset.train_owners[train],
     )
     if validation:
-        test = order[rows - validation :]
-        left = replace(
-            left,
-            test_rows=dataset.train_rows[test],
-            test_labels=dataset.train_labels[test],
-            note=f"measured on {validation} rows held back from training, not on the test rows",
-        )
+        aside = order[rows - validation :]
+        left = replace(left, validation_rows=dataset.train_rows[aside], validation_labels=dataset.train_labels[aside])
     return dataset.train_rows[order[:public]] if public else None, left
 
 

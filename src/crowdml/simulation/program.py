@@ -21,6 +21,7 @@ from crowdml.core.ops import Tree
 from crowdml.data import Dataset
 from crowdml.simulation.jax_ops import JAX
 from crowdml.simulation.lane import Carry, Events, Lanes, Loop, finish
+from crowdml.simulation.prepare import measured_on
 
 CACHE_BYTES = 8 << 20
 """Past versions of the lanes of one core beyond this are better run lane by lane, if batches are small."""
@@ -39,7 +40,8 @@ class Program:
     Attributes:
         start: `start(lanes)`: the carry.
         chunk: `chunk(lanes, carry, events, counts)`: the carry after the chunk.
-        measure: `measure(carry)`: test error, and the estimate from counts where there are any, of each lane.
+        measure: `measure(carry)`: test error of each lane, that on rows held back, and the estimate from counts, where
+            there are any.
         finish: `finish(carry)`: tables with everything written.
         compile_seconds: What compiling cost.
     """
@@ -103,17 +105,17 @@ def _past_bytes(task: Task, lanes: Lanes, ring: int) -> int:
 
 def _measurer(task: Task, dataset: Dataset) -> Callable[[Carry], dict[str, Array]]:
     model, algorithm = task.model_for(JAX), task.build(JAX)
-    rows, labels = jnp.asarray(dataset.test_rows), jnp.asarray(dataset.test_labels)
+    tables = {name: (jnp.asarray(rows), jnp.asarray(labels)) for name, (rows, labels) in measured_on(dataset).items()}
 
-    def error(parameters: Tree) -> Array:
-        return jnp.mean(model.predict(parameters, rows) != labels)
+    def errors(parameters: Tree) -> dict[str, Array]:
+        return {name: jnp.mean(model.predict(parameters, rows) != labels) for name, (rows, labels) in tables.items()}
 
     def measure(carry: Carry) -> dict[str, Array]:
         if algorithm.of_device:
             chosen = np.linspace(0, task.crowd.devices - 1, min(task.crowd.devices, MEASURED_DEVICES)).astype(int)
             own = jax.tree.map(lambda leaf: leaf[chosen], carry.tables[1])
-            return {"test_error": jnp.mean(jax.vmap(error)(algorithm.of_device(own)))}
-        found = {"test_error": error(algorithm.parameters(carry.server))}
+            return {name: jnp.mean(each) for name, each in jax.vmap(errors)(algorithm.of_device(own)).items()}
+        found = errors(algorithm.parameters(carry.server))
         if algorithm.totals:
             totals = algorithm.totals(carry.server)
             found["estimated_error"] = totals["errors"] / jnp.maximum(totals["counted"], 1)

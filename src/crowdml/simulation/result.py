@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,8 @@ class Result:
         seed: First seed.
         trials: Number of trials.
         samples: Rows used at each point of the curve, shape (points,).
-        measured: Measurements by name, each of shape (points, trials); `test_error` is always there.
+        measured: Measurements by name, each of shape (points, trials); `test_error` is always there,
+            `validation_error` where rows are held back from training.
         parameters: The learnt parameters, with trials as the first axis.
         counts: What the server counted for each device: `rows`, `counted`, `errors` of shape (trials, devices) and
             `labels` of shape (trials, devices, labels), with noise where the terms ask for it; empty without counts.
@@ -65,6 +67,11 @@ class Result:
         """Mean test error at the end."""
         return float(self.measured["test_error"][-1].mean())
 
+    @property
+    def validation_error(self) -> float:
+        """Mean error at the end on rows held back from training; there must be some (`data.validation`)."""
+        return float(self.measured["validation_error"][-1].mean())
+
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain values, in the layout that `simulate --json` writes."""
         return {
@@ -95,10 +102,15 @@ class Result:
         return pd.DataFrame(columns | {name: values.reshape(-1) for name, values in self.measured.items()})
 
     def plot(self, path: Path | str) -> None:
-        """Draw the test error against samples used, and save the figure."""
+        """Draw the error against samples used, on test rows and on rows held back, and save the figure."""
         from crowdml.simulation.plot import curve_figure
 
-        curve_figure({self.task.name: self}, Path(path))
+        curve_figure({self.task.name: self}, Path(path), held_back="validation_error" in self.measured)
+
+
+def watched(measured: Mapping[str, Sequence[Any]]) -> Any:
+    """Return the error to watch while a task runs: on rows held back where there are some, else on the test rows."""
+    return measured.get("validation_error", measured["test_error"])
 
 
 def _summary(values: Floats) -> dict[str, float]:

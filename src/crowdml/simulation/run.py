@@ -17,15 +17,17 @@ from crowdml.simulation import accounting, checkpoint, memory
 from crowdml.simulation.chunks import Chunks, cut_chunks
 from crowdml.simulation.coins import trial_seed
 from crowdml.simulation.lane import Carry, Lanes
+from crowdml.simulation.matrices import numbers
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.program import Program, compile_program
-from crowdml.simulation.result import Result
+from crowdml.simulation.result import Result, watched
 from crowdml.simulation.timeline import Timeline, make_timeline
 
 SAVE_EVERY_S = 10.0
 
 Watcher = Callable[[float, float], None]
-"""Told the share done and the mean test error after each point of the curve."""
+"""Told the share done and the mean error after each point of the curve: on rows held back where there are some, else on
+the test rows."""
 
 
 def simulate(
@@ -138,9 +140,9 @@ def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list
 def _compile(
     tasks: Sequence[Task], seed: int, places: list[tuple[int, int]], dataset: Dataset, chunks: Chunks
 ) -> tuple[Program, Lanes]:
-    numbers = [task.hyper(task.plan(task.model_for(NUMPY))) for task in tasks]
+    hyper = [numbers(task) for task in tasks]
     lanes = Lanes(
-        hyper={name: np.array([numbers[cell][name] for cell, _ in places], np.float32) for name in numbers[0]},
+        hyper={name: np.array([hyper[cell][name] for cell, _ in places], np.float32) for name in hyper[0]},
         seeds=np.stack([trial_seed(seed, trial) for _, trial in places]),
         scales=_scales([tasks[cell] for cell, _ in places]) if chunks.choosing else {},
     )
@@ -177,7 +179,7 @@ def _go(
         for name, values in program.measure(carries).items():
             measured.setdefault(name, []).append(np.asarray(values, np.float64))
         if watch:
-            watch((number + 1) / len(chunks), float(measured["test_error"][-1].mean()))
+            watch((number + 1) / len(chunks), float(watched(measured)[-1].mean()))
         if time.monotonic() - saved > SAVE_EVERY_S:
             checkpoint.save(path, _progress(number + 1, carries, measured))
             saved = time.monotonic()

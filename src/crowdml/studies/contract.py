@@ -38,6 +38,25 @@ class Curve:
 
 
 @record
+class Unstated:
+    """What a paper leaves open, and how it was decided: on rows held back from training.
+
+    Attributes:
+        candidates: Changes of the task file, by name.
+        used: The one in use.
+        curves: Labels of the curves that the decision needs.
+        criterion: How it is decided, in words; fixed before anything was run.
+        score: `score(results)`: how far a candidate is from what is wanted (less is better), and a remark.
+    """
+
+    candidates: Mapping[str, tuple[str, ...]]
+    used: str
+    curves: tuple[str, ...]
+    criterion: str
+    score: Callable[[Mapping[str, Result]], tuple[float, str]]
+
+
+@record
 class Row:
     """One comparison with the paper.
 
@@ -116,6 +135,7 @@ class Study:
         measure: Which measurement the figure shows.
         notes: Caveats: what differs from the paper's setting, and why.
         draw: Draws the figure; None: one curve per result.
+        unstated: What the paper leaves open; None where the task file and the curves' own grids say everything.
     """
 
     title: str
@@ -126,3 +146,4 @@ class Study:
     measure: str = "test_error"
     notes: tuple[str, ...] = ()
     draw: Drawing | None = None
+    unstated: Unstated | None = None

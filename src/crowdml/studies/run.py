@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Mapping, Sequence
 
 from crowdml.algorithms import Task, load
 from crowdml.core import record
 from crowdml.simulation import Result, simulate_cells
-from crowdml.studies.contract import Curve, Report, Study, Watcher
+from crowdml.studies.contract import Curve, Report, Study, Unstated, Watcher
 
 VALIDATION_SHARE = 6
 """The search holds back one training row in so many, and never looks at the test rows."""
@@ -18,7 +19,7 @@ def reproduce(study_id: str, study: Study, trials: int | None, seed: int = 0, wa
     """Run all curves of a study and compare with the paper."""
     results: dict[str, Result] = {}
     seconds = {"compile": 0.0, "run": 0.0}
-    for labels, tasks in _side_by_side(study):
+    for labels, tasks in _side_by_side(study, study.curves, _used(study)):
         told = functools.partial(watch, labels[0]) if watch else None
         found = simulate_cells(tasks, trials=trials or study.trials, seed=seed, watch=told)
         results |= dict(zip(labels, found, strict=True))
@@ -38,11 +39,13 @@ def reproduce(study_id: str, study: Study, trials: int | None, seed: int = 0, wa
     )
 
 
-def _side_by_side(study: Study) -> list[tuple[list[str], list[Task]]]:
+def _side_by_side(
+    study: Study, curves: Sequence[Curve], setting: Sequence[str] = (), validation: bool = False
+) -> list[tuple[list[str], list[Task]]]:
     """Put curves together that differ in hyper-parameters only: they share one compilation and run side by side."""
     groups: dict[str, tuple[list[str], list[Task]]] = {}
-    for curve in study.curves:
-        task = _task(study, curve, dict(curve.chosen))
+    for curve in curves:
+        task = _task(study, [*setting, *curve.changes, *_changes(curve.chosen)], validation)
         labels, tasks = groups.setdefault(task.structure(), ([], []))
         labels.append(curve.label)
         tasks.append(task)
@@ -50,35 +53,84 @@ def _side_by_side(study: Study) -> list[tuple[list[str], list[Task]]]:
 
 
 @record
+class Cell:
+    """One thing that was tried: its name, the error or score (less is better), and a remark."""
+
+    name: str
+    value: float
+    remark: str = ""
+
+
+@record
 class Found:
-    """The outcome of a search for one curve: every cell, and the best."""
+    """The outcome of one search.
+
+    Attributes:
+        label: What was searched for: a curve, or what the paper leaves open.
+        measure: What the values are.
+        cells: Everything that was tried.
+        chosen: Name of the cell in use.
+    """
 
     label: str
-    cells: tuple[tuple[dict[str, float], float], ...]
-    best: dict[str, float]
-    chosen: dict[str, float]
+    measure: str
+    cells: tuple[Cell, ...]
+    chosen: str
+
+    @property
+    def best(self) -> str:
+        """Name of the best cell."""
+        return min(self.cells, key=lambda cell: cell.value).name
 
 
 def search(study: Study, trials: int, seed: int = 0, watch: Watcher | None = None) -> list[Found]:
-    """Try every cell of every curve's grid on rows held back from training, and return the best of each curve."""
-    found = []
-    for curve in study.curves:
-        if not curve.grid:
-            continue
-        cells = [dict(zip(curve.grid, values, strict=True)) for values in itertools.product(*curve.grid.values())]
-        tasks = [_task(study, curve, cell, validation=True) for cell in cells]
+    """Try what the paper leaves open and every cell of every curve's grid, on rows held back from training."""
+    found = [_search_unstated(study, study.unstated, trials, seed, watch)] if study.unstated else []
+    for curve in (curve for curve in study.curves if curve.grid):
+        grid = [dict(zip(curve.grid, values, strict=True)) for values in itertools.product(*curve.grid.values())]
+        setting = _used(study)
+        tasks = [_task(study, [*setting, *curve.changes, *_changes(cell)], validation=True) for cell in grid]
         results = simulate_cells(tasks, trials=trials, seed=seed + 1000)
-        errors = [result.test_error for result in results]
+        cells = tuple(
+            Cell(name=_words(cell), value=result.validation_error) for cell, result in zip(grid, results, strict=True)
+        )
         if watch:
-            watch(curve.label, 1.0, min(errors))
-        pairs = tuple(zip(cells, errors, strict=True))
-        best = min(pairs, key=lambda pair: pair[1])[0]
-        found.append(Found(label=curve.label, cells=pairs, best=best, chosen=dict(curve.chosen)))
+            watch(curve.label, 1.0, min(cell.value for cell in cells))
+        found.append(
+            Found(label=curve.label, measure="validation error", cells=cells, chosen=_words(dict(curve.chosen)))
+        )
     return found
 
 
-def _task(study: Study, curve: Curve, hyper: dict[str, float], validation: bool = False) -> Task:
-    changes = [*curve.changes, *(f"{key}={value}" for key, value in hyper.items())]
+def _search_unstated(study: Study, unstated: Unstated, trials: int, seed: int, watch: Watcher | None) -> Found:
+    """Score every candidate by what its curves reach on rows held back."""
+    curves, cells = [curve for curve in study.curves if curve.label in unstated.curves], []
+    for number, (name, changes) in enumerate(unstated.candidates.items(), start=1):
+        results: dict[str, Result] = {}
+        for labels, tasks in _side_by_side(study, curves, changes, validation=True):
+            made = simulate_cells(tasks, trials=trials, seed=seed + 1000)
+            results |= dict(zip(labels, made, strict=True))
+        value, remark = unstated.score(results)
+        cells.append(Cell(name=name, value=value, remark=remark))
+        if watch:
+            watch(name, number / len(unstated.candidates), min(result.validation_error for result in results.values()))
+    label = "what the paper leaves open"
+    return Found(label=label, measure=unstated.criterion, cells=tuple(cells), chosen=unstated.used)
+
+
+def _used(study: Study) -> tuple[str, ...]:
+    return study.unstated.candidates[study.unstated.used] if study.unstated else ()
+
+
+def _changes(hyper: Mapping[str, float]) -> list[str]:
+    return [f"{key}={value}" for key, value in hyper.items()]
+
+
+def _words(hyper: Mapping[str, float]) -> str:
+    return ", ".join(f"{key} = {value:g}" for key, value in hyper.items())
+
+
+def _task(study: Study, changes: Sequence[str], validation: bool = False) -> Task:
     task = load(study.task, changes)
     if not validation:
         return task

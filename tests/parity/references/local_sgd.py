@@ -8,6 +8,7 @@ from crowdml.algorithms import Task
 from crowdml.core import NUMPY
 from crowdml.data import Dataset
 from crowdml.simulation.coins import HashCoins
+from crowdml.simulation.matrices import banded_columns
 from crowdml.simulation.timeline import Timeline
 
 
@@ -31,6 +32,19 @@ def noise(task: Task, seed: Any, number: int, shape: tuple[int, int], factor: fl
     return (deviation / np.sqrt(size + 1) * radius * z / np.linalg.norm(z)).reshape(shape)
 
 
+def correlated(task: Task, timeline: Timeline, seed: Any, shape: tuple[int, int], stage: str) -> dict[int, Any]:
+    """Noise of every check-in by solving C x = z for each device, z being its fresh noise of scale 1."""
+    columns = banded_columns(task.stop.max_releases or 0, task.privacy.noise_bands or 0)
+    matrix: Any = sum(np.diag(columns[: len(columns) - a, a], -a) for a in range(columns.shape[1]))
+    found: dict[int, Any] = {}
+    for device in np.unique(timeline.device):
+        own = np.flatnonzero(timeline.device == device)
+        z = np.stack([HashCoins(seed, i + 1, NUMPY).gaussian(stage, shape).reshape(-1) for i in own]).astype(float)
+        x = np.linalg.solve(matrix[: len(own), : len(own)], z)
+        found |= {int(i): noise.reshape(shape) for i, noise in zip(own, x, strict=True)}
+    return found
+
+
 def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
     """Return the parameters after the last commit."""
     settings, terms, classes, devices = task.algorithm, task.privacy, len(task.data.labels), task.crowd.devices
@@ -47,6 +61,8 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
     t_d, s_d = np.zeros(devices), np.zeros(devices)
     squares = np.zeros((devices, *w.shape))
     window: list[Any] = []
+    banded = terms.noise_sequence == "banded"
+    added = correlated(task, timeline, seed, w.shape, "change/0/w" if steps else "gradient/0/w") if banded else {}
     for i in range(len(timeline)):
         d, age, chosen = timeline.device[i], timeline.staleness[i], timeline.rows[i]
         read = len(past) - 1 - age
@@ -54,7 +70,10 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
         count = {"versions": read + 1, "check-ins": received_at[read] + 1, "device-contacts": t_d[d]}
         if steps == 0:
             update = gradient(past[read], chosen)
-            if terms.epsilon is not None:
+            if banded:
+                noise_of_sum = task.plan(task.model_for(NUMPY)).noise
+                update = update + noise_of_sum / len(chosen) * added[i]
+            elif terms.epsilon is not None:
                 draws = HashCoins(seed, i + 1, NUMPY).laplace("gradient/0/w", w.shape)
                 update = update + 4 / terms.epsilon / len(chosen) * draws
         else:
@@ -62,13 +81,16 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
             for s in range(steps):
                 s_d[d] += 1
                 g = gradient(own, chosen[s * size : (s + 1) * size])
-                if rate.kind == "adagrad":
-                    squares[d] += g**2
+                if rate.kind in ("adagrad", "rmsprop"):
+                    kept, new = (1.0, 1.0) if rate.kind == "adagrad" else (rate.decay, 1 - rate.decay)
+                    squares[d] = kept * squares[d] + new * g**2
                     own = own - rate.c * g / (np.sqrt(squares[d]) + rate.floor)
                 else:
                     own = own - eta(rate, count.get(rate.counter, s_d[d])) * g
             update = own - past[read]
-            if terms.noise_scale is not None:
+            if banded:
+                update = update + (terms.noise_scale or 0.0) * added[i]
+            elif terms.noise_scale is not None:
                 slower = {"geometric": (terms.noise_factor or 1) ** (t_d[d] - 1), "rate": 0.0}.get(
                     terms.noise_sequence, 1.0
                 )

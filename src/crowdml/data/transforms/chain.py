@@ -12,7 +12,7 @@ from crowdml.data.transforms.base import Bounds, Fitted, Transform, blocks_of, r
 
 
 def apply_all(transforms: Sequence[Transform], dataset: Dataset) -> Dataset:
-    """Fit a chain on the training rows and apply it to training and test rows.
+    """Fit a chain on the training rows and apply it to training rows, test rows and rows held back.
 
     With no transforms at all the rows only become float32.
     """
@@ -32,17 +32,19 @@ def fit_all(
     """
     fitted: list[Fitted] = []
     waiting: list[Fitted] = []
-    train, test = dataset.train_rows, dataset.test_rows
+    held_back = dataset.validation_rows
+    tables = [dataset.train_rows, dataset.test_rows, *([] if held_back is None else [held_back])]
     for transform in transforms:
-        seen = train if public is None else public
+        seen = tables[0] if public is None else public
         found = transform.restore(transform.learn(_through(waiting, seen)))
         fitted.append(dataclasses.replace(found, private_fit=transform.learns and public is None))
         waiting.append(found)
         if transform.costly:
             public = None if public is None else _settle(waiting, public)
-            train, test, waiting = _settle(waiting, train), _settle(waiting, test), []
-    train, test = _settle(waiting, train), _settle(waiting, test)
-    return fitted, dataclasses.replace(dataset, train_rows=train, test_rows=test)
+            tables, waiting = [_settle(waiting, table) for table in tables], []
+    train, test, *rest = (_settle(waiting, table) for table in tables)
+    ready = dataclasses.replace(dataset, train_rows=train, test_rows=test, validation_rows=rest[0] if rest else None)
+    return fitted, ready
 
 
 def fit_rows(transforms: Sequence[Transform], rows: Rows) -> list[Fitted]:

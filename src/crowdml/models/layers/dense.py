@@ -52,6 +52,7 @@ class Dense(Settings):
     size: int = Field(gt=0, le=10_000_000, description="number of outputs")
     bias: bool = Field(True, description="whether each output has a constant of its own")
     start: Literal["random", "zero"] = Field("random", description="first weights: uniform ±√(6/(in+out)), or zero")
+    start_scale: float = Field(1.0, gt=0, description="factor on random first weights")
 
     def build(self, shape: Shape, ops: Ops) -> Layer:
         """Make the layer for examples of the given shape."""
@@ -62,7 +63,7 @@ class Dense(Settings):
                 where="model.layers",
             )
         inputs, xp = shape[0], ops.xp
-        reach = math.sqrt(6.0 / (inputs + self.size))
+        reach = self.start_scale * math.sqrt(6.0 / (inputs + self.size))
 
         def init(coins: Coins, stage: str) -> Tree:
             if self.start == "zero":

@@ -1,4 +1,9 @@
-"""Crowd-ML library 2016, section 4.2: eighty devices learn together, and each of them alone."""
+"""Crowd-ML library 2016, section 4.2: eighty devices learn together, and a single one.
+
+The paper gives no rate. It is chosen by a rule: the one with which the crowd, or the device alone, reaches the highest
+accuracy on rows held back from training. The single device can be read in two ways, and both are run: it learns alone
+from its own rows, a step per contact; or it is the only one in the same task, whose server still averages 20 check-ins.
+"""
 
 from __future__ import annotations
 
@@ -12,49 +17,65 @@ from crowdml.studies.contract import Curve, Row, Study
 CONTACTS = 25
 """How often a device communicates in the time that the crowd needs for 100 versions."""
 
-ALONE = (
+CROWD, ALONE, SAME_RATE, ONLY = (
+    "80 devices together",
+    "each device alone",
+    "each device alone, with the crowd's rate",
+    "one device in the crowd's place",
+)
+_DECENTRAL = (
     "algorithm={ kind = 'decentral', batch = 100, radius = 100000.0, "
     "rate = { kind = 'inverse-sqrt', c = 1.0, counter = 'device-contacts' } }",
     "stop.max-versions=1000000",
     f"stop.max-releases={CONTACTS}",
 )
-RATES = (10.0, 30.0, 100.0, 300.0, 1000.0)
-RATE = 30.0
+_ONLY = ("crowd.devices=1", "crowd.passes=1", f"stop.max-releases={CONTACTS}")
+RATE = "algorithm.rate.c"
+RATES = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+CHOSEN = {CROWD: 1000.0, ALONE: 100.0}
+"""The outcome of `--search`: the best of `RATES` on rows held back."""
+
+PAPER, PAPER_ALONE = 0.87, 0.76
+
+
+def _near(setting: str, result: Result) -> Row:
+    """Set a single device beside the paper's: above it is as far away as below."""
+    values = 1 - result.measured["test_error"][-1]
+    mean = float(values.mean())
+    return statement(setting, "test accuracy", PAPER_ALONE, mean, abs(mean - PAPER_ALONE) <= 0.02, spread(values))
+
+
+def _ahead(setting: str, crowd: Result, other: Result) -> Row:
+    """Ask for a clear lead: 0.03 on average, and in every trial."""
+    gaps = other.measured["test_error"][-1] - crowd.measured["test_error"][-1]
+    clear = bool(gaps.mean() > 0.03 and (gaps > 0).all())
+    return statement(setting, "difference", None, float(gaps.mean()), clear, spread(gaps))
 
 
 def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
-    crowd, alone = results["80 devices together"], results["each device alone"]
-    gaps = alone.measured["test_error"][-1] - crowd.measured["test_error"][-1]
+    crowd, singles = results[CROWD], (ALONE, SAME_RATE, ONLY)
     return (
-        accuracy("80 devices together, after 100 versions", crowd, 0.87, tolerance=0.01),
-        accuracy("each device alone, after 25 contacts", alone, None),
-        statement(
-            "together minus alone",
-            "difference",
-            None,
-            float(gaps.mean()),
-            bool(gaps.mean() > 0.03 and (gaps > 0).all()),
-            spread(gaps),
-        ),
+        accuracy(f"{CROWD}, after 100 versions", crowd, PAPER, tolerance=0.01),
+        *(_near(f"{name}, after {CONTACTS} contacts", results[name]) for name in singles),
+        *(_ahead(f"together minus {name}", crowd, results[name]) for name in singles),
     )
 
 
 DEVICES = Study(
-    title="80 devices together, and each of them alone, without noise",
+    title="80 devices together, and a single one, without noise",
     task=Path(__file__).parents[1] / "tasks" / "mnist-softmax.toml",
     curves=(
-        Curve(label="80 devices together", chosen={"algorithm.rate.c": RATE}, grid={"algorithm.rate.c": RATES}),
-        Curve(
-            label="each device alone",
-            changes=ALONE,
-            chosen={"algorithm.rate.c": RATE},
-            grid={"algorithm.rate.c": RATES},
-        ),
+        Curve(label=CROWD, chosen={RATE: CHOSEN[CROWD]}, grid={RATE: RATES}),
+        Curve(label=ALONE, changes=_DECENTRAL, chosen={RATE: CHOSEN[ALONE]}, grid={RATE: RATES}),
+        Curve(label=SAME_RATE, changes=_DECENTRAL, chosen={RATE: CHOSEN[CROWD]}, grid={}),
+        Curve(label=ONLY, changes=_ONLY, chosen={RATE: CHOSEN[CROWD]}, grid={}),
     ),
     compare=_compare,
     notes=(
-        "the paper gives no rate: both curves use the same one, which brings the crowd to the paper's level; a rate "
-        "tuned to each (--search) is better for both",
-        "alone is the mean over all 80 devices, each with its own 750 rows, and better here than the paper's 0.76",
+        "the paper gives no rate: it is the one with the highest accuracy on rows held back from training (--search), "
+        "for the crowd and for a device alone",
+        "alone is the mean over all 80 devices, each with its own 750 rows and a step per contact",
+        "a single device in the crowd's place makes one version of its first 20 check-ins, whatever the rate",
+        "the paper's 0.76 depends on what it does not say: rate, rows of the device, how its check-ins are averaged",
     ),
 )
