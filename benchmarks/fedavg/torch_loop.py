@@ -1,0 +1,60 @@
+"""Federated averaging as the obvious PyTorch loop. Prints CPU milliseconds per round and test accuracy as JSON.
+
+python torch_loop.py DATA.npz ROUNDS
+"""
+
+import json
+import os
+import sys
+import time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+import numpy as np
+import torch
+
+DEVICES, PER_ROUND, BATCH, RATE = 100, 10, 32, 0.1
+
+
+def main(path: str, rounds: int) -> None:
+    """Train, and time all rounds but the first two."""
+    with np.load(path) as data:
+        rows, labels = torch.from_numpy(data["rows"]), torch.from_numpy(data["labels"].astype(np.int64))
+        test_rows, test_labels = torch.from_numpy(data["test_rows"]), torch.from_numpy(data["test_labels"])
+    generator = torch.Generator().manual_seed(0)
+    shards = torch.randperm(len(labels), generator=generator).reshape(DEVICES, -1)
+    model = torch.nn.Sequential(torch.nn.Linear(784, 200), torch.nn.ReLU(), torch.nn.Linear(200, 10))
+    loss = torch.nn.CrossEntropyLoss()
+
+    def one_round() -> None:
+        start = [own.detach().clone() for own in model.parameters()]
+        total = [torch.zeros_like(own) for own in start]
+        for device in torch.randperm(DEVICES, generator=generator)[:PER_ROUND]:
+            with torch.no_grad():
+                for own, first in zip(model.parameters(), start, strict=True):
+                    own.copy_(first)
+            optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
+            shard = shards[device]
+            order = shard[torch.randperm(len(shard), generator=generator)]
+            for batch in order.split(BATCH):
+                optimiser.zero_grad()
+                loss(model(rows[batch]), labels[batch]).backward()
+                optimiser.step()
+            with torch.no_grad():
+                for own, sum_ in zip(model.parameters(), total, strict=True):
+                    sum_ += own
+        with torch.no_grad():
+            for own, sum_ in zip(model.parameters(), total, strict=True):
+                own.copy_(sum_ / PER_ROUND)
+
+    one_round()
+    one_round()
+    began = time.process_time()
+    for _ in range(rounds - 2):
+        one_round()
+    cpu = (time.process_time() - began) / (rounds - 2)
+    with torch.no_grad():
+        accuracy = (model(test_rows).argmax(1) == test_labels).float().mean().item()
+    print(json.dumps({"ms": cpu * 1e3, "accuracy": accuracy}))
+
+
+main(sys.argv[1], int(sys.argv[2]))
