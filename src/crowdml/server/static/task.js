@@ -1,7 +1,7 @@
 // Keeps the page of a task up to date: numbers from server-sent events, the curve from /curve.
 const task = document.getElementById("task-script").dataset.task;
 const curve = document.getElementById("curve");
-const SHAPE = { left: 44, right: 12, top: 12, bottom: 30, width: 640, height: 240 };
+const SHAPE = { left: 56, right: 12, top: 16, bottom: 36, width: 640, height: 240 };
 
 function show(state) {
   for (const name of ["version", "devices", "check_ins"]) document.getElementById(name).textContent = state[name];
