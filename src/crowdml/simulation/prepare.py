@@ -89,9 +89,7 @@ def _apart(dataset: Dataset, public: int, validation: int) -> tuple[Rows | None,
     )
     if validation:
         aside = order[rows - validation :]
-        left = replace(
-            left, validation_rows=dataset.train_rows[aside], validation_labels=dataset.train_labels[aside]
-        )
+        left = replace(left, validation_rows=dataset.train_rows[aside], validation_labels=dataset.train_labels[aside])
     return dataset.train_rows[order[:public]] if public else None, left
 
 
