@@ -96,9 +96,11 @@ def test_a_changed_private_row_does_not_change_what_was_fitted(monkeypatch: pyte
 def test_rows_to_measure_on_are_never_public() -> None:
     whole = load_dataset("digits")
     _, ready = prepare(task("data.public=400", "data.validation=300"))
-    assert len(ready.train_labels) == len(whole.train_labels) - 700 and len(ready.test_labels) == 300
+    assert ready.validation_labels is not None and len(ready.validation_labels) == 300
+    assert len(ready.train_labels) == len(whole.train_labels) - 700
+    np.testing.assert_array_equal(ready.test_labels, whole.test_labels)
     order = np.random.RandomState(0).permutation(len(whole.train_labels))
-    np.testing.assert_array_equal(ready.test_labels, whole.train_labels[order[-300:]])
+    np.testing.assert_array_equal(ready.validation_labels, whole.train_labels[order[-300:]])
     np.testing.assert_array_equal(ready.train_labels, whole.train_labels[order[400:-300]])
 
 
