@@ -178,6 +178,23 @@ def test_14_two_authorization_headers_are_refused(hasty: Any, refused: Any, path
     refused(hasty.raw(asked + one + b"Connection: close\r\n\r\n")[0], 400, "repeated-header")
 
 
+SINGLE = ["Host", "Origin", "Range", "Content-Type", "Content-Encoding", "Idempotency-Key"]
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_14_headers_that_could_be_read_in_two_ways_stand_once(
+    hasty: Any, refused: Any, unchanged: None, name: str
+) -> None:
+    first = b"" if name == "Host" else f"{name}: bytes=0-0\r\n".encode()
+    for method, path in (
+        (b"GET", b"/static/pages.css"),
+        (b"POST", b"/v1/tasks"),
+        (b"POST", b"/v1/tasks/walk/check-ins"),
+    ):
+        asked = method + b" " + path + b" HTTP/1.1\r\n" + HOST + b"Connection: close\r\nContent-Length: 0\r\n" + first
+        refused(hasty.raw(asked + f"{name}: 127.0.0.1\r\n\r\n".encode())[0], 400, "repeated-header")
+
+
 NOT_HTTP = {
     "length and chunks": b"POST /v1/tasks HTTP/1.1\r\n"
     + HOST

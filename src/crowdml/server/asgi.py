@@ -13,7 +13,18 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_SINGLE = frozenset((b"authorization", b"content-length", b"content-type", b"idempotency-key", b"host"))
+_SINGLE = frozenset(
+    (
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"idempotency-key",
+        b"origin",
+        b"range",
+    )
+)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
