@@ -185,7 +185,7 @@ def test_whatever_passes_leaves_the_model_finite(form: str, mode: str) -> None:
         sent: dict[str, Any] = {update: (signs * worst).astype(kind)}
         sent |= {name: np.int32(number % 2) for name in ("samples",) if name in content}
         if "weight" in content:
-            sent["weight"] = np.int32(1 if acceptance.alike or mode != "none" else number % 2 * LARGEST_ROWS)
+            sent["weight"] = np.int32(1 if acceptance.alike or mode != "none" else number % 2 * acceptance.rows)
         if "counts" in content:
             rows = np.int32(6 * (number % 2))
             sent["counts"] = {"rows": rows, "counted": rows, "errors": rows, "labels": np.array([rows, 0], np.int32)}

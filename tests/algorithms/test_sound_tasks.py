@@ -84,6 +84,14 @@ def test_refusals(changes: list[str], where: str, what: str) -> None:
     assert where in caught.value.where and what in caught.value.what and caught.value.hint
 
 
+def test_where_a_file_names_no_passes_the_crowd_makes_as_many_as_are_covered() -> None:
+    """Then a file for a live task need not speak of simulated passes."""
+    text = "\n".join(line for line in TASK.splitlines() if not line.startswith("passes"))
+    assert text != TASK
+    assert parse(text).passes == 3 and parse(text, changes=["algorithm.epochs=2"]).passes == 6
+    assert parse(text, changes=["privacy={ mode = 'none' }"]).passes == 10
+
+
 @pytest.mark.parametrize("form", ["fedavg", "steps"])
 @pytest.mark.parametrize("rate", ["adagrad", "rmsprop", "constant"])
 def test_a_change_without_a_bound_is_refused_whatever_the_rate(form: str, rate: str) -> None:

@@ -164,3 +164,14 @@ def test_in_rounds_a_device_goes_through_all_its_rows(make_server: Any, memory: 
         assert sorted(map(tuple, part.tolist())) == sorted(map(tuple, transformed.tolist()))
     with pytest.raises(BadInput, match="a stream has no end"):
         gatherer(iter(pairs(7)), live, memory, Uses(), most=None)
+
+
+def test_a_device_with_more_rows_than_a_round_takes_uses_them_in_turns(make_server: Any, memory: Memory) -> None:
+    live = make_server("algorithm={ kind = 'fedsgd', per-round = 1, max-rows = 4 }", "privacy={ mode = 'none' }").live
+    uses = Uses()
+    gather = gatherer(pairs(8), live, memory, uses, most=None).gather
+    first = gather()
+    assert first is not None and len(first.samples) == 4 and first.batch.rows.shape == (4, 3)
+    uses.charge(first.samples)
+    second = gather()
+    assert second is not None and sorted([*first.samples, *second.samples]) == list(range(8))

@@ -135,13 +135,22 @@ def test_a_message_bounded_as_a_whole_counts_one_whatever_it_claims() -> None:
     assert "change: a norm" in (limits.problem(changed(sent, change=longer)) or "")
 
 
+def test_nobody_is_heard_more_by_claiming_rows_beyond_what_a_device_may_bring() -> None:
+    of = task("fedsgd", "algorithm.max-rows=100")
+    limits = acceptance(of.plan(of.model_for(NUMPY)))
+    (sent,) = check_ins(of, 8.0, 1)
+    claimed = {"samples": np.int32(101), "weight": sent["weight"]} if "weight" in sent else {"samples": np.int32(101)}
+    assert limits.problem(sent) is None
+    assert "101 rows, where 100 are the most" in (limits.problem(changed(sent, **claimed)) or "")
+
+
 def test_limits_follow_the_smallest_choice_and_the_rows() -> None:
     wide, narrow = (
         acceptance(of.plan(of.model_for(NUMPY)))
         for of in (task("fedsgd"), task("fedsgd", "privacy.owner-range=[8.0, 8.0]"))
     )
     assert wide.update.largest > 10 * narrow.update.largest
-    assert wide.rows is None and wide.by_rows
+    assert wide.rows == 10_000 and wide.by_rows
     assert narrow.update.most(100) - narrow.update.most(99) == narrow.update.largest_each
     with pytest.raises(ValueError, match="sound"):
         acceptance(make_plan(PrivacySettings(mode="none"), lambda order: None, 3, False))

@@ -54,8 +54,19 @@ def test_an_invited_device_uses_all_its_rows_in_every_release(digits: Make) -> N
     paper = ("privacy.mode=paper", "privacy.epsilon=3.0")
     task = digits("algorithm={ kind = 'fedsgd', per-round = 4 }", *paper)
     most = course(task).releases
-    assert most > task.crowd.passes
+    assert most > task.passes
     assert simulate(task).privacy["sample"]["epsilon"] == pytest.approx(3.0 * most)
+
+
+def test_a_round_takes_no_more_rows_of_a_device_than_the_task_says(digits: Make) -> None:
+    task = digits("algorithm={ kind = 'fedsgd', per-round = 4, max-rows = 6 }", "privacy={ mode = 'none' }")
+    found = course(task)
+    assert found.rows.shape[1] == 6 and set(found.counts.tolist()) == {6}
+    assert all(len(set(line)) == 6 for line in found.rows.tolist())
+    of_one = {
+        row for device, line in zip(found.device, found.rows.tolist(), strict=True) if device == 0 for row in line
+    }
+    assert len(of_one) > 6
 
 
 def test_lost_check_ins_make_a_round_smaller(digits: Make) -> None:

@@ -37,7 +37,8 @@ class Acceptance:
     def of(algorithm: Algorithm, plan: Plan) -> Acceptance:
         """Take the limits from the plan."""
         limits = acceptance(plan) if plan.sound else None
-        rows = LARGEST_ROWS if algorithm.rounds else algorithm.buffer
+        rounds = algorithm.rounds
+        rows = (rounds.max_rows or LARGEST_ROWS) if rounds else algorithm.buffer
         return Acceptance(limits=limits, rows=rows, alike=algorithm.rounds is None)
 
     def require(self, content: Tree) -> None:

@@ -42,11 +42,13 @@ class Rounds:
         per_round: Devices invited to a round.
         epochs: Times a device goes through its own rows in a round.
         multiple: The number of rows in a batch is padded up to a multiple of this.
+        max_rows: Rows of a device in a round at most; None where it uses all it has.
     """
 
     per_round: int
     epochs: int
     multiple: int
+    max_rows: int | None = None
 
 
 @record

@@ -20,6 +20,9 @@ from crowdml.privacy.accounting import FILTER_NAMES
 from crowdml.privacy.reporting import Figure, sound_figure
 from crowdml.protocol import message
 
+MEANINGLESS = 1000.0
+"""Beyond this ε a promise says nothing, and is not shown as one."""
+
 
 @record
 class Leaving:
@@ -98,7 +101,8 @@ def explain(task: Task) -> Explanation:
 def _figures(task: Task, sound: Sound | None, uses: int | None, releases: int | None) -> dict[str, Figure | None]:
     """Return what so many releases say about one sample, and about a whole device.
 
-    None without sound noise, without a limit on releases, or where a device may have any number of rows in one.
+    None without sound noise, without a limit on releases, or where a device may have so many rows in one that its ε
+    means nothing.
     """
     if sound is None:
         return {"sample": None, "device": None}
@@ -110,8 +114,10 @@ def _figures(task: Task, sound: Sound | None, uses: int | None, releases: int | 
 
 
 def _bounded(sound: Sound) -> bool:
-    """Tell whether it is known how much a release can say about a whole device."""
-    return sound.update.grid.per == "release" or sound.rows is not None
+    """Tell whether what a release can say about a whole device is known, and means anything."""
+    if sound.update.grid.per == "release":
+        return True
+    return sound.rows is not None and sound.of_device(sound.rows).promise(sound.filter.delta).epsilon <= MEANINGLESS
 
 
 def _uses(task: Task) -> int | None:

@@ -116,7 +116,9 @@ class CrowdSettings(Settings):
     """The `[crowd]` section: the simulated crowd. A live task ignores it."""
 
     devices: int = Field(20, gt=0, description="number of devices")
-    passes: int = Field(10, gt=0, description="times the crowd goes through its rows")
+    passes: int | None = Field(
+        None, gt=0, description="times the crowd goes through its rows (default: 10, or what privacy.max-uses covers)"
+    )
     partition: Annotated[Any, OneOf(PARTITIONS)] = Field(Iid(), description="which device holds which rows")
     delays: DelaySettings = Field(DelaySettings(), description="travel times")
     outages: OutageSettings = Field(OutageSettings(), description="times without network")

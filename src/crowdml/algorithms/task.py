@@ -25,6 +25,9 @@ from crowdml.privacy import Plan, PrivacySettings, Releases, make_plan
 _ALGORITHMS: Registry[type[Settings]] = Registry(
     "algorithm", {name: recipe.settings for name, recipe in RECIPES.items()}
 )
+PASSES = 10
+"""Passes of a simulated crowd where the file does not say, and the ledger covers as many."""
+
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 
 
@@ -244,17 +247,28 @@ class Task(Settings):
                 hint="larger shares, or more devices",
             )
 
-    def _check_uses(self) -> None:
-        """Refuse a pass that the ledger could not cover: a pass is one more use, and so are the epochs of a round."""
+    @property
+    def passes(self) -> int:
+        """How often a simulated crowd goes through its rows: as the file says, or as often as the ledger covers."""
+        covered = self._covered_passes()
+        return self.crowd.passes or (PASSES if covered is None else min(PASSES, covered))
+
+    def _covered_passes(self) -> int | None:
+        """Passes that the ledger covers: a pass is one more use, and the epochs of a round are one together."""
         most, each = self.privacy.max_uses, getattr(self.algorithm, "epochs", 1)
         if self.privacy.mode != "sound" or self.privacy.unit != "sample" or not most or self.recipe.sound is None:
-            return
-        if self.crowd.passes > most * each:
+            return None
+        return int(most * each)
+
+    def _check_uses(self) -> None:
+        """Refuse a pass that the ledger could not cover."""
+        covered, most = self._covered_passes(), self.privacy.max_uses or 0
+        if covered is not None and self.passes > covered:
             raise BadInput(
-                f"pass {most * each + 1} of {self.crowd.passes} is not covered: a sample may enter "
+                f"pass {covered + 1} of {self.passes} is not covered: a sample may enter "
                 f"{most} release{'s' * (most > 1)}",
                 where="crowd.passes",
-                hint=f"passes = {most * each}, or a larger privacy.max-uses and more noise",
+                hint=f"passes = {covered}, or a larger privacy.max-uses and more noise",
             )
 
 

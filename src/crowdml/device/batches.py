@@ -2,7 +2,8 @@
 
 Kept rows take turns: those that were used least go first, in an order drawn from the operating system's entropy. That
 is a pass over all rows after the other, also when the device was switched off in between. No sample is twice in a
-batch, and one that has been used as often as the terms allow stays out. In rounds a device works on all its rows.
+batch, and one that has been used as often as the terms allow stays out. In rounds a device works on all its rows, or
+on as many as the task takes from one device.
 """
 
 from __future__ import annotations
@@ -110,10 +111,12 @@ class Gatherer:
 
     def _choose(self, numbers: Ints) -> Ints:
         """Choose rows by how often they were used, and otherwise by chance."""
-        wanted = None if self._live.algorithm.rounds else self._live.algorithm.batch
-        if len(numbers) < (wanted or 1):
+        rounds = self._live.algorithm.rounds
+        least = 1 if rounds else self._live.algorithm.batch
+        most = rounds.max_rows if rounds else least
+        if len(numbers) < least:
             raise BadInput(
-                f"{len(numbers)} rows, but a batch of this task has {wanted or 'at least 1'}",
+                f"{len(numbers)} rows, but a batch of this task has {'at least 1' if rounds else least}",
                 where="--rows",
                 hint="gather more rows first",
             )
@@ -122,13 +125,13 @@ class Gatherer:
         used = numbers < len(known)
         uses[used] = known[numbers[used]]
         able = np.arange(len(numbers)) if self._most_uses is None else np.flatnonzero(uses < self._most_uses)
-        if len(able) < (wanted or 1):
+        if len(able) < least:
             raise BudgetExhausted(
                 f"{len(numbers) - len(able)} of {len(numbers)} rows were used {self._most_uses} times each, which is "
                 "all that was promised; a release needs more than are left"
             )
         able = able[self._shuffled(len(able))]
-        return able if wanted is None else able[np.argsort(uses[able], kind="stable")[:wanted]]
+        return able if most is None else able[np.argsort(uses[able], kind="stable")[:most]]
 
     def _shuffled(self, count: int) -> Ints:
         return np.argsort(self._draw(count), kind="stable")

@@ -43,7 +43,7 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
     on rows is drawn once, and a device has `most_rows` of them.
     """
     plan = task.plan(task.model_for(NUMPY))
-    uses = releases if task.build(NUMPY).rounds else min(task.crowd.passes, releases)
+    uses = releases if task.build(NUMPY).rounds else min(task.passes, releases)
     if not plan.promises:
         return {"mode": plan.mode, "sample": None, "device": None, "paper_claim": None} | _unpromised(task, plan)
     if plan.sound:

@@ -50,7 +50,7 @@ class Contacts:
 
 
 def make_contacts(
-    crowd: CrowdSettings, owner: Ints, batch: int, buffer: int, generator: np.random.Generator
+    crowd: CrowdSettings, passes: int, owner: Ints, batch: int, buffer: int, generator: np.random.Generator
 ) -> Contacts:
     """Work out all contacts of a crowd whose row r belongs to device `owner[r]`, pass after pass."""
     largest = int(np.bincount(owner).max())
@@ -60,20 +60,20 @@ def make_contacts(
             where="algorithm.batch",
             hint="make batch smaller, or devices fewer",
         )
-    total = crowd.passes * len(owner)
+    total = passes * len(owner)
     outages = draw_outages(crowd, total, generator)
     present = _presence(crowd, total, generator)
-    passes = []
+    made = []
     for start in range(0, total, len(owner)):
         order = generator.permutation(len(owner))
         ticks = np.arange(start, start + len(owner))
         if present is not None:
             here = present(owner[order], ticks)
             order, ticks = order[here], ticks[here]
-        passes.append(_one_pass(order, ticks, owner, crowd.devices, batch, buffer, outages))
-    width = max(rows.shape[1] for _, rows, _, _ in passes)
+        made.append(_one_pass(order, ticks, owner, crowd.devices, batch, buffer, outages))
+    width = max(rows.shape[1] for _, rows, _, _ in made)
     device, rows, counts, filled = (
-        np.concatenate(columns) for columns in zip(*((d, _widen(r, width), c, f) for d, r, c, f in passes), strict=True)
+        np.concatenate(columns) for columns in zip(*((d, _widen(r, width), c, f) for d, r, c, f in made), strict=True)
     )
     legs = [leg(crowd.delays, name, len(device), generator) for name in ("request", "check_out", "check_in")]
     read = filled + legs[0]

@@ -25,15 +25,16 @@ def make_rounds(task: Task, rounds: Rounds, owner: Ints, generator: np.random.Ge
             hint=f"per-round = {len(holders)}, or more devices",
         )
     invited = _invite(holders, rounds.per_round, _count(task, rounds), _most(task), generator)
-    width = _up_to(max(map(len, shards)) * rounds.epochs, rounds.multiple)
+    sizes = np.minimum([len(shard) for shard in shards], rounds.max_rows or len(owner)).astype(np.int32)
+    width = _up_to(int(sizes.max()) * rounds.epochs, rounds.multiple)
     rows = np.zeros((len(invited) * rounds.per_round, width), np.int32)
     for line, device in zip(rows, invited.reshape(-1), strict=True):
-        shard = shards[device]
+        shard = generator.permutation(shards[device])[: sizes[device]] if rounds.max_rows else shards[device]
         line[: len(shard) * rounds.epochs] = np.concatenate(
             [generator.permutation(shard) for _ in range(rounds.epochs)]
         )
     begins = np.repeat(np.arange(len(invited), dtype=np.float64), rounds.per_round)
-    counts = np.array([len(shard) for shard in shards], np.int32)[invited.reshape(-1)] * rounds.epochs
+    counts = sizes[invited.reshape(-1)] * rounds.epochs
     return Contacts(
         device=invited.reshape(-1), rows=rows, counts=counts, filled=begins, read=begins, arrival=begins + 0.5
     )
@@ -42,7 +43,7 @@ def make_rounds(task: Task, rounds: Rounds, owner: Ints, generator: np.random.Ge
 def _count(task: Task, rounds: Rounds) -> int:
     """Return how many rounds go through all rows `passes` times, on average; at least one."""
     crowd = task.crowd
-    count = max(1, crowd.passes * crowd.devices // (rounds.per_round * rounds.epochs))
+    count = max(1, task.passes * crowd.devices // (rounds.per_round * rounds.epochs))
     return count if task.stop.max_versions is None else min(count, task.stop.max_versions)
 
 

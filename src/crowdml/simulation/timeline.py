@@ -68,7 +68,7 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
     if algorithm.rounds:
         contacts = make_rounds(task, algorithm.rounds, owner, generator)
     else:
-        contacts = make_contacts(crowd, owner, algorithm.batch, algorithm.buffer, generator)
+        contacts = make_contacts(crowd, task.passes, owner, algorithm.batch, algorithm.buffer, generator)
         contacts = _limited(contacts, task.stop.max_releases)
     per_device = np.bincount(contacts.device, minlength=crowd.devices)
     if crowd.drop_out:

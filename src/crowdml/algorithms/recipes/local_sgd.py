@@ -66,6 +66,9 @@ class FedSgdSettings(Settings):
 
     kind: Literal["fedsgd"] = "fedsgd"
     per_round: int = Field(10, gt=0, description="devices invited to each round")
+    max_rows: int = Field(
+        10_000, gt=0, description="rows of a device in a round at most: the others take turns, and none counts more"
+    )
     rate: Annotated[Any, OneOf(RATES)] = Field(Constant(c=30.0), description="learning rate of the server")
     radius: float = RADIUS
 
@@ -115,7 +118,8 @@ def build_fedsgd(parts: Parts) -> Algorithm:
     """Assemble fedsgd: rounds, one gradient over all of a device's rows, weights by size."""
     own = parts.settings
     assert isinstance(own, FedSgdSettings)  # noqa: S101  the registry pairs settings and recipe
-    return _assemble(parts, _in_rounds("gradient", own.rate, 1, Rounds(per_round=own.per_round, epochs=1, multiple=1)))
+    rounds = Rounds(per_round=own.per_round, epochs=1, multiple=1, max_rows=own.max_rows)
+    return _assemble(parts, _in_rounds("gradient", own.rate, 1, rounds))
 
 
 def _in_rounds(sends: Sends, rate: RateSettings, local_batch: int, rounds: Rounds) -> _Shape:
@@ -199,6 +203,6 @@ FEDSGD = Recipe(
     hyper=_HYPER,
     build=build_fedsgd,
     sequences=True,
-    sound=lambda own: SoundForm(sends="gradient", rows=None),
+    sound=lambda own: SoundForm(sends="gradient", rows=own.max_rows),
     live=True,
 )
