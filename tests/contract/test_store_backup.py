@@ -147,6 +147,28 @@ def test_what_is_there_is_overwritten_only_when_told(store: Store, tmp_path: Pat
     assert restore(tmp_path / "copy", url, force=True) == {"digits": 3, "activity": 3}
 
 
+def test_who_left_since_the_backup_stays_out(store: Store, tmp_path: Path, url: str) -> None:
+    fill(store)
+    backup(url, tmp_path / "first")
+    digits = store.tasks()[0].id
+    ben = NewDevice(id="ben", token_hash=b"u", public_key=b"q", joined=3.0)
+    assert not isinstance(store.use_invite(digits, b"free", ben), str)
+    backup(url, tmp_path / "second")
+    assert store.revoke("ben") and store.withdraw("activity")
+    store.close()
+
+    restore(tmp_path / "second", url, force=True)
+    with open_store(url) as again:
+        assert {own.id: own.revoked for own in again.devices(digits)} == {"digits": False, "ben": True}
+        assert [list(again.devices(own.id)) for own in again.tasks() if own.name == "activity"] == [[]]
+        assert all(own.device is None for own in again.receipts("activity"))
+    # Who joined after the first backup has not left: the later backup brings the device back.
+    restore(tmp_path / "first", url, force=True)
+    restore(tmp_path / "second", url, force=True)
+    with open_store(url) as again:
+        assert {own.id: own.revoked for own in again.devices(digits)} == {"digits": False, "ben": False}
+
+
 def test_a_backup_is_of_one_moment_while_the_server_works(store: Store, tmp_path: Path, url: str) -> None:
     fill(store, check_ins=0)
     task = store.tasks()[0].id

@@ -46,3 +46,4 @@ def restore(
 
     for task, incarnation in run(file, database_url(home, db, make=True), force=force).items():
         output.say(f"restored: {task}, incarnation {incarnation}")
+    output.say("Invites made before do not fit the new sheets: make new ones with `crowdml invite`.")
