@@ -22,8 +22,8 @@ from crowdml.protocol.keys import SigningKey
 from crowdml.protocol.sheet import SignedSheet, sign_sheet
 from crowdml.server.store.backup import copy_rows, copy_sqlite
 from crowdml.server.store.engines import open_database
-from crowdml.server.store.migrating import migrate
 from crowdml.server.store.joining import withdraw
+from crowdml.server.store.migrating import migrate
 from crowdml.server.store.schema import devices, metadata, server_identity, sheets, tasks
 from crowdml.server.store.sqlite import connect_sqlite, make_file
 
