@@ -9,7 +9,7 @@ live server with its devices, and a test with given coins all drive these same f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from crowdml.core import Array, Batch, Coins, Ops, record
@@ -76,6 +76,9 @@ class Algorithm:
             None where rows stay as they are.
         rounds: How devices are invited; None where they come by themselves.
         of_device: `of_device(device)`: a device's own model, where each learns alone; None where one is common.
+        succession: `succession(server, rows, slots, check_ins, staleness)` does for several check-ins, bit for bit, what
+            `absorb` and `commit` do for each in turn, but more quickly; it returns the server's state and changes
+            `rows`, by slot, in place. None where there is no quicker way.
     """
 
     takes: Literal["sums", "individuals"]
@@ -97,6 +100,7 @@ class Algorithm:
     perturb: Callable[[Array, Array, Coins], tuple[Array, Array]] | None = None
     of_device: Callable[[Tree], Tree] | None = None
     rounds: Rounds | None = None
+    succession: Callable[[Tree, dict[int, Tree], Sequence[int], Sequence[Tree], Sequence[int]], Tree] | None = None
 
 
 @record

@@ -148,8 +148,8 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         padded=shape.rounds is not None,
     )
     averaging = Averaging(stale=shape.stale, alone=alone, ops=parts.ops)
-    read = grid_reader(parts, alone) if parts.plan.sound else None
-    half = server_half(parts, averaging, shape.sends, shape.rate, read=read)
+    reader = grid_reader(parts, alone) if parts.plan.sound else None
+    half = server_half(parts, averaging, shape.sends, shape.rate, reader=reader)
 
     def check_out(server: Any) -> Any:
         return {"count": half.count(server), "parameters": server.parameters} if device.told else server.parameters
@@ -171,6 +171,7 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         commit=half.commit,
         parameters=lambda server: server.parameters,
         rounds=shape.rounds,
+        succession=half.succession,
     )
 
 
