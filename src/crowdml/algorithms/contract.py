@@ -76,8 +76,8 @@ class Algorithm:
             None where rows stay as they are.
         rounds: How devices are invited; None where they come by themselves.
         of_device: `of_device(device)`: a device's own model, where each learns alone; None where one is common.
-        succession: `succession(server, rows, slots, check_ins, staleness)` does for several check-ins, bit for bit, what
-            `absorb` and `commit` do for each in turn, but more quickly; it returns the server's state and changes
+        succession: `succession(server, rows, slots, check_ins, staleness)` does for several check-ins, bit for bit,
+            what `absorb` and `commit` do for each in turn, but more quickly; it returns the server's state and changes
             `rows`, by slot, in place. None where there is no quicker way.
     """
 

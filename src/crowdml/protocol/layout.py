@@ -81,7 +81,7 @@ class Layout:
         """Read a message, or raise `MalformedMessage`. Arrays are read-only views of the bytes."""
         if len(body) != self.size_bytes:
             raise MalformedMessage(f"the body has {len(body)} bytes, {self.size_bytes} were expected")
-        if body[: len(self.header)] != self.header:
+        if not body.startswith(self.header):
             raise MalformedMessage("the header is not the one of this task")
         return self._fill(iter([place.read(body) for place in self._places]))
 
@@ -94,13 +94,17 @@ class _Place:
         self._dtype = np.dtype(field.dtype).newbyteorder("<")
         self._native = np.dtype(field.dtype)
         self._count = field.size_bytes // self._dtype.itemsize
+        self._is_vector = len(field.shape) == 1
+        self._is_native = self._dtype == self._native
         self._is_float = self._dtype.kind == "f"
 
     def read(self, body: bytes) -> Array:
         array = np.frombuffer(body, self._dtype, self._count, self._at)
         if self._is_float and not np.isfinite(array).all():
             raise MalformedMessage(f"{self._path} holds a number that is not finite")
-        return array.reshape(self._shape).astype(self._native, copy=False)
+        if not self._is_native:
+            array = array.astype(self._native)
+        return array if self._is_vector else array.reshape(self._shape)
 
 
 def _header(fields: list[tuple[str, Field]]) -> bytes:
