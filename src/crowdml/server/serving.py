@@ -118,9 +118,14 @@ def most_connections() -> int:
     return max(wanted - RESERVED_FILES, wanted // 2)
 
 
+def limits_of(place: Place, most: int) -> ConnectionLimits:
+    """Divide the connections: no address takes more than a quarter, but for a proxy, through which all come."""
+    return ConnectionLimits(connections=most, per_address=most if place.proxy else max(most // 4, 1))
+
+
 def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
     """Serve until a signal comes; requests under way are finished."""
-    server = make_server(app, place, bounded(ConnectionLimits(connections=most_connections())))
+    server = make_server(app, place, bounded(limits_of(place, most_connections())))
 
     def end(*_: object) -> None:
         # Before uvicorn has its own handlers. Later it raises the signal again when it is done: all is well then.
@@ -134,4 +139,5 @@ def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE)
+    gc.enable()
     server.run(sockets=[listening])
