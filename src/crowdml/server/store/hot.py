@@ -11,10 +11,10 @@ from itertools import chain
 from typing import Any
 
 from sqlalchemy import Dialect, Integer, Text, bindparam, column, func, insert, select, update, values
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from crowdml.server.store.counters import Counter, Counters
+from crowdml.server.store.dialects import array_of, insert_of
 from crowdml.server.store.errors import StoreConflict
 from crowdml.server.store.records import Applied, Receipt
 from crowdml.server.store.schema import device_rows, devices, points, receipts, states, tasks
@@ -42,15 +42,15 @@ class Hot:
             return str(statement.compile(dialect=dialect))
 
         self._postgres = dialect.name == "postgresql"
-        kind: Any = postgresql if self._postgres else sqlite
+        put = insert_of(dialect.name)
         self._advance, self._turn = text(_advance()), text(_advance("state", "reason"))
         self._state = text(
             update(states).values(server_state=bindparam("given")).where(states.c.task == bindparam("of"))
         )
         self._receipts = text(insert(receipts))
         self._inserts = {size: _repeated(self._receipts, size) for size in INSERTS}
-        self._row = text(_put_row(kind))
-        self._point = text(_put_point(kind))
+        self._row = text(_put_row(put))
+        self._point = text(_put_point(put))
         self._look_up = text(_look_up(_arrays() if self._postgres else _pair()))
         # SQLAlchemy would take a tenth of a second to write all these pairs.
         self._groups = {size: self._look_up.replace("(?, ?)", ", ".join(["(?, ?)"] * size)) for size in GROUPS}
@@ -147,18 +147,18 @@ def _advance(*more: str) -> Any:
     )
 
 
-def _put_row(kind: Any) -> Any:
+def _put_row(put: Any) -> Any:
     """Store a device's row, unless the device has withdrawn meanwhile."""
     given = bindparam("given", type_=device_rows.c.row.type)
     own = (devices.c.task == bindparam("of")) & (devices.c.slot == bindparam("at"))
-    made = kind.insert(device_rows).from_select(
+    made = put(device_rows).from_select(
         ["task", "slot", "row"], select(devices.c.task, devices.c.slot, given).where(own)
     )
     return made.on_conflict_do_update(index_elements=["task", "slot"], set_={"row": made.excluded.row})
 
 
-def _put_point(kind: Any) -> Any:
-    made = kind.insert(points)
+def _put_point(put: Any) -> Any:
+    made = put(points)
     new = {name: made.excluded[name] for name in ("version", "rows", "estimated_error", "time")}
     return made.on_conflict_do_update(index_elements=["task", "check_ins"], set_=new)
 
@@ -169,8 +169,8 @@ def _pair() -> Any:
 
 
 def _arrays() -> Any:
-    slots = bindparam("slots", type_=postgresql.ARRAY(Integer))
-    names = bindparam("names", type_=postgresql.ARRAY(Text))
+    slots = bindparam("slots", type_=array_of(Integer))
+    names = bindparam("names", type_=array_of(Text))
     made = func.unnest(slots, names).table_valued(column("slot", Integer), column("key", Text), name="wanted")
     return made.render_derived()
 
