@@ -74,6 +74,8 @@ class Algorithm:
             None where rows stay as they are.
         rounds: How devices are invited; None where they come by themselves.
         of_device: `of_device(device)`: a device's own model, where each learns alone; None where one is common.
+        in_parts: Whether `device_step` goes through its batch by `ops.fold` alone, so that rows need not be read before
+            the part they are in.
     """
 
     takes: Literal["sums", "individuals"]
@@ -95,6 +97,7 @@ class Algorithm:
     perturb: Callable[[Array, Array, Coins], tuple[Array, Array]] | None = None
     of_device: Callable[[Tree], Tree] | None = None
     rounds: Rounds | None = None
+    in_parts: bool = False
 
 
 @record

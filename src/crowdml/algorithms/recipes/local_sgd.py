@@ -167,6 +167,7 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         commit=half.commit,
         parameters=lambda server: server.parameters,
         rounds=shape.rounds,
+        in_parts=shape.sends == "change" and not device.proven,
     )
 
 
