@@ -79,6 +79,8 @@ class Algorithm:
         succession: `succession(server, rows, slots, check_ins, staleness)` does for several check-ins, bit for bit,
             what `absorb` and `commit` do for each in turn, but more quickly; it returns the server's state and changes
             `rows`, by slot, in place. None where there is no quicker way.
+        in_parts: Whether `device_step` goes through its batch by `ops.fold` alone, so that rows need not be read before
+            the part they are in.
     """
 
     takes: Literal["sums", "individuals"]
@@ -101,6 +103,7 @@ class Algorithm:
     of_device: Callable[[Tree], Tree] | None = None
     rounds: Rounds | None = None
     succession: Callable[[Tree, dict[int, Tree], Sequence[int], Sequence[Tree], Sequence[int]], Tree] | None = None
+    in_parts: bool = False
 
 
 @record

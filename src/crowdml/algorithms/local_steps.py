@@ -162,6 +162,11 @@ class DeviceHalf:
         return moved, memory, taken
 
     @property
+    def proven(self) -> bool:
+        """Whether rows are first made what a proof assumes of them."""
+        return self._stable is not None
+
+    @property
     def _stable(self) -> Stability | None:
         return self.parts.plan.sound.update.stable if self.parts.plan.sound else None
 

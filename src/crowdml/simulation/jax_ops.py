@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from crowdml.core import Array, Ops
 from crowdml.core.records import TREE_RECORDS
+from crowdml.simulation.lazy_rows import read_lazy
 
 Record = TypeVar("Record")
 
@@ -22,7 +23,7 @@ def as_tree(cls: type[Record]) -> type[Record]:
 
 
 def _fold(step, carry, xs):  # type: ignore[no-untyped-def]
-    return jax.lax.scan(lambda state, x: (step(state, x), None), carry, xs)[0]
+    return jax.lax.scan(lambda state, x: (step(state, read_lazy(x)), None), carry, xs)[0]
 
 
 def _sum_of_squares(a: Array) -> Array:

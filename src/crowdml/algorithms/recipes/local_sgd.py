@@ -172,6 +172,7 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         parameters=lambda server: server.parameters,
         rounds=shape.rounds,
         succession=half.succession,
+        in_parts=shape.sends == "change" and not device.proven,
     )
 
 
