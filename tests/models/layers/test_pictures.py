@@ -1,4 +1,4 @@
-"""Layers for pictures: gradients of every example against `vmap(grad)` of the same net written with JAX's own layers."""
+"""Layers for pictures: gradients of every example against `vmap(grad)` of the same net in JAX's own words."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The gradient of one example is a product of its windows and its slopes. Its norm is found either by that product, for
 all examples at once, or from inner products between windows and between slopes (their Gram matrices), whichever needs
-fewer multiplications for the shape. Where the gradients were written out for their norms, the weighted sum costs next to
-nothing; otherwise it is one more product. So a bounded step costs about as much as a plain one.
+fewer multiplications for the shape. Where the gradients were written out for their norms, the weighted sum costs next
+to nothing; otherwise it is one more product. So a bounded step costs about as much as a plain one.
 """
 
 from __future__ import annotations
