@@ -9,6 +9,7 @@ from crowdml.privacy.banded import require_gaussian
 from crowdml.privacy.calibration import calibrate, for_owner, split_statistics
 from crowdml.privacy.grid import Per, make_fine_grid, make_grid
 from crowdml.privacy.mechanisms import NoiseLaw
+from crowdml.privacy.private_steps import LocalSteps
 from crowdml.privacy.settings import PrivacySettings
 from crowdml.privacy.sound import SOUND_LAWS, Sends, Sound, Stability
 
@@ -26,6 +27,7 @@ class Releases:
         rows: Rows behind a release at most; None where a device sends as many as it has.
         limit: Releases of one device at most (`stop.max-releases`).
         stable: A proof that one sample moves what is sent by little; None where there is none.
+        local: The local steps behind a release; None where there are none.
     """
 
     sound: bool = False
@@ -34,6 +36,7 @@ class Releases:
     rows: int | None = 1
     limit: int | None = None
     stable: Stability | None = None
+    local: LocalSteps | None = None
 
 
 def make_sound(
@@ -183,6 +186,14 @@ def _check_fresh(terms: PrivacySettings) -> None:
 
 def _check_form(terms: PrivacySettings, releases: Releases) -> None:
     _check_fresh(terms)
+    if terms.noise_at == "steps":
+        raise BadInput(
+            "noise inside local steps is Gaussian in floating point, on sums that are no integers: no ε can be promised "
+            "for it, only a simulation may add it",
+            where="privacy.noise-at",
+            hint='mode = "paper" in a simulation; live, clip every row on the grid by "crowd-sgd" or "fedsgd", or the '
+            'whole change with unit = "device"',
+        )
     if not releases.sound:
         raise BadInput(
             "this algorithm has no sound form yet: nothing it sends is on the grid",

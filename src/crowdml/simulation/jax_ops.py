@@ -43,6 +43,15 @@ def _sum_of_squares(a: Array) -> Array:
     return jnp.sum(lanes) + odd
 
 
+def _in_parts(function, rows, size):  # type: ignore[no-untyped-def]
+    whole = len(rows) // size * size
+    if len(rows) <= size:
+        return function(rows)
+    parts = jax.lax.map(function, rows[:whole].reshape(-1, size, *rows.shape[1:]))
+    joined = jnp.moveaxis(parts, 0, -2).reshape(*parts.shape[1:-1], whole)
+    return joined if whole == len(rows) else jnp.concatenate([joined, function(rows[whole:])], axis=-1)
+
+
 for _record in TREE_RECORDS:
     as_tree(_record)
 
@@ -53,9 +62,12 @@ JAX = Ops(
     dot=lambda a, b: jnp.einsum("ij,jk->ik", a, b),
     dot_t=lambda a, b: jnp.einsum("ij,kj->ik", a, b),
     t_dot=lambda a, b: jnp.einsum("ji,jk->ik", a, b),
+    each_t_dot=lambda a, b: jnp.einsum("nji,njk->nik", a, b),
+    each_dot_t=lambda a, b: jnp.einsum("nij,nkj->nik", a, b),
     sum_of_squares=_sum_of_squares,
     bits=jax.lax.bitcast_convert_type,
     fold=_fold,
     repeat=jax.lax.while_loop,
+    in_parts=_in_parts,
     wide=jnp.float32,
 )

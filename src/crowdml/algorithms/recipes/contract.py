@@ -9,6 +9,7 @@ from crowdml.algorithms.contract import Algorithm, Parts
 from crowdml.algorithms.stability import Steps
 from crowdml.core import Settings, record
 from crowdml.privacy import Perturbs
+from crowdml.privacy.private_steps import LocalSteps
 from crowdml.privacy.sound import Sends
 
 
@@ -41,6 +42,7 @@ class Recipe:
         pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
         sound: `sound(settings)`: its sound form, in which whatever leaves a device is a sum of checked integers with
             discrete noise; None where it has none.
+        steps: `steps(settings)`: the local steps into which noise may go; None where there are none.
         live: Whether server and devices can run it, and not only a simulation.
     """
 
@@ -51,4 +53,5 @@ class Recipe:
     sequences: bool = False
     pooled: bool = False
     sound: Callable[[Any], SoundForm] | None = None
+    steps: Callable[[Any], LocalSteps] | None = None
     live: bool = False
