@@ -11,7 +11,7 @@ import pytest
 from crowdml.core.errors import MalformedMessage, NotAuthorised, TermsViolated
 from crowdml.protocol.keys import SigningKey
 from crowdml.protocol.sums import LateMessage, Peers, SumAborted, SumDevice
-from crowdml.protocol.sums.masks import mask_words, own_mask_key
+from crowdml.protocol.sums.masks import Masks, own_mask_key
 from crowdml.protocol.sums.messages import Hello, Introduction
 from crowdml.protocol.sums.packing import unpack
 from crowdml.protocol.sums.rehearsal import Rehearsal
@@ -250,13 +250,14 @@ def test_a_late_upload_is_refused_and_stays_masked(sums: Any, draw_vectors: Any)
     assert own.finish().total.tolist() == sum(vectors[slot] for slot in SLOTS[:-1]).tolist()
     # All that the server has learnt of 21: its fresh key, from the shares. So it takes off every pair mask.
     left = unpack(late, own.terms.size, own.terms.bits).astype(np.int64)
+    masks = Masks(own.terms)
     me, context = SLOTS.index(21), own.server.roster.context("t")
     for other in own.devices[21]._neighbours:
         agreed = own.devices[21]._fresh.agree(own.server.roster.fresh[other])
-        words = mask_words(mask_key(agreed, context, min(me, other), max(me, other)), own.terms).astype(np.int64)
+        words = masks.words(mask_key(agreed, context, min(me, other), max(me, other))).astype(np.int64)
         left += words if other < me else -words
     modulus = 1 << own.terms.bits
-    own_words = mask_words(own_mask_key(own.devices[21]._own_mask, context), own.terms).astype(np.int64)
+    own_words = masks.words(own_mask_key(own.devices[21]._own_mask, context)).astype(np.int64)
     assert ((left - own_words) % modulus).tolist() == (vectors[21] % modulus).tolist()  # only this would open it
     assert (left % modulus).tolist() != (vectors[21] % modulus).tolist()
     assert own.devices[21]._own_mask not in [own.devices[slot]._own_mask for slot in SLOTS[:-1]]

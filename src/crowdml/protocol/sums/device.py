@@ -26,9 +26,9 @@ from crowdml.protocol.sums import shamir
 from crowdml.protocol.sums.errors import SumAborted
 from crowdml.protocol.sums.field import SECRET_BYTES, Entropy
 from crowdml.protocol.sums.graph import circle, neighbours_of
-from crowdml.protocol.sums.masks import Mask, mask_words, own_mask_key
+from crowdml.protocol.sums.masks import Masks, own_mask_key
 from crowdml.protocol.sums.messages import Flags, Hello, Introduction, Items, Roster, Shares, write_flags
-from crowdml.protocol.sums.packing import pack, word_type
+from crowdml.protocol.sums.packing import pack
 from crowdml.protocol.sums.peers import Peers
 from crowdml.protocol.sums.secrets import AgreementKey, PairKeys, digest, pair_keys, tag
 from crowdml.protocol.sums.shamir import SHARE_BYTES
@@ -98,18 +98,18 @@ class SumDevice:
         self._enter("mask", "consent")
         self._require_vector(vector)
         self._held = self._open(mail)
-        word = word_type(self.terms.bits)
-        total = vector.astype(word)
+        masks = Masks(self.terms)
+        total = vector.astype(masks.word)
         if noise is not None:
-            total += noise.astype(word)
-        total += self._stream(own_mask_key(self._own_mask, self._context))
+            total += noise.astype(masks.word)
+        masks.add(total, own_mask_key(self._own_mask, self._context))
         for at, held in enumerate(self._held):
             if held is None:
                 continue
             if self._me < self._neighbours[at]:
-                total += self._stream(self._keys[at].mask)
+                masks.add(total, self._keys[at].mask)
             else:
-                total -= self._stream(self._keys[at].mask)
+                masks.subtract(total, self._keys[at].mask)
         return pack(total, self.terms.bits)
 
     def consent(self, survivors: Flags) -> Items:
@@ -214,6 +214,3 @@ class SumDevice:
     def _tag_of(self, at: int, sender: int) -> bytes:
         assert self._survivors is not None  # noqa: S101  the caller asked
         return tag(self._keys[at].agreement, sender, self._survivors)
-
-    def _stream(self, key: bytes) -> Mask:
-        return mask_words(key, self.terms)

@@ -153,3 +153,17 @@ def neighbours_of(order: Places, graph: Graph) -> Places:
     around = np.empty((n, k), np.int64)
     around[order] = order[(np.arange(n)[:, None] + steps) % n]
     return np.sort(around, axis=1)
+
+
+def places_among(near: Places) -> Places:
+    """Return where a member stands in the list of each of its neighbours, shape (members, k).
+
+    >>> places_among(np.array([[1, 2], [0, 2], [0, 1]])).tolist()
+    [[0, 0], [0, 1], [1, 1]]
+    """
+    members, count = near.shape
+    pairs = near.reshape(-1) * members + np.repeat(np.arange(members), count)
+    places = np.empty(members * count, np.int64)
+    # Sorted by neighbour, then by member, the pairs are the neighbours' own lists, one after the other.
+    places[np.argsort(pairs)] = np.arange(members * count) % count
+    return places.reshape(members, count)

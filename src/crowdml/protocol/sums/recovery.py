@@ -11,8 +11,7 @@ from crowdml.core import record
 from crowdml.protocol.sums import shamir
 from crowdml.protocol.sums.errors import SumAborted
 from crowdml.protocol.sums.graph import Graph
-from crowdml.protocol.sums.masks import mask_words, own_mask_key
-from crowdml.protocol.sums.packing import word_type
+from crowdml.protocol.sums.masks import Masks, own_mask_key
 from crowdml.protocol.sums.secrets import AgreementKey, digest, mask_key
 from crowdml.protocol.sums.terms import SumTerms
 
@@ -49,18 +48,17 @@ class Recovery:
 
     def __init__(self, terms: SumTerms, graph: Graph, context: bytes, fresh: Sequence[bytes]) -> None:
         """Keep the parts."""
-        self._terms, self._graph, self._context, self._fresh = terms, graph, context, fresh
+        self._graph, self._context, self._fresh = graph, context, fresh
+        self._masks = Masks(terms)
 
-    def own_masks(self, alive: Sequence[Lost], commitments: Mapping[int, bytes]) -> Any:
-        """Return the sum of the survivors' own masks."""
+    def remove_own(self, total: Any, alive: Sequence[Lost], commitments: Mapping[int, bytes]) -> None:
+        """Take off the survivors' own masks."""
 
         def right(own: Lost, secret: bytes) -> bool:
             return digest(b"own mask", self._context, secret) == commitments[own.at]
 
-        total = np.zeros(self._terms.size, word_type(self._terms.bits))
         for secret in self._secrets(alive, right):
-            total += mask_words(own_mask_key(secret, self._context), self._terms)
-        return total
+            self._masks.subtract(total, own_mask_key(secret, self._context))
 
     def remove_pairs(self, total: Any, lost: Sequence[Lost]) -> None:
         """Take off what survivors have added for those who were lost after they had shared."""
@@ -71,12 +69,9 @@ class Recovery:
         for own, secret in zip(lost, self._secrets(lost, right), strict=True):
             key = AgreementKey(secret)
             for other in own.near:
-                words = mask_words(self._mask_key(key, own.at, other), self._terms)
                 # The survivor is `other`: it added where its number is the smaller one.
-                if other < own.at:
-                    total -= words
-                else:
-                    total += words
+                undo = self._masks.subtract if other < own.at else self._masks.add
+                undo(total, self._mask_key(key, own.at, other))
 
     def _mask_key(self, key: AgreementKey, one: int, other: int) -> bytes:
         return mask_key(key.agree(self._fresh[other]), self._context, min(one, other), max(one, other))

@@ -128,8 +128,25 @@ def tag(key: bytes, sender: int, content: bytes) -> bytes:
 
 def stream(key: bytes, size: int) -> bytes:
     """Return pseudo-random bytes: AES-256-CTR under a key that is used for nothing else."""
-    encryptor = Cipher(algorithms.AES(key), modes.CTR(_NONCE)).encryptor()
-    return encryptor.update(bytes(size))
+    return bytes(Stream(size).of(key))
+
+
+class Stream:
+    """Pseudo-random bytes of one length for many keys, all written to the same place.
+
+    Args:
+        size: How many bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        """Make room."""
+        self._zeros, self._room, self._size = bytes(size), bytearray(size + 15), size
+
+    def of(self, key: bytes) -> memoryview:
+        """Return the bytes of a key; they are overwritten by the next."""
+        encryptor = Cipher(algorithms.AES(key), modes.CTR(_NONCE)).encryptor()
+        encryptor.update_into(self._zeros, self._room)
+        return memoryview(self._room)[: self._size]
 
 
 def digest(*parts: bytes) -> bytes:

@@ -7,8 +7,8 @@ counts as lost; with too few left the sum is given up.
 
 from __future__ import annotations
 
-import hashlib
 import os
+import zlib
 from collections.abc import Collection
 from typing import Any
 
@@ -18,12 +18,12 @@ import numpy.typing as npt
 from crowdml.core import record
 from crowdml.core.errors import MalformedMessage, NotAuthorised
 from crowdml.protocol.sums.errors import LateMessage, SumAborted
-from crowdml.protocol.sums.graph import circle, neighbours_of
-from crowdml.protocol.sums.messages import Flags, Hello, Introduction, Items, Roster, Shares
+from crowdml.protocol.sums.graph import circle, neighbours_of, places_among
+from crowdml.protocol.sums.messages import Flags, Hello, Introduction, Items, Roster, Shares, write_card
 from crowdml.protocol.sums.packing import unpack, word_type
 from crowdml.protocol.sums.recovery import Lost, Recovery
 from crowdml.protocol.sums.secrets import AgreementKey, Card, digest
-from crowdml.protocol.sums.shamir import from_bytes
+from crowdml.protocol.sums.shamir import are_shares
 from crowdml.protocol.sums.terms import SumTerms
 
 STAGES = ("hello", "shares", "masked", "consent", "reveal", "done")
@@ -67,8 +67,9 @@ class SumServer:
         self._test = throwaway or AgreementKey(os.urandom(32))
         self._hellos: dict[int, Hello] = {}
         self._banned: set[int] = set()
+        self._keys: set[bytes] = set()
         self._shares: dict[int, Shares] = {}
-        self._bodies: dict[int, bytes] = {}
+        self._bodies: dict[int, int] = {}
         self._consents: dict[int, Items] = {}
         self._reveals: dict[int, Items] = {}
         self._total = np.zeros(terms.size, word_type(terms.bits))
@@ -81,7 +82,7 @@ class SumServer:
             return
         if slot in self._banned or (identity is not None and message.card.identity != identity):
             raise NotAuthorised("the card is not that of the device that joined")
-        if any(own.fresh == message.fresh or own.card.identity == message.card.identity for own in self._others(slot)):
+        if not self._keys.isdisjoint((message.fresh, message.card.identity)):
             raise MalformedMessage("another member has the same key")
         self._test.agree(message.fresh)
         self._test.agree(message.card.lasting)
@@ -91,6 +92,7 @@ class SumServer:
         if len(self._hellos) >= self.terms.invited:
             raise LateMessage(f"there are {self.terms.invited} members already")
         self._hellos[slot] = message
+        self._keys |= {message.fresh, message.card.identity}
 
     def close_hellos(self) -> Roster:
         """Fix the roster and the graph."""
@@ -105,13 +107,21 @@ class SumServer:
         self._context = self.roster.context(self.terms.task)
         self._at = {slot: at for at, slot in enumerate(slots)}
         self.graph = self.terms.graph(len(slots))
-        self._near = neighbours_of(circle(digest(b"circle", self._context), len(slots)), self.graph)
+        near = neighbours_of(circle(digest(b"circle", self._context), len(slots)), self.graph)
+        self._near: list[list[int]] = near.tolist()
+        self._place: list[list[int]] = places_among(near).tolist()
+        self._written = self.roster.to_bytes()
         return self.roster
 
     def introduction(self, slot: int) -> Introduction:
         """Introduce a member to its neighbours."""
         near = self._near[self._position(slot)]
         return Introduction(roster=self.roster, cards=tuple(self._hellos[self.roster.slots[at]].card for at in near))
+
+    def introduction_bytes(self, slot: int) -> bytes:
+        """Write what introduces a member; the roster is the same for all."""
+        near = self._near[self._position(slot)]
+        return self._written + b"".join(write_card(self._hellos[self.roster.slots[at]].card) for at in near)
 
     # shares: sealed for neighbours
 
@@ -129,9 +139,8 @@ class SumServer:
         """Return what neighbours have sealed for a member."""
         me = self._position(slot, self._shares)
         found: list[bytes | None] = []
-        for at in self._near[me]:
+        for at, place in zip(self._near[me], self._place[me], strict=True):
             sender = self._shares.get(self.roster.slots[at])
-            place = int(np.searchsorted(self._near[at], me))
             found.append(sender.sealed[place] if sender else None)
         return tuple(found)
 
@@ -140,7 +149,7 @@ class SumServer:
     def masked(self, slot: int, body: bytes) -> None:
         """Add a masked vector to the total."""
         self._position(slot, self._shares)
-        name = hashlib.sha256(body).digest()
+        name = zlib.crc32(body)  # only tells a resend from a mistake: whichever is second is not added
         if self._again("masked", self._bodies, slot, name):
             return
         values = unpack(body, self.terms.size, self.terms.bits)
@@ -169,9 +178,9 @@ class SumServer:
         """Return what neighbours say of the survivors."""
         me = self._position(slot, self._consents)
         found: list[bytes | None] = []
-        for at in self._near[me]:
+        for at, place in zip(self._near[me], self._place[me], strict=True):
             tags = self._consents.get(self.roster.slots[at])
-            found.append(tags[int(np.searchsorted(self._near[at], me))] if tags else None)
+            found.append(tags[place] if tags else None)
         return tuple(found)
 
     # reveal: shares, one kind per member
@@ -182,8 +191,8 @@ class SumServer:
         for at, share in zip(self._near[me], shares, strict=True):
             if (share is not None) != (self.roster.slots[at] in self._shares):
                 raise MalformedMessage("a share of a member that shared nothing, or none of one that did")
-            if share is not None and from_bytes(share) is None:
-                raise MalformedMessage("a share that no polynomial has")
+        if not are_shares(b"".join(share for share in shares if share is not None)):
+            raise MalformedMessage("a share that no polynomial has")
         if not self._again("reveal", self._reveals, slot, shares):
             self._reveals[slot] = shares
 
@@ -195,9 +204,11 @@ class SumServer:
         commitments = {self._at[slot]: own.commitment for slot, own in self._shares.items()}
         for at in (self._at[slot] for slot in self._shares):
             holders, shares = self._collected(at)
-            entry = Lost(at=at, holders=holders, shares=shares, near=[int(j) for j in self._near[at] if survivors[j]])
+            entry = Lost(
+                at=at, holders=holders, shares=shares, near=[other for other in self._near[at] if survivors[other]]
+            )
             (alive if survivors[at] else lost).append(entry)
-        self._total -= recovery.own_masks(alive, commitments)
+        recovery.remove_own(self._total, alive, commitments)
         recovery.remove_pairs(self._total, lost)
         modulus = 1 << self.terms.bits
         total = (self._total & self._total.dtype.type(modulus - 1)).astype(np.int64)
@@ -222,16 +233,13 @@ class SumServer:
     def _collected(self, at: int) -> tuple[list[int], list[bytes]]:
         """Collect the shares that neighbours have revealed of a member."""
         holders, shares = [], []
-        for holder in self._near[at].tolist():
+        for holder, place in zip(self._near[at], self._place[at], strict=True):
             items = self._reveals.get(self.roster.slots[holder])
-            share = items[int(np.searchsorted(self._near[holder], at))] if items else None
+            share = items[place] if items else None
             if share is not None:
                 holders.append(holder)
                 shares.append(share)
         return holders, shares
-
-    def _others(self, slot: int) -> list[Hello]:
-        return [own for other, own in self._hellos.items() if other != slot]
 
     def _position(self, slot: int, among: Collection[int] | None = None) -> int:
         """Return a member's number, or refuse a device that is none, or none any more."""
