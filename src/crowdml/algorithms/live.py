@@ -179,6 +179,7 @@ class StillCoins:
         return np.zeros(shape, np.int32)
 
     discrete_gaussian = discrete_laplace
+    skellam = discrete_laplace
 
     def retry(self, number: Array) -> StillCoins:
         """Fall the same way."""

@@ -42,6 +42,8 @@ class Recipe:
         sound: `sound(settings)`: its sound form, in which whatever leaves a device is a sum of checked integers with
             discrete noise; None where it has none.
         live: Whether server and devices can run it, and not only a simulation.
+        together: `together(settings)`: check-ins behind a version, where nothing but their sum matters and all start
+            from the version before: these may be masked. None where they may not.
     """
 
     settings: type[Settings]
@@ -52,3 +54,4 @@ class Recipe:
     pooled: bool = False
     sound: Callable[[Any], SoundForm] | None = None
     live: bool = False
+    together: Callable[[Any], int] | None = None
