@@ -61,9 +61,7 @@ def make_sound(
         )
     if releases.shared:
         _require_shared(terms, law, statistics is not None)
-        mechanism, filter_ = calibrate_shared(
-            releases.shared, grid, epsilon, terms.delta, uses, stable, terms.unit
-        )
+        mechanism, filter_ = calibrate_shared(releases.shared, grid, epsilon, terms.delta, uses, stable, terms.unit)
     else:
         mechanism, filter_ = calibrate(law, grid, epsilon, terms.delta, uses, statistics, stable, terms.unit)
     low, high = terms.owner_range or (epsilon, epsilon)

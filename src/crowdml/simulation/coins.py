@@ -85,7 +85,7 @@ class HashCoins:
         return xp.floor(self.gaussian(stage, shape) * wide + np.float32(0.5)).astype(np.int32)
 
     def skellam(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
-        """Skellam by inversion of a table in steps of 2^-32: the law is right but for 1e-5 of all draws, in the tails."""
+        """Skellam by inversion of a table in steps of 2^-32: the law is right but for one draw in 100,000."""
         first, table = _skellam_table(float(scale))
         words = self._words(stage, math.prod(shape), 0)
         found = self._ops.xp.searchsorted(self._ops.xp.asarray(table), words, side="right")

@@ -183,7 +183,11 @@ SUM_LAWS: Registry[SumLaw] = Registry(
     "law for sums",
     {
         "discrete-gaussian": SumLaw(
-            name="discrete-gaussian", least=Fraction(4), draw=discrete_gaussian, event=_gaussian_event, noise=DISCRETE_GAUSSIAN
+            name="discrete-gaussian",
+            least=Fraction(4),
+            draw=discrete_gaussian,
+            event=_gaussian_event,
+            noise=DISCRETE_GAUSSIAN,
         ),
         "skellam": SumLaw(name="skellam", least=Fraction(1, STEPS), draw=skellam, event=_skellam_event, noise=SKELLAM),
     },
