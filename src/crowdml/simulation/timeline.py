@@ -74,6 +74,9 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
     if crowd.drop_out:
         contacts = contacts.take(np.flatnonzero(generator.random(len(contacts.device)) >= crowd.drop_out))
     contacts = contacts.take(np.argsort(contacts.arrival, kind="stable"))
+    masking = task.masking()
+    if algorithm.rounds and masking:
+        contacts = _enough(contacts, masking.least)
     if algorithm.rounds:
         accepted, staleness, commits = _serve_rounds(contacts)
     else:
@@ -122,6 +125,12 @@ def _limited(contacts: Contacts, max_releases: int | None) -> Contacts:
     counts = np.bincount(contacts.device)
     place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     return contacts.take(np.sort(order[place < max_releases]))
+
+
+def _enough(contacts: Contacts, least: int) -> Contacts:
+    """Give up rounds that have lost too many: nothing of a masked sum can then be used, though all of it is spent."""
+    _, rounds, counts = np.unique(contacts.read, return_inverse=True, return_counts=True)
+    return contacts.take(np.flatnonzero(counts[rounds] >= least))
 
 
 def _serve_rounds(contacts: Contacts) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:

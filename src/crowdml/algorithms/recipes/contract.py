@@ -44,6 +44,8 @@ class Recipe:
             discrete noise; None where it has none.
         steps: `steps(settings)`: the local steps into which noise may go; None where there are none.
         live: Whether server and devices can run it, and not only a simulation.
+        together: `together(settings)`: check-ins behind a version, where nothing but their sum matters and all start
+            from the version before: these may be masked. None where they may not.
     """
 
     settings: type[Settings]
@@ -55,3 +57,4 @@ class Recipe:
     sound: Callable[[Any], SoundForm] | None = None
     steps: Callable[[Any], LocalSteps] | None = None
     live: bool = False
+    together: Callable[[Any], int] | None = None

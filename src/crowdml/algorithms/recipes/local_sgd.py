@@ -222,6 +222,16 @@ def _fedavg_steps(own: FedAvgSettings) -> LocalSteps:
     return LocalSteps(steps=own.local_steps, batch=own.local_batch)
 
 
+def _together(own: LocalSgdSettings) -> int:
+    if own.stale != "drop":
+        raise BadInput(
+            "members of a masked sum all start from the present version",
+            where="algorithm.stale",
+            hint='use stale = "drop"',
+        )
+    return own.server_batch
+
+
 _HYPER = {"rate": "rate.c", "radius": "radius"}
 LOCAL_SGD = Recipe(
     settings=LocalSgdSettings,
@@ -231,6 +241,7 @@ LOCAL_SGD = Recipe(
     sound=_local_sgd_form,
     steps=_local_sgd_steps,
     live=True,
+    together=_together,
 )
 FEDAVG = Recipe(
     settings=FedAvgSettings,
@@ -240,6 +251,7 @@ FEDAVG = Recipe(
     sound=_fedavg_form,
     steps=_fedavg_steps,
     live=True,
+    together=lambda own: int(own.per_round),
 )
 FEDSGD = Recipe(
     settings=FedSgdSettings,
@@ -248,4 +260,5 @@ FEDSGD = Recipe(
     sequences=True,
     sound=lambda own: SoundForm(sends="gradient", rows=own.max_rows),
     live=True,
+    together=lambda own: int(own.per_round),
 )
