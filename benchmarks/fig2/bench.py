@@ -27,7 +27,7 @@ import numpy as np
 
 from crowdml.algorithms import Task, load
 from crowdml.simulation import simulate_cells
-from crowdml.studies.crowdml_2016.noise import FIG2, LAWS, USED, UNSTATED
+from crowdml.studies.crowdml_2016.noise import FIG2, LAWS, UNSTATED, USED
 
 BATCH, SIZES = 100, (50, 75, 75, 10)
 CHECK_INS, STEPS = 1000, 10
