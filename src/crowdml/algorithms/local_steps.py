@@ -58,7 +58,7 @@ class DeviceHalf:
     by_size: bool
     alone: bool
     padded: bool
-    group: int = 256
+    group: int = 64
 
     @property
     def told(self) -> bool:
