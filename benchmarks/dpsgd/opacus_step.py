@@ -11,7 +11,6 @@ import time
 import warnings
 
 os.environ["OMP_NUM_THREADS"] = "1"
-warnings.filterwarnings("ignore")
 import torch
 from torch import nn
 
@@ -71,6 +70,7 @@ def prepare(kind: str):
 
 def main(kind: str, steps: int) -> None:
     """Take steps, two of them before the clock starts."""
+    warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     step = prepare(kind)
     step()

@@ -227,9 +227,7 @@ def _steps_plan(terms: PrivacySettings, releases: Releases) -> Plan:
     steps = private_steps(terms, releases.local, releases.limit)
     assert terms.epsilon is not None  # noqa: S101  private_steps has seen to it
     claim = Promise(epsilon=terms.epsilon, delta=terms.delta)
-    return Plan(
-        mode="paper", gradient=None, statistics=None, inputs=None, claim=claim, delta=terms.delta, steps=steps
-    )
+    return Plan(mode="paper", gradient=None, statistics=None, inputs=None, claim=claim, delta=terms.delta, steps=steps)
 
 
 def _given_plan(terms: PrivacySettings, size: int) -> Plan:

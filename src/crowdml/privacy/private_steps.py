@@ -14,8 +14,8 @@ Two ways to take rows, each with the only accounting that is right for it:
 
 Clipping layer by layer gives each of L layers the radius C/√L: together they are at most C long.
 
-The noise is drawn in floating point, which is no exact Gaussian, and what it is added to is no integer: a simulation may
-do so, a device may not (`sound_plan` refuses it).
+The noise is drawn in floating point, which is no exact Gaussian, and what it is added to is no integer: a simulation
+may do so, a device may not (`sound_plan` refuses it).
 """
 
 from __future__ import annotations
@@ -101,9 +101,7 @@ class PrivateSteps:
 
     def epsilon(self, releases: int) -> float:
         """Return what the steps behind so many releases cost one sample, at `delta`."""
-        return steps_epsilon(
-            self.sampling, self.multiplier, self.share, self.batch, self.steps * releases, self.delta
-        )
+        return steps_epsilon(self.sampling, self.multiplier, self.share, self.batch, self.steps * releases, self.delta)
 
 
 def private_steps(terms: PrivacySettings, own: LocalSteps | None, limit: int | None) -> PrivateSteps:
@@ -115,9 +113,7 @@ def private_steps(terms: PrivacySettings, own: LocalSteps | None, limit: int | N
         limit: Releases of one device at most.
     """
     local, epsilon, share, clip, releases = _checked(terms, own, limit)
-    multiplier = _least_multiplier(
-        terms.sampling, epsilon, share, local.batch, local.steps * releases, terms.delta
-    )
+    multiplier = _least_multiplier(terms.sampling, epsilon, share, local.batch, local.steps * releases, terms.delta)
     return PrivateSteps(
         radius=clip,
         by_layer=terms.clipping == "per-layer",
@@ -149,9 +145,7 @@ def _checked(
             hint=f'adjacency = "{right}"',
         )
     if terms.mechanism != "gaussian":
-        raise BadInput(
-            "noise in local steps is Gaussian", where="privacy.mechanism", hint='use mechanism = "gaussian"'
-        )
+        raise BadInput("noise in local steps is Gaussian", where="privacy.mechanism", hint='use mechanism = "gaussian"')
     needed = {
         "epsilon": (terms.epsilon, "epsilon = 3.0, the total over the task"),
         "delta": (terms.delta or None, "delta = 1e-5"),
@@ -187,9 +181,7 @@ def steps_epsilon(sampling: Sampling, multiplier: float, share: float, batch: in
     return float(losses.get_epsilon(delta))
 
 
-def _by_divergences(
-    sampling: Sampling, multiplier: float, share: float, batch: int, steps: int, delta: float
-) -> float:
+def _by_divergences(sampling: Sampling, multiplier: float, share: float, batch: int, steps: int, delta: float) -> float:
     """Return ε by Rényi divergences: valid for both ways of sampling, quick, and looser for Poisson's."""
     import dp_accounting as dp
 
@@ -205,9 +197,7 @@ def _by_divergences(
 
 
 @functools.lru_cache(maxsize=64)
-def _least_multiplier(
-    sampling: Sampling, epsilon: float, share: float, batch: int, steps: int, delta: float
-) -> float:
+def _least_multiplier(sampling: Sampling, epsilon: float, share: float, batch: int, steps: int, delta: float) -> float:
     """Return the least noise, in sensitivities, whose ε is at most the given one.
 
     Divergences are quick and come near; the distribution of losses then needs to be looked at a few times.
