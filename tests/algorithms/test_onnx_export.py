@@ -74,6 +74,8 @@ CHAINS: dict[str, tuple[int, list[dict[str, Any]]]] = {
         [{"kind": "one-hot", "column": 5, "size": 4}, {"kind": "one-hot", "column": 0, "size": 4}],
     ),
     "random-features": (16 * 16 * 3, [{"kind": "random-features", "size": 16, "filters": 6}]),
+    "scattering": (16 * 16 * 3, [{"kind": "scattering", "size": 16, "grid": 2}]),
+    "scattering of grey": (16 * 16, [{"kind": "scattering", "size": 16, "grid": 4, "colours": 1}]),
     "several": (6, [{"kind": "standardise"}, {"kind": "intercept"}, {"kind": "norm", "order": 2, "at-most": 1.0}]),
 }
 

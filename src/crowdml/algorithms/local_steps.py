@@ -2,8 +2,9 @@
 
 A device moves its copy of the parameters by several steps, each on a part of its rows, and sends what has changed.
 With no local steps it sends the mean gradient of all its rows and leaves the step to the server. Noise is added once,
-to the message, or into every step (`private_walk`); where it is correlated over messages, the device remembers what it added. In sound mode the message is
-integers on a grid; the change is bounded as a whole, whatever rate and loss made of it.
+to the message, or into every step (`private_walk`); where it is correlated over messages, the device remembers what it
+added. In sound mode the message is integers on a grid; the change is bounded as a whole, whatever rate and loss made of
+it.
 
 The rate may follow any of four counters: versions and check-ins are the server's and come with the check-out; contacts
 and local steps are the device's own. What a device remembers counts from its last check-in that was used.
@@ -58,7 +59,7 @@ class DeviceHalf:
     by_size: bool
     alone: bool
     padded: bool
-    group: int = 256
+    group: int = 64
 
     @property
     def told(self) -> bool:

@@ -14,8 +14,8 @@ Two ways to take rows, each with the only accounting that is right for it:
 
 Clipping layer by layer gives each of L layers the radius C/√L: together they are at most C long.
 
-The noise is drawn in floating point, which is no exact Gaussian, and what it is added to is no integer: a simulation may
-do so, a device may not (`sound_plan` refuses it).
+The noise is drawn in floating point, which is no exact Gaussian, and what it is added to is no integer: a simulation
+may do so, a device may not (`sound_plan` refuses it).
 """
 
 from __future__ import annotations

@@ -212,8 +212,8 @@ def _check_form(terms: PrivacySettings, releases: Releases) -> None:
     _check_fresh(terms)
     if terms.noise_at == "steps":
         raise BadInput(
-            "noise inside local steps is Gaussian in floating point, on sums that are no integers: no ε can be promised "
-            "for it, only a simulation may add it",
+            "noise inside local steps is Gaussian in floating point, on sums that are no integers: no ε can be "
+            "promised for it, only a simulation may add it",
             where="privacy.noise-at",
             hint='mode = "paper" in a simulation; live, clip every row on the grid by "crowd-sgd" or "fedsgd", or the '
             'whole change with unit = "device"',

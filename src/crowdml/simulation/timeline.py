@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.algorithms import Algorithm, Counts, Task
-from crowdml.core import BadInput, record
+from crowdml.core import NUMPY, BadInput, record
 from crowdml.data import Dataset
 from crowdml.simulation.contacts import Contacts, make_contacts
 from crowdml.simulation.rounds import make_rounds
@@ -70,6 +70,7 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
     else:
         contacts = make_contacts(crowd, task.passes, owner, algorithm.batch, algorithm.buffer, generator)
         contacts = _limited(contacts, task.stop.max_releases)
+    _require_rows(task, contacts)
     per_device = np.bincount(contacts.device, minlength=crowd.devices)
     if crowd.drop_out:
         contacts = contacts.take(np.flatnonzero(generator.random(len(contacts.device)) >= crowd.drop_out))
@@ -107,6 +108,18 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
         silent=int((per_device == 0).sum()),
         chosen=_choices(task, generator)[used.device].astype(np.int32),
     )
+
+
+def _require_rows(task: Task, contacts: Contacts) -> None:
+    """Refuse contacts with so few rows that a step of a fixed size would take more of them than is accounted for."""
+    steps = task.plan(task.model_for(NUMPY)).steps
+    if steps and len(contacts.counts) and contacts.counts.min() < steps.least_rows:
+        raise BadInput(
+            f"a device has {contacts.counts.min()} rows to choose from, of which a step takes {steps.batch}: more than "
+            f"{steps.share:.4g} of them",
+            where="privacy.sampling-rate",
+            hint=f"at least {steps.batch / contacts.counts.min():.4g}, or a smaller local-batch",
+        )
 
 
 def _choices(task: Task, generator: np.random.Generator) -> Ints:

@@ -32,7 +32,7 @@ from crowdml.core.settings import OneOf
 from crowdml.privacy.private_steps import LocalSteps
 
 GROUP = Field(
-    256, gt=0, description="noise in steps: rows whose gradients are bounded together; changes memory and speed only"
+    64, gt=0, description="noise in steps: rows whose gradients are bounded together; changes memory and speed only"
 )
 RADIUS = Field(100_000.0, gt=0, description="the parameters stay in a ball of this radius")
 
@@ -95,7 +95,7 @@ class _Shape:
     stale: staleness.Stale
     max_staleness: int
     rounds: Rounds | None
-    group: int = 256
+    group: int = 64
 
 
 def build_local_sgd(parts: Parts) -> Algorithm:
