@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from crowdml.algorithms.attacks import ATTACKS
+from crowdml.algorithms.attacks.simple import NoAttack
 from crowdml.core import Settings
 from crowdml.core.settings import OneOf
 from crowdml.data import PARTITIONS, TRANSFORMS
@@ -119,6 +121,9 @@ class CrowdSettings(Settings):
     passes: int | None = Field(
         None, gt=0, description="times the crowd goes through its rows (default: 10, or what privacy.max-uses covers)"
     )
+    rows: int | None = Field(
+        None, gt=0, description="so many training rows are handed out, drawn anew in every trial; not given: all"
+    )
     partition: Annotated[Any, OneOf(PARTITIONS)] = Field(Iid(), description="which device holds which rows")
     delays: DelaySettings = Field(DelaySettings(), description="travel times")
     outages: OutageSettings = Field(OutageSettings(), description="times without network")
@@ -126,4 +131,5 @@ class CrowdSettings(Settings):
     leaving: float = Field(0.0, ge=0, le=1, description="devices leave during this last part of the run")
     drop_out: float = Field(0.0, ge=0, lt=1, description="probability that a check-in never arrives")
     owner_epsilon: OwnerSettings = Field(OwnerSettings(), description="which ε owners choose (sound mode)")
+    attack: Annotated[Any, OneOf(ATTACKS)] = Field(NoAttack(), description="what devices do that lie")
     curve: int = Field(50, gt=0, description="points at which the test error is measured")

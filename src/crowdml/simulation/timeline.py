@@ -36,6 +36,7 @@ class Timeline:
         most_rows: Most rows any one device holds.
         refused: Check-ins that arrived too old.
         silent: Devices that never sent anything.
+        lies: Whether the device lies; all False where nobody does.
         chosen: Which of the values of `crowd.owner-epsilon` the device's owner has chosen; -1 where there are none.
     """
 
@@ -50,6 +51,7 @@ class Timeline:
     refused: int
     silent: int
     chosen: Ints
+    lies: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
         """Count the check-ins."""
@@ -64,7 +66,7 @@ class Timeline:
 def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator: np.random.Generator) -> Timeline:
     """Work out the course of one trial."""
     crowd = task.crowd
-    owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
+    handed, owner = _hand_out(task, dataset, generator)
     if algorithm.rounds:
         contacts = make_rounds(task, algorithm.rounds, owner, generator)
     else:
@@ -96,7 +98,7 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
     used = contacts.take(accepted)
     return Timeline(
         device=used.device.astype(np.int32),
-        rows=used.rows,
+        rows=used.rows if handed is None else handed[used.rows],
         counts=used.counts,
         staleness=staleness.astype(np.int32),
         commits=commits,
@@ -106,7 +108,28 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
         refused=refused,
         silent=int((per_device == 0).sum()),
         chosen=_choices(task, generator)[used.device].astype(np.int32),
+        lies=_liars(task, generator)[used.device],
     )
+
+
+def _hand_out(task: Task, dataset: Dataset, generator: np.random.Generator) -> tuple[Ints | None, Ints]:
+    """Return which rows are handed out (None: all), and the device of each of those."""
+    crowd, labels, owners = task.crowd, dataset.train_labels, dataset.train_owners
+    if crowd.rows is None:
+        return None, crowd.partition.assign(labels, owners, crowd.devices, generator)
+    if crowd.rows > len(labels):
+        raise BadInput(f"there are {len(labels)} training rows", where="crowd.rows", hint=f"rows = {len(labels)}")
+    handed = generator.permutation(len(labels))[: crowd.rows].astype(np.int32)
+    own = None if owners is None else owners[handed]
+    return handed, crowd.partition.assign(labels[handed], own, crowd.devices, generator)
+
+
+def _liars(task: Task, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Choose the devices that lie; drawn last, so that the honest course is the same without them."""
+    lies, count = np.zeros(task.crowd.devices, bool), task.crowd.attack.liars(task.crowd.devices)
+    if count:
+        lies[generator.permutation(task.crowd.devices)[:count]] = True
+    return lies
 
 
 def _choices(task: Task, generator: np.random.Generator) -> Ints:
