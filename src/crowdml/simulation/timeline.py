@@ -37,6 +37,8 @@ class Timeline:
         refused: Check-ins that arrived too old.
         silent: Devices that never sent anything.
         lies: Whether the device lies; all False where nobody does.
+        owner: Device of each training row, -1 for rows that are not trained on.
+        held: Device that holds out a row to measure a model of its own, -1 for all others.
         chosen: Which of the values of `crowd.owner-epsilon` the device's owner has chosen; -1 where there are none.
     """
 
@@ -52,6 +54,8 @@ class Timeline:
     silent: int
     chosen: Ints
     lies: npt.NDArray[np.bool_]
+    owner: Ints
+    held: Ints
 
     def __len__(self) -> int:
         """Count the check-ins."""
@@ -66,7 +70,7 @@ class Timeline:
 def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator: np.random.Generator) -> Timeline:
     """Work out the course of one trial."""
     crowd = task.crowd
-    handed, owner = _hand_out(task, dataset, generator)
+    handed, owner, held = _hand_out(task, dataset, generator)
     if algorithm.rounds:
         contacts = make_rounds(task, algorithm.rounds, owner, generator)
     else:
@@ -109,19 +113,33 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
         silent=int((per_device == 0).sum()),
         chosen=_choices(task, generator)[used.device].astype(np.int32),
         lies=_liars(task, generator)[used.device],
+        owner=owner if handed is None else _everywhere(handed, owner, dataset),
+        held=held,
     )
 
 
-def _hand_out(task: Task, dataset: Dataset, generator: np.random.Generator) -> tuple[Ints | None, Ints]:
-    """Return which rows are handed out (None: all), and the device of each of those."""
+def _hand_out(task: Task, dataset: Dataset, generator: np.random.Generator) -> tuple[Ints | None, Ints, Ints]:
+    """Return which rows are trained on (None: all), the device of each of those, and who holds out which row."""
     crowd, labels, owners = task.crowd, dataset.train_labels, dataset.train_owners
-    if crowd.rows is None:
-        return None, crowd.partition.assign(labels, owners, crowd.devices, generator)
-    if crowd.rows > len(labels):
+    none = np.full(len(labels), -1, np.int32)
+    if crowd.rows is None and not crowd.personal.held_out:
+        return None, crowd.partition.assign(labels, owners, crowd.devices, generator), none
+    if crowd.rows is not None and crowd.rows > len(labels):
         raise BadInput(f"there are {len(labels)} training rows", where="crowd.rows", hint=f"rows = {len(labels)}")
     handed = generator.permutation(len(labels))[: crowd.rows].astype(np.int32)
-    own = None if owners is None else owners[handed]
-    return handed, crowd.partition.assign(labels[handed], own, crowd.devices, generator)
+    owner = crowd.partition.assign(labels[handed], None if owners is None else owners[handed], crowd.devices, generator)
+    # The rows are in random order, so the first ones of each device are a fair sample.
+    place = np.empty(len(owner), np.int64)
+    place[np.argsort(owner, kind="stable")] = np.concatenate([np.arange(count) for count in np.bincount(owner)])
+    out = place < np.floor(np.bincount(owner) * crowd.personal.held_out)[owner]
+    return handed[~out], owner[~out], _everywhere(handed[out], owner[out], dataset)
+
+
+def _everywhere(rows: Ints, owner: Ints, dataset: Dataset) -> Ints:
+    """Return the device of every row, -1 for rows that are not named."""
+    found = np.full(len(dataset.train_labels), -1, np.int32)
+    found[rows] = owner
+    return found
 
 
 def _liars(task: Task, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
