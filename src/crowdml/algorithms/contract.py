@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from crowdml.algorithms.attacks import Attack
+from crowdml.algorithms.robust import RobustSettings
 from crowdml.core import Array, Batch, Coins, Ops, record
 from crowdml.core.ops import Tree
 from crowdml.privacy import Plan
@@ -75,6 +77,9 @@ class Algorithm:
         perturb: `perturb(rows, labels, coins)`: noise on the rows themselves, drawn once per row for the whole task;
             None where rows stay as they are.
         rounds: How devices are invited; None where they come by themselves.
+        shown: `shown(server)`: how the last version was averaged; None where there is nothing to tell.
+        by_size: Whether a device counts as much as it has rows, and says so.
+        attack: What devices of a simulated crowd do that lie; None where all are honest.
         of_device: `of_device(device)`: a device's own model, where each learns alone; None where one is common.
         succession: `succession(server, rows, slots, check_ins, staleness)` does for several check-ins, bit for bit,
             what `absorb` and `commit` do for each in turn, but more quickly; it returns the server's state and changes
@@ -104,6 +109,9 @@ class Algorithm:
     rounds: Rounds | None = None
     succession: Callable[[Tree, dict[int, Tree], Sequence[int], Sequence[Tree], Sequence[int]], Tree] | None = None
     in_parts: bool = False
+    shown: Callable[[Tree], Tree] | None = None
+    by_size: bool = False
+    attack: Attack | None = None
 
 
 @record
@@ -117,6 +125,8 @@ class Parts:
         classes: Number of labels.
         hyper: Hyper-parameters, possibly traced.
         ops: Array operations.
+        robust: The `[robust]` section.
+        attack: What devices of a simulated crowd do that lie; None where all are honest.
     """
 
     settings: object
@@ -125,3 +135,5 @@ class Parts:
     classes: int
     hyper: Hyper
     ops: Ops
+    robust: RobustSettings = RobustSettings()
+    attack: Attack | None = None

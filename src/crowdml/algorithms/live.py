@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdml.algorithms.attacks.contract import UPDATES
 from crowdml.algorithms.contract import Algorithm
 from crowdml.algorithms.masked_form import MaskedForm, make_masked_form
 from crowdml.algorithms.task import Task
@@ -25,9 +26,6 @@ from crowdml.protocol import Layout, Messages, Sheet, layouts, message
 LIVE_MODES = ("sound", "none")
 Rows = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """Turns rows into rows."""
-
-UPDATES = ("gradient", "change")
-"""Parts of a check-in that have the model's shape."""
 
 
 @record

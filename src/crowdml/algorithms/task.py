@@ -11,9 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from crowdml.algorithms.averaging_terms import check_averaging
 from crowdml.algorithms.contract import Algorithm, Hyper, Parts
 from crowdml.algorithms.masking import Masking, SumsSettings, make_masking
 from crowdml.algorithms.recipes import RECIPES, Recipe
+from crowdml.algorithms.robust import RobustSettings
 from crowdml.algorithms.sections import CrowdSettings, DataSettings, StopSettings
 from crowdml.algorithms.stability import stability
 from crowdml.core import BadInput, Ops, Registry, Settings, trees
@@ -46,6 +48,7 @@ class Task(Settings):
     algorithm: Annotated[Any, OneOf(_ALGORITHMS)] = Field(description="how it is learnt")
     privacy: PrivacySettings = Field(description="what is promised to owners")
     sums: SumsSettings = Field(SumsSettings(), description="whether check-ins are masked")
+    robust: RobustSettings = Field(RobustSettings(), description="what is done about devices that lie")
     stop: StopSettings = Field(StopSettings(), description="when the task ends")
     crowd: CrowdSettings = Field(CrowdSettings(), description="the simulated crowd")
 
@@ -203,6 +206,8 @@ class Task(Settings):
             classes=len(self.data.labels),
             hyper=self.hyper(plan) if hyper is None else hyper,
             ops=ops,
+            robust=self.robust,
+            attack=self.crowd.attack.build(len(self.data.labels), ops) if self.crowd.attack.liars(1) else None,
         )
         return self.recipe.build(parts)
 
@@ -219,6 +224,7 @@ class Task(Settings):
                 where="privacy.noise-sequence",
                 hint='leave it out, or use kind = "local-sgd" with local-steps = 0',
             )
+        check_averaging(self)
         self._check_crowd()
         self._check_owners()
         self._check_correlated()

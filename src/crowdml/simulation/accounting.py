@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from crowdml.algorithms import Task
+from crowdml.algorithms.averaging_terms import warnings
 from crowdml.core import NUMPY
 from crowdml.data import Dataset, Fitted
 from crowdml.privacy import Plan, Sound
@@ -194,6 +195,7 @@ def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Seq
     public = [transform.kind for transform in task.data.transform if transform.learns and task.data.public]
     if public and task.privacy.mode != "none":
         found.append(f"{' and '.join(public)} fitted on {task.data.public} public rows that no device holds")
+    found += warnings(task)
     silent = max((timeline.silent for timeline in timelines), default=0)
     if silent:
         found.append(

@@ -14,8 +14,8 @@ from crowdml.simulation import accounting
 from crowdml.simulation.coins import trial_seed
 from crowdml.simulation.matrices import numbers
 from crowdml.simulation.prepare import measured_errors, prepare
-from crowdml.simulation.result import Result, watched
-from crowdml.simulation.run import Watcher, make_timelines
+from crowdml.simulation.result import Average, Result, watched
+from crowdml.simulation.run import Watcher, average_of, make_timelines
 from crowdml.simulation.stepwise import run_stepwise
 
 
@@ -29,10 +29,14 @@ def simulate_stepwise(
     timelines = make_timelines(task, dataset, trials, seed)
     began = time.perf_counter()
     ends: list[Tree] = []
+    averages: list[Average] = []
     found: dict[str, list[float]] = {}
     for trial, timeline in enumerate(timelines):
         end = run_stepwise(algorithm, timeline, dataset, trial_seed(seed, trial), owners=owners)
         ends.append(algorithm.parameters(end.server))
+        if algorithm.shown:
+            shown = algorithm.shown(end.server)
+            averages.append(average_of(timeline, shown["weights"], shown["accepted"]))
         errors = measured_errors(task, ends[-1], dataset)
         if algorithm.totals:
             totals = algorithm.totals(end.server)
@@ -53,6 +57,7 @@ def simulate_stepwise(
         compile_seconds=0.0,
         run_seconds=time.perf_counter() - began,
         notes=accounting.notes(task, dataset, fitted, timelines),
+        averages=tuple(averages),
     )
 
 

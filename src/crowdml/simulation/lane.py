@@ -63,6 +63,7 @@ class Events:
         staleness: Versions passed since check-out.
         version: Version before this check-in.
         commits: Whether a commit follows; `()` when one follows every check-in, or every fixed number of them.
+        lies: Whether the device lies; `()` when nobody does.
         chosen: Which ε the device's owner has chosen; `()` when all have the same.
     """
 
@@ -74,6 +75,7 @@ class Events:
     version: Array
     commits: Tree
     chosen: Tree
+    lies: Tree = ()
 
 
 @as_tree
@@ -225,10 +227,14 @@ class Loop:
             rows, labels = read_lazy((rows, labels))
         if algorithm.perturb:
             rows, labels = algorithm.perturb(rows, labels, HashCoins(lane.seeds, event.rows, JAX))
+        attack = None if isinstance(event.lies, tuple) else algorithm.attack
+        if attack and attack.labels:
+            labels = jnp.where(event.lies > 0, attack.labels(labels), labels)
         batch = Batch(rows=rows, labels=labels, mask=_mask(event))
         coins = HashCoins(lane.seeds, event.number, JAX)
         release, device = algorithm.device_step(broadcast, device, batch, coins)
-        return algorithm.sanitise(release, coins), device
+        check_in = algorithm.sanitise(release, coins)
+        return attack.forge(check_in, event.lies > 0, coins) if attack else check_in, device
 
     def _absorb(self, hyper: Hyper, server: Tree, row: Tree, check_in: Tree, staleness: Array) -> tuple[Tree, Tree]:
         return self.task.build(JAX, hyper).absorb(server, row, check_in, staleness)

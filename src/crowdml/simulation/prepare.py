@@ -30,9 +30,9 @@ def _prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     _require_public_fit(task)
     key = task.data.model_dump_json()
     if key not in _prepared:
-        public, dataset = _apart(_checked(task), task.data.public, task.data.validation)
+        dataset = _apart(_checked(task), task.data.public, task.data.validation)
         _prepared.clear()
-        _prepared[key] = fit_all(task.data.transform, dataset, public)
+        _prepared[key] = fit_all(task.data.transform, dataset, dataset.public_rows)
     return _prepared[key]
 
 
@@ -65,7 +65,7 @@ def _require_public_fit(task: Task) -> None:
         )
 
 
-def _apart(dataset: Dataset, public: int, validation: int) -> tuple[Rows | None, Dataset]:
+def _apart(dataset: Dataset, public: int, validation: int) -> Dataset:
     """Take public rows and rows to measure on away from the training rows, in a fixed random order.
 
     The first rows are public, the last are held back.
@@ -78,7 +78,7 @@ def _apart(dataset: Dataset, public: int, validation: int) -> tuple[Rows | None,
             hint="a tenth is usual",
         )
     if not public and not validation:
-        return None, dataset
+        return dataset
     order = np.random.RandomState(0).permutation(rows)
     train = order[public : rows - validation]
     left = replace(
@@ -90,7 +90,10 @@ def _apart(dataset: Dataset, public: int, validation: int) -> tuple[Rows | None,
     if validation:
         aside = order[rows - validation :]
         left = replace(left, validation_rows=dataset.train_rows[aside], validation_labels=dataset.train_labels[aside])
-    return dataset.train_rows[order[:public]] if public else None, left
+    if public:
+        known = order[:public]
+        left = replace(left, public_rows=dataset.train_rows[known], public_labels=dataset.train_labels[known])
+    return left
 
 
 def _checked(task: Task) -> Dataset:

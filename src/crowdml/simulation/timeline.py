@@ -36,6 +36,9 @@ class Timeline:
         most_rows: Most rows any one device holds.
         refused: Check-ins that arrived too old.
         silent: Devices that never sent anything.
+        lies: Whether the device lies; all False where nobody does.
+        owner: Device of each training row, -1 for rows that are not trained on.
+        held: Device that holds out a row to measure a model of its own, -1 for all others.
         chosen: Which of the values of `crowd.owner-epsilon` the device's owner has chosen; -1 where there are none.
     """
 
@@ -50,6 +53,9 @@ class Timeline:
     refused: int
     silent: int
     chosen: Ints
+    lies: npt.NDArray[np.bool_]
+    owner: Ints
+    held: Ints
 
     def __len__(self) -> int:
         """Count the check-ins."""
@@ -64,7 +70,7 @@ class Timeline:
 def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator: np.random.Generator) -> Timeline:
     """Work out the course of one trial."""
     crowd = task.crowd
-    owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
+    handed, owner, held = _hand_out(task, dataset, generator)
     if algorithm.rounds:
         contacts = make_rounds(task, algorithm.rounds, owner, generator)
     else:
@@ -97,7 +103,7 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
     used = contacts.take(accepted)
     return Timeline(
         device=used.device.astype(np.int32),
-        rows=used.rows,
+        rows=used.rows if handed is None else handed[used.rows],
         counts=used.counts,
         staleness=staleness.astype(np.int32),
         commits=commits,
@@ -107,6 +113,9 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
         refused=refused,
         silent=int((per_device == 0).sum()),
         chosen=_choices(task, generator)[used.device].astype(np.int32),
+        lies=_liars(task, generator)[used.device],
+        owner=owner if handed is None else _everywhere(handed, owner, dataset),
+        held=held,
     )
 
 
@@ -120,6 +129,38 @@ def _require_rows(task: Task, contacts: Contacts) -> None:
             where="privacy.sampling-rate",
             hint=f"at least {steps.batch / contacts.counts.min():.4g}, or a smaller local-batch",
         )
+
+
+def _hand_out(task: Task, dataset: Dataset, generator: np.random.Generator) -> tuple[Ints | None, Ints, Ints]:
+    """Return which rows are trained on (None: all), the device of each of those, and who holds out which row."""
+    crowd, labels, owners = task.crowd, dataset.train_labels, dataset.train_owners
+    none = np.full(len(labels), -1, np.int32)
+    if crowd.rows is None and not crowd.personal.held_out:
+        return None, crowd.partition.assign(labels, owners, crowd.devices, generator), none
+    if crowd.rows is not None and crowd.rows > len(labels):
+        raise BadInput(f"there are {len(labels)} training rows", where="crowd.rows", hint=f"rows = {len(labels)}")
+    handed = generator.permutation(len(labels))[: crowd.rows].astype(np.int32)
+    owner = crowd.partition.assign(labels[handed], None if owners is None else owners[handed], crowd.devices, generator)
+    # The rows are in random order, so the first ones of each device are a fair sample.
+    place = np.empty(len(owner), np.int64)
+    place[np.argsort(owner, kind="stable")] = np.concatenate([np.arange(count) for count in np.bincount(owner)])
+    out = place < np.floor(np.bincount(owner) * crowd.personal.held_out)[owner]
+    return handed[~out], owner[~out], _everywhere(handed[out], owner[out], dataset)
+
+
+def _everywhere(rows: Ints, owner: Ints, dataset: Dataset) -> Ints:
+    """Return the device of every row, -1 for rows that are not named."""
+    found = np.full(len(dataset.train_labels), -1, np.int32)
+    found[rows] = owner
+    return found
+
+
+def _liars(task: Task, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Choose the devices that lie; drawn last, so that the honest course is the same without them."""
+    lies, count = np.zeros(task.crowd.devices, bool), task.crowd.attack.liars(task.crowd.devices)
+    if count:
+        lies[generator.permutation(task.crowd.devices)[:count]] = True
+    return lies
 
 
 def _choices(task: Task, generator: np.random.Generator) -> Ints:

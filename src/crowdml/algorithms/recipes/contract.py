@@ -43,6 +43,7 @@ class Recipe:
         sound: `sound(settings)`: its sound form, in which whatever leaves a device is a sum of checked integers with
             discrete noise; None where it has none.
         steps: `steps(settings)`: the local steps into which noise may go; None where there are none.
+        gathers: Whether a version is made of several check-ins, so that they can be compared.
         live: Whether server and devices can run it, and not only a simulation.
         together: `together(settings)`: check-ins behind a version, where nothing but their sum matters and all start
             from the version before: these may be masked. None where they may not.
@@ -58,3 +59,4 @@ class Recipe:
     steps: Callable[[Any], LocalSteps] | None = None
     live: bool = False
     together: Callable[[Any], int] | None = None
+    gathers: bool = False

@@ -26,7 +26,10 @@ from crowdml.algorithms.rates import RATES, RateSettings
 from crowdml.algorithms.rates.power import Constant, InverseSqrt
 from crowdml.algorithms.recipes.contract import Recipe, SoundForm
 from crowdml.algorithms.server import Sends, server_half
+from crowdml.algorithms.public import FinetuneSettings
 from crowdml.algorithms.stability import Steps
+from crowdml.algorithms.weighing import By, LearnedSettings
+from crowdml.algorithms.windows import Crowding, make_window, refiner
 from crowdml.core import BadInput, Settings, record
 from crowdml.core.settings import OneOf
 from crowdml.privacy.private_steps import LocalSteps
@@ -35,6 +38,9 @@ GROUP = Field(
     64, gt=0, description="noise in steps: rows whose gradients are bounded together; changes memory and speed only"
 )
 RADIUS = Field(100_000.0, gt=0, description="the parameters stay in a ball of this radius")
+
+LEARNED = Field(LearnedSettings(), description='how weights are learnt on public rows, with averaging = "learned"')
+FINETUNE = Field(FinetuneSettings(), description="steps of the server's own on public rows, after every version")
 
 
 class LocalSgdSettings(Settings):
@@ -54,6 +60,11 @@ class LocalSgdSettings(Settings):
     group: int = GROUP
     stale: staleness.Stale = Field("drop", description="what to do with check-ins that started from an old version")
     max_staleness: int = Field(1_000_000, ge=0, description="an older check-in is never used")
+    averaging: Literal["equal", "inverse-variance", "learned"] = Field(
+        "equal", description="how much each of server-batch check-ins counts"
+    )
+    learned: LearnedSettings = LEARNED
+    finetune: FinetuneSettings = FINETUNE
 
 
 class FedAvgSettings(Settings):
@@ -69,6 +80,13 @@ class FedAvgSettings(Settings):
     rate: Annotated[Any, OneOf(RATES)] = Field(Constant(c=3.0), description="learning rate of the devices")
     radius: float = RADIUS
     group: int = GROUP
+    averaging: By = Field(
+        "size",
+        description="how much each device of a round counts: alike, by rows, by how little it scatters, or as public "
+        "rows teach; in sound mode messages are bounded as a whole, and size is the same as equal",
+    )
+    learned: LearnedSettings = LEARNED
+    finetune: FinetuneSettings = FINETUNE
 
 
 class FedSgdSettings(Settings):
@@ -96,6 +114,9 @@ class _Shape:
     max_staleness: int
     rounds: Rounds | None
     group: int = 64
+    by: By = "size"
+    learned: LearnedSettings = LearnedSettings()
+    finetune: FinetuneSettings = FinetuneSettings()
 
 
 def build_local_sgd(parts: Parts) -> Algorithm:
@@ -114,6 +135,9 @@ def build_local_sgd(parts: Parts) -> Algorithm:
             max_staleness=own.max_staleness,
             rounds=None,
             group=own.group,
+            by=own.averaging,
+            learned=own.learned,
+            finetune=own.finetune,
         ),
     )
 
@@ -130,7 +154,8 @@ def build_fedavg(parts: Parts) -> Algorithm:
         )
     # Steps that take rows at random need no whole number of parts.
     rounds = Rounds(per_round=own.per_round, epochs=own.epochs, multiple=1 if own.local_steps else own.local_batch)
-    return _assemble(parts, replace(_in_rounds("change", own.rate, own.local_batch, rounds), group=own.group))
+    shape = replace(_in_rounds("change", own.rate, own.local_batch, rounds), group=own.group)
+    return _assemble(parts, replace(shape, by=own.averaging, learned=own.learned, finetune=own.finetune))
 
 
 def build_fedsgd(parts: Parts) -> Algorithm:
@@ -157,25 +182,34 @@ def _in_rounds(sends: Sends, rate: RateSettings, local_batch: int, rounds: Round
 def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
     check_terms(parts, shape.rate, shape.sends)
     alone = shape.together == 1
+    crowding = Crowding(
+        together=shape.together,
+        stale=shape.stale,
+        sends=shape.sends,
+        by=shape.by,
+        learned=shape.learned,
+        finetune=shape.finetune,
+    )
     device = DeviceHalf(
         parts=parts,
         rate=shape.rate,
         sends=shape.sends,
         local_batch=shape.local_batch,
-        by_size=shape.rounds is not None,
+        # How many rows a device has is its own word: nothing may depend on it where devices may lie.
+        by_size=shape.rounds is not None and shape.by in ("size", "learned") and not parts.robust.asked,
         alone=alone,
         padded=shape.rounds is not None,
         group=shape.group,
     )
-    averaging = Averaging(stale=shape.stale, alone=alone, ops=parts.ops)
+    averaging = make_window(parts, crowding)
     reader = grid_reader(parts, alone) if parts.plan.sound else None
-    half = server_half(parts, averaging, shape.sends, shape.rate, reader=reader)
+    half = server_half(parts, averaging, shape.sends, shape.rate, reader=reader, refine=refiner(parts, crowding))
 
     def check_out(server: Any) -> Any:
         return {"count": half.count(server), "parameters": server.parameters} if device.told else server.parameters
 
     return Algorithm(
-        takes="sums",
+        takes="sums" if isinstance(averaging, Averaging) else "individuals",
         batch=shape.batch,
         buffer=shape.batch,
         always_ready=alone,
@@ -193,6 +227,9 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         rounds=shape.rounds,
         succession=half.succession,
         in_parts=shape.sends == "change" and not device.proven,
+        shown=(lambda server: server.shown) if averaging.shown else None,
+        by_size=device.by_size,
+        attack=parts.attack,
     )
 
 
@@ -242,6 +279,7 @@ LOCAL_SGD = Recipe(
     steps=_local_sgd_steps,
     live=True,
     together=_together,
+    gathers=True,
 )
 FEDAVG = Recipe(
     settings=FedAvgSettings,
@@ -252,6 +290,7 @@ FEDAVG = Recipe(
     steps=_fedavg_steps,
     live=True,
     together=lambda own: int(own.per_round),
+    gathers=True,
 )
 FEDSGD = Recipe(
     settings=FedSgdSettings,
@@ -261,4 +300,5 @@ FEDSGD = Recipe(
     sound=lambda own: SoundForm(sends="gradient", rows=own.max_rows),
     live=True,
     together=lambda own: int(own.per_round),
+    gathers=True,
 )
