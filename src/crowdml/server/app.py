@@ -25,6 +25,7 @@ from crowdml.server.front import Front
 from crowdml.server.limits import Limiter, Pace
 from crowdml.server.openapi import complete
 from crowdml.server.store import Store, StoreFailed
+from crowdml.server.sums import SumRoutes
 
 LARGEST_TEXT = 500
 """Characters of an error that repeats what was sent."""
@@ -74,7 +75,8 @@ def create_app(
     pages.mount_static(fast)
     _add_errors(fast, failed)
     exchange = Exchange(coordinator, devices, strangers)
-    return Front(exchange, BodyLimit(fast, coordinator.is_operator), access.hosts)
+    inner = SumRoutes(coordinator, exchange, BodyLimit(fast, coordinator.is_operator))
+    return Front(exchange, inner, access.hosts)
 
 
 def describe() -> dict[str, Any]:
