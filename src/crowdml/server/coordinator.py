@@ -45,6 +45,7 @@ class Options:
         capacity: Check-ins of one task that may wait.
         largest_batch: Check-ins stored in one transaction at most.
         patience_s: Seconds until a round makes up for silent devices.
+        stage_s: Seconds that each stage of a masked sum waits for silent devices.
         coins: Begins models; given coins are for tests.
         choose: Orders devices for rounds; given orders are for tests.
     """
@@ -52,6 +53,7 @@ class Options:
     capacity: int = 4096
     largest_batch: int = LARGEST_BATCH
     patience_s: float = 30.0
+    stage_s: float = 15.0
     coins: Callable[[], Coins] = EntropyCoins
     choose: Choose | None = None
 
