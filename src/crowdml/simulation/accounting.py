@@ -36,6 +36,14 @@ def pooled_report(task: Task, dataset: Dataset, seed: int) -> dict[str, Any]:
     return _report(task, releases=1, width=1, most_rows=int(np.bincount(owner).max()))
 
 
+def sliced_report(task: Task) -> dict[str, Any]:
+    """Say that nothing is promised: sums and weights leave devices as they are."""
+    told = (
+        "no formal guarantee: partial sums and weights leave devices as they are; crowdml audit measures what they tell"
+    )
+    return {"mode": task.privacy.mode, "sample": None, "device": None, "paper_claim": None, "guarantee": told}
+
+
 def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, Any]:
     """Add up.
 

@@ -92,7 +92,9 @@ def cost_graph(model: Model) -> CostGraph:
     edges = []
     for stage, later in zip(hidden, [*hidden[1:], last], strict=True):
         leaving = np.asarray(later.reach.sum(axis=1)).reshape(-1).astype(np.int64)
-        edges.append(stage.edges + np.bincount(stage.cell_of_output, weights=leaving, minlength=stage.cells).astype(int))
+        edges.append(
+            stage.edges + np.bincount(stage.cell_of_output, weights=leaving, minlength=stage.cells).astype(int)
+        )
     nodes, kept = np.concatenate([stage.nodes for stage in hidden]), np.concatenate(edges)
     return CostGraph(
         before=before,

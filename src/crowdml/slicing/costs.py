@@ -100,8 +100,9 @@ def crossings(graph: CostGraph, pieces: Indices) -> Indices:
     for stage, source, target in zip(
         graph.stages, graph.owners_of_inputs(pieces), graph.owners_of_sums(pieces), strict=True
     ):
-        owns = sparse.csr_array((np.ones(len(source), np.int32), (source % count, np.arange(len(source)))),
-                                shape=(count, len(source)))
+        owns = sparse.csr_array(
+            (np.ones(len(source), np.int32), (source % count, np.arange(len(source)))), shape=(count, len(source))
+        )
         sender, sum_number = (owns @ stage.reach).nonzero()
         np.add.at(found, (sender, target[sum_number] % count), 1)
     np.fill_diagonal(found, 0)
@@ -113,9 +114,11 @@ def costs(graph: CostGraph, pieces: Indices) -> Costs:
     count = int(pieces.max()) + 1
     between = crossings(graph, pieces)
     sends, receives = between.sum(axis=1), between.sum(axis=0)
-    summed = [np.bincount(pieces, weights=own, minlength=count).astype(int) for own in (graph.costs, graph.nodes, graph.edges)]
+    summed = [
+        np.bincount(pieces, weights=own, minlength=count).astype(int) for own in (graph.costs, graph.nodes, graph.edges)
+    ]
     if (summed[1] == 0).any():
-        raise BadInput(f"one of {count} pieces would be empty", where="--pieces", hint="fewer pieces")
+        raise BadInput(f"one of {count} pieces would be empty", where="pieces", hint="fewer pieces")
     made = [
         Piece(computation=int(c), nodes=int(n), edges=int(e), sends=int(sends[at]), receives=int(receives[at]))
         for at, (c, n, e) in enumerate(zip(*summed, strict=True))
@@ -127,6 +130,4 @@ def costs(graph: CostGraph, pieces: Indices) -> Costs:
         sends=int(sends[DOMINATOR]),
         receives=int(receives[DOMINATOR]),
     )
-    return Costs(
-        pieces=tuple(made), dominator=dominator, total=int(graph.costs.sum()), crossing=int(between.sum())
-    )
+    return Costs(pieces=tuple(made), dominator=dominator, total=int(graph.costs.sum()), crossing=int(between.sum()))

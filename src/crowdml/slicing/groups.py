@@ -40,9 +40,7 @@ def make_groups(devices: int, pieces: int, dummies: int, generator: np.random.Ge
     return np.array_split(generator.permutation(devices), devices // size)
 
 
-def turns(
-    group: Indices, pieces: int, drop_out: float, generator: np.random.Generator
-) -> tuple[list[Turn], int]:
+def turns(group: Indices, pieces: int, drop_out: float, generator: np.random.Generator) -> tuple[list[Turn], int]:
     """Shuffle a group until every device was dominator once. Returns the turns, and how many could not take place."""
     made, lost = [], 0
     for dominator in generator.permutation(group):

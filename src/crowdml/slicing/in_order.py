@@ -1,6 +1,6 @@
 """Our slicer: pieces that are contiguous in an order of the neurons, with the fewest partial sums across cuts.
 
-Once a sum crosses a cut instead of its single terms, neurons of one layer want to be together, which METIS does not see:
+Once a sum crosses a cut instead of its single terms, neurons of one layer want to be together, which METIS cannot see:
 it counts edges. In a fixed order the sums that a run of neurons sends depend on that run alone, so the best borders
 follow from dynamic programming. Orders tried: layer by layer, and with every channel of a sparse convolution beside the
 channels that it sees.
@@ -37,7 +37,7 @@ def in_order(graph: CostGraph, pieces: int, *, balance: float = 1.03) -> Indices
     if not found:
         raise BadInput(
             f"no {pieces} contiguous pieces stay within {balance:g} times the ideal cost",
-            where="--balance",
+            where="balance",
             hint="a larger balance, or fewer pieces",
         )
     return min(found, key=lambda own: int(crossings(graph, own).sum()))
@@ -68,10 +68,10 @@ def _channels_and_rows(stage: Stage) -> tuple[Indices, Indices]:
     """Return the channel of each cell, and the row of the picture it begins in; a flat stage has a channel per cell."""
     first = np.empty(stage.cells, np.int64)
     first[stage.cell_of_sum[::-1]] = np.arange(len(stage.cell_of_sum))[::-1]
-    if len(stage.sums) == 1:
-        return first, np.zeros_like(first)
-    place, channel = np.divmod(first, stage.sums[2])
-    return channel, place // stage.sums[1]
+    place, channel = np.divmod(first, stage.sums[2]) if len(stage.sums) > 1 else (np.zeros_like(first), first)
+    row = place // stage.sums[1] if len(stage.sums) > 1 else place
+    # What is normalised together is one: number those that are left.
+    return np.unique(channel, return_inverse=True)[1], row
 
 
 def _beside(stage: Stage, channel: Indices, channel_of_input: Indices, place: Places) -> Places:
@@ -85,9 +85,7 @@ def _beside(stage: Stage, channel: Indices, channel_of_input: Indices, place: Pl
     return place[order][np.argmax(share >= 0.5 - 1e-9, axis=1)] + 0.5
 
 
-def _borders(
-    graph: CostGraph, unit_of_cell: Indices, order: Indices, pieces: int, balance: float
-) -> Indices | None:
+def _borders(graph: CostGraph, unit_of_cell: Indices, order: Indices, pieces: int, balance: float) -> Indices | None:
     """Find the ends of the pieces with the fewest sums across cuts; None where the balance cannot be met."""
     cost = np.bincount(unit_of_cell, weights=graph.costs)[order]
     limit = balance * cost.sum() / pieces + 1e-9

@@ -8,9 +8,6 @@ from scipy import sparse
 from crowdml.slicing.cost_graph import CostGraph
 from crowdml.slicing.stages import Indices
 
-UFACTOR = 30
-"""METIS's own default for a k-way cut: a piece may cost 3 % more than the ideal."""
-
 
 def adjacency(graph: CostGraph) -> sparse.csr_array:
     """Return how many edges join two cells; symmetric, nothing on the diagonal."""
@@ -26,18 +23,17 @@ def adjacency(graph: CostGraph) -> sparse.csr_array:
     return (made + made.T).tocsr()
 
 
-def metis(graph: CostGraph, pieces: int, *, seed: int = 0) -> Indices:
-    """Cut by METIS's k-way method (Karypis and Kumar 1998)."""
+def metis(graph: CostGraph, pieces: int, *, balance: float = 1.03, seed: int = 0) -> Indices:
+    """Cut by METIS's k-way method (Karypis and Kumar 1998), whose own default balance is 1.03."""
     import pymetis
 
     if pieces == 1:
         return np.zeros(len(graph.costs), np.int64)
     edges = adjacency(graph)
-    options = pymetis.Options(ufactor=UFACTOR, seed=seed)
+    options = pymetis.Options(ufactor=max(1, round((balance - 1) * 1000)), seed=seed)
     _, found = pymetis.part_graph(
         pieces,
-        xadj=edges.indptr,
-        adjncy=edges.indices,
+        pymetis.CSRAdjacency(edges.indptr, edges.indices),
         vweights=graph.costs,
         eweights=edges.data,
         recursive=False,

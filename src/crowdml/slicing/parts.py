@@ -53,7 +53,9 @@ def parts(model: Model, graph: CostGraph, pieces: Indices) -> tuple[tuple[Part, 
     for stage, owners in zip(graph.stages, graph.owners_of_inputs(pieces), strict=True):
         of = _dense_part if isinstance(model.declared[stage.linear], Dense) else _convolution_part
         made.append(
-            tuple(of(model, stage, int(owner), np.nonzero(owners == owner)[0], model.ops) for owner in np.unique(owners))
+            tuple(
+                of(model, stage, int(owner), np.nonzero(owners == owner)[0], model.ops) for owner in np.unique(owners)
+            )
         )
     return tuple(made)
 
@@ -101,7 +103,9 @@ def _convolution_part(model: Model, stage: Stage, owner: int, inputs: Indices, o
     # What each filter sees as its s-th channel: shape (seen, channels, outputs).
     table = whole.table(stage.inputs[2])
     if table is None:
-        table = np.broadcast_to(np.eye(stage.inputs[2], dtype=np.float32)[:, :, None], (stage.inputs[2],) * 2 + (whole.size,))
+        table = np.broadcast_to(
+            np.eye(stage.inputs[2], dtype=np.float32)[:, :, None], (stage.inputs[2],) * 2 + (whole.size,)
+        )
     filters = np.nonzero(table[:, channels].sum(axis=(0, 1)))[0]
     seen = table[:, channels][:, :, filters]
     joined = seen.sum(axis=0)

@@ -1,8 +1,8 @@
 """Sharing between groups: the server's sliding window of uploaded weights (SliceNet, algorithm 1 and section IV-E).
 
 After a pass each device of a group uploads, of the weights it keeps, the share θ that moved most, and everything that
-belongs to a neuron itself (bias, normalisation). The server averages what the last ω uploads say of each number. A group
-takes over the numbers that more than ω·τ of them contain.
+belongs to a neuron itself (bias, normalisation). The server averages what the last ω uploads say of each number. A
+group takes over the numbers that more than ω·τ of them contain.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def owners_of_parameters(net: SlicedNet, like: Tree) -> Indices:
 
 
 def choose(importance: Floats, owners: Indices, theta: float) -> Indices:
-    """Choose what is uploaded: of every owner's weights the share θ of largest importance, and what is always shared."""
+    """Choose what is uploaded: the share θ of every owner's weights that matters most, and what is always shared."""
     chosen = [np.nonzero(owners == ALWAYS)[0]]
     for owner in np.unique(owners[owners != ALWAYS]):
         own = np.nonzero(owners == owner)[0]

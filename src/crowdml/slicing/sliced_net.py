@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from crowdml.core import NUMPY, Array, BadInput, Batch, record, trees
+from crowdml.core import Array, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.models import Model
 from crowdml.slicing.cost_graph import CostGraph, cost_graph
@@ -76,12 +76,16 @@ class SlicedNet:
             stage = self.graph.stages[number]
             slope = self._local_back(stage.local, parameters, memories, slope, weights, gradient)
             further = bool(number) or any(self.model.layers[at].factors for at in self.graph.before)
-            slope = _backward(self.parts[number], stage, parameters[stage.linear], heard[number], slope, weights, gradient, further)
+            slope = _backward(
+                self.parts[number], stage, parameters[stage.linear], heard[number], slope, weights, gradient, further
+            )
         if slope is not None:
             self._local_back(self.graph.before, parameters, memories, slope, weights, gradient)
         return Pass(gradient=gradient, outputs=x, first_sums=first_sums)
 
-    def _local(self, numbers: tuple[int, ...], parameters: Tree, x: Array, mask: Array, memories: dict[int, Tree]) -> Array:
+    def _local(
+        self, numbers: tuple[int, ...], parameters: Tree, x: Array, mask: Array, memories: dict[int, Tree]
+    ) -> Array:
         """Run layers that work on each cell by itself: whoever owns it finds the same numbers."""
         for number in numbers:
             layer = self.model.layers[number]
@@ -90,7 +94,13 @@ class SlicedNet:
         return x
 
     def _local_back(
-        self, numbers: tuple[int, ...], parameters: Tree, memories: dict[int, Tree], slope: Array, weights: Array, gradient: Tree
+        self,
+        numbers: tuple[int, ...],
+        parameters: Tree,
+        memories: dict[int, Tree],
+        slope: Array,
+        weights: Array,
+        gradient: Tree,
     ) -> Array:
         for number in reversed(numbers):
             layer, memory = self.model.layers[number], memories[number]
@@ -111,7 +121,7 @@ def _forward(own: tuple[Part, ...], stage: Stage, parameters: Tree, x: Array) ->
     for part in own:
         partial, memory = part.layer.forward(part.take(parameters), part.see(x))
         told.append(memory)
-        if sums is None and partial.shape[: -1] + partial.shape[-1:] == _shape(stage, x):
+        if sums is None and partial.shape[:-1] + partial.shape[-1:] == _shape(stage, x):
             sums = partial
             continue
         if sums is None:
@@ -129,7 +139,14 @@ def _shape(stage: Stage, x: Array) -> tuple[int, ...]:
 
 
 def _backward(
-    own: tuple[Part, ...], stage: Stage, parameters: Tree, told: list[Tree], slope: Array, weights: Array, gradient: Tree, further: bool
+    own: tuple[Part, ...],
+    stage: Stage,
+    parameters: Tree,
+    told: list[Tree],
+    slope: Array,
+    weights: Array,
+    gradient: Tree,
+    further: bool,
 ) -> Array:
     """Let every owner turn the slopes it receives into its gradient, and into slopes of its own neurons."""
     pictures = len(stage.sums) > 1
@@ -185,7 +202,10 @@ def batch_gradients(
     passes = [net.gradients(parameters, own, first_cut) for own in some]
     shares = np.array([float(own.mask.sum()) for own in some])
     shares /= max(shares.sum(), 1.0)
-    gradient = trees.map(lambda *leaves: sum(leaf * share for leaf, share in zip(leaves, shares, strict=True)), *(own.gradient for own in passes))
+    gradient = trees.map(
+        lambda *leaves: sum(leaf * share for leaf, share in zip(leaves, shares, strict=True)),
+        *(own.gradient for own in passes),
+    )
     return Pass(
         gradient=gradient,
         outputs=np.concatenate([own.outputs for own in passes], axis=-1),

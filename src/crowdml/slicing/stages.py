@@ -74,9 +74,7 @@ def stages(model: Model) -> tuple[tuple[int, ...], tuple[Stage, ...]]:
     """Cut a model into the layers before its first sum, and its stages."""
     starts = [at for at, own in enumerate(model.declared) if isinstance(own, Dense | Convolution)]
     if len(starts) < 2:
-        raise BadInput(
-            "there is no hidden layer to slice", where="model", hint='use kind = "mlp", "cnn" or "layers"'
-        )
+        raise BadInput("there is no hidden layer to slice", where="model", hint='use kind = "mlp", "cnn" or "layers"')
     made = [_stage(model, begin, end) for begin, end in zip(starts, [*starts[1:], len(model.declared)], strict=True)]
     return tuple(range(starts[0])), tuple(made)
 

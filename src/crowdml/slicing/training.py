@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from crowdml.core import Batch, record, tree_record, trees
+from crowdml.core import Batch, record, trees
 from crowdml.core.ops import Tree
-from crowdml.data import Dataset
-from crowdml.models import Model, flatten, unflatten
+from crowdml.models import flatten, unflatten
 from crowdml.slicing.groups import turns
-from crowdml.slicing.sharing import ALWAYS, Floats, Window, choose
+from crowdml.slicing.sharing import Floats, Window, choose
 from crowdml.slicing.stages import Indices
 
 Rows = tuple[Floats, Indices]
@@ -52,7 +51,7 @@ class Group:
         self.devices = devices
         self.parameters = trees.map(np.array, parameters)
         self.lost = 0
-        self.turns = 0
+        self.steps = 0
 
 
 def train_pass(
@@ -62,7 +61,6 @@ def train_pass(
     matters = trees.map(np.zeros_like, group.parameters)
     made, lost = turns(group.devices, rules.pieces, rules.drop_out, generator)
     group.lost += lost
-    group.turns += len(made)
     for turn in made:
         examples, labels = rows[turn.dominator]
         order = generator.permutation(len(labels))
@@ -70,6 +68,7 @@ def train_pass(
             own = order[begin : begin + rules.batch]
             batch = Batch(rows=examples[own], labels=labels[own], mask=np.ones(len(own), np.float32))
             _step(group.parameters, matters, gradient(group.parameters, batch), np.float32(rate))
+            group.steps += 1
     return flatten(matters).astype(np.float32)
 
 
