@@ -16,9 +16,11 @@ from crowdml.simulation import accounting
 from crowdml.simulation.coins import HashCoins, trial_seed
 from crowdml.simulation.prepare import measured_on, prepare
 from crowdml.simulation.result import Result, watched
-from crowdml.slicing import batch_gradients, cost_graph, cut, sliced_net
+from crowdml.slicing import SlicedNet, batch_gradients, cost_graph, cut, sliced_net
+from crowdml.slicing.first_cut import CutNoise, Released, release
 from crowdml.slicing.groups import make_groups
-from crowdml.slicing.sharing import Window, owners_of_parameters
+from crowdml.slicing.sharing import UploadNoise, Window, owners_of_parameters
+from crowdml.slicing.stages import Indices
 from crowdml.slicing.training import Gradient, Group, Rows, Rules, share, train_pass
 
 Watcher = Callable[[float, float], None]
@@ -75,50 +77,69 @@ def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None
     )
 
 
-def gradient_of(task: Task, model: Model) -> Gradient:
+def gradient_of(task: Task, net: SlicedNet, released: Released | None = None) -> Gradient:
     """Return how a group finds its gradient: over the pieces, or whole where every device is alone."""
-    own = task.algorithm
-    if not own.pieces:
-        return lambda parameters, batch: model.gradients(parameters, batch).total(batch.mask / len(batch.mask))
-    graph = cost_graph(model)
-    net = sliced_net(model, cut(graph, own.pieces, own.slicer, own.balance), graph)
+    own, model = task.algorithm, net.model
+    if not own.pieces and released is None:
+        return lambda parameters, batch, _, __: model.gradients(parameters, batch).total(batch.mask / len(batch.mask))
 
-    def gradient(parameters: Tree, batch: Batch) -> Tree:
-        made = batch_gradients(net, parameters, batch, micro_batches=own.micro_batches, normalisation=own.normalisation)
-        return made.gradient
+    def gradient(parameters: Tree, batch: Batch, device: int, numbers: Indices) -> Tree:
+        if released is None:
+            return batch_gradients(
+                net, parameters, batch, micro_batches=own.micro_batches, normalisation=own.normalisation
+            ).gradient
+        # Noise is drawn for rows, not for batches, so the batch goes as a whole.
+        made = net.gradients(parameters, batch, lambda _: released.of(device, numbers)).gradient
+        return tuple({} if at in released.frozen else own for at, own in enumerate(made))
 
     return gradient
+
+
+def net_of(task: Task) -> SlicedNet:
+    """Cut the model of a task into the pieces that its settings ask for."""
+    own, model = task.algorithm, task.model_for(NUMPY)
+    graph = cost_graph(model)
+    return sliced_net(model, cut(graph, own.pieces, own.slicer, own.balance), graph)
+
+
+def released_by(
+    task: Task, net: SlicedNet, first: Tree, rows: Sequence[Rows], generator: np.random.Generator
+) -> Released | None:
+    """Draw what devices release at the first cut; None where they send their sums as they are."""
+    own = task.algorithm
+    if not own.cut_noise:
+        return None
+    noise = CutNoise(clip=own.cut_clip, noise=own.cut_noise)
+    return release(noise, net.model, net.graph, first, [examples for examples, _ in rows], generator)
 
 
 def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -> Trained:
     """Run one trial: passes of all groups in turn, with sharing after each group's pass."""
     own, generator = task.algorithm, np.random.default_rng([seed, trial])
-    model = task.model_for(NUMPY)
-    like = _first(model, seed, trial)
+    net = net_of(task)
+    model, like = net.model, first_parameters(net.model, seed, trial)
     groups = [Group(devices, like) for devices in make_groups(task.crowd.devices, own.pieces, own.dummies, generator)]
-    rows = _deal(task, dataset, generator)
-    rules = rules_of(task)
+    rows, rules = deal(task, dataset, generator), rules_of(task)
     window = Window(own.omega or len(groups), size=trees.size(like))
-    owners = _owners(task, model, like)
-    gradient = gradient_of(task, model)
+    owners = owners_of_parameters(net, like)
+    gradient = gradient_of(task, net, released_by(task, net, like, rows, generator))
+    noise = UploadNoise(clip=own.upload_clip, noise=own.upload_noise) if own.upload_noise else None
     points = _points(task.crowd.passes, task.crowd.curve)
     errors: dict[str, list[float]] = {}
-    updates = 0
     for number in range(task.crowd.passes):
         for group in groups:
             matters = train_pass(group, rows, rules, own.rate * own.decay**number, gradient, generator)
             if len(groups) > 1:
-                share(group, window, matters, owners, rules, like)
+                share(group, window, matters, owners, rules, like, noise, generator)
         if number + 1 in points:
             for name, error in _errors(model, groups, window, like, dataset).items():
                 errors.setdefault(name, []).append(error)
             watch((number + 1) / task.crowd.passes, watched(errors)[-1])
-    updates = sum(group.steps for group in groups)
     return Trained(
         errors=errors,
         passes=points,
         parameters=_global(groups, window, like),
-        updates=updates,
+        updates=sum(group.steps for group in groups),
         lost=sum(group.lost for group in groups),
     )
 
@@ -137,23 +158,19 @@ def rules_of(task: Task) -> Rules:
     )
 
 
-def _first(model: Model, seed: int, trial: int) -> Tree:
+def first_parameters(model: Model, seed: int, trial: int) -> Tree:
+    """Draw the parameters that all groups begin with."""
     coins = HashCoins(trial_seed(seed, trial), np.uint32(0), NUMPY)
     return trees.map(lambda leaf: np.asarray(leaf, np.float32), model.init(coins))
 
 
-def _deal(task: Task, dataset: Dataset, generator: np.random.Generator) -> list[Rows]:
+def deal(task: Task, dataset: Dataset, generator: np.random.Generator) -> list[Rows]:
+    """Deal the training rows out to devices."""
     crowd = task.crowd
     owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
     order = np.argsort(owner, kind="stable")
     ends = np.cumsum(np.bincount(owner, minlength=crowd.devices))[:-1]
     return [(dataset.train_rows[own], dataset.train_labels[own]) for own in np.split(order, ends)]
-
-
-def _owners(task: Task, model: Model, like: Tree) -> np.ndarray:
-    own = task.algorithm
-    graph = cost_graph(model)
-    return owners_of_parameters(sliced_net(model, cut(graph, own.pieces, own.slicer, own.balance), graph), like)
 
 
 def _points(passes: int, curve: int) -> list[int]:

@@ -12,6 +12,7 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
+from crowdml.core import record
 from crowdml.core.ops import Tree
 from crowdml.models import flatten
 from crowdml.slicing.sliced_net import SlicedNet
@@ -51,10 +52,46 @@ class Window:
             self._sum[old] -= past
             self._count[old] -= 1
 
+    def known(self, first: Floats) -> Floats:
+        """Return what everybody may know of the parameters: averages of the window, first values elsewhere."""
+        numbers, values = self.download(0.0)
+        made = np.array(first, np.float32)
+        made[numbers] = values
+        return made
+
     def download(self, tau: float) -> tuple[Indices, Floats]:
         """Return the numbers that more than ω·τ uploads of the window contain, and their averages."""
         numbers = np.nonzero(self._count > self.omega * tau)[0]
         return numbers, (self._sum[numbers] / self._count[numbers]).astype(np.float32)
+
+
+@record
+class UploadNoise:
+    """Bound and noise on what a group uploads after a pass.
+
+    Guarantee: an upload is sent relative to what the server knows already, bounded as a whole. So replacing a row, or a
+    device, or the whole group, changes it by at most 2 · clip in L2; with Gaussian noise of standard deviation
+    noise · clip each upload is a Gaussian release with μ = 2 / noise towards the server.
+
+    Attributes:
+        clip: Largest L2 norm of an upload.
+        noise: Standard deviation of the noise on each number, as a multiple of `clip`.
+    """
+
+    clip: float
+    noise: float
+
+    @property
+    def mu(self) -> float:
+        """Strength of one upload: sensitivity over standard deviation."""
+        return 2.0 / self.noise
+
+    def released(self, values: Floats, known: Floats, generator: np.random.Generator) -> Floats:
+        """Return what is sent: what is known, the bounded difference from it, and noise."""
+        moved = values - known
+        norm = float(np.sqrt(np.sum(moved.astype(np.float64) ** 2)))
+        drawn = generator.standard_normal(len(values)) * (self.noise * self.clip)
+        return (known + moved * min(1.0, self.clip / max(norm, 1e-12)) + drawn).astype(np.float32)
 
 
 def owners_of_parameters(net: SlicedNet, like: Tree) -> Indices:

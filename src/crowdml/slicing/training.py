@@ -10,14 +10,14 @@ from crowdml.core import Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.models import flatten, unflatten
 from crowdml.slicing.groups import turns
-from crowdml.slicing.sharing import Floats, Window, choose
+from crowdml.slicing.sharing import Floats, UploadNoise, Window, choose
 from crowdml.slicing.stages import Indices
 
 Rows = tuple[Floats, Indices]
 """Rows and labels of one device."""
 
-Gradient = Callable[[Tree, Batch], Tree]
-"""The mean gradient over a batch: of a sliced net, or of a whole one."""
+Gradient = Callable[[Tree, Batch, int, Indices], Tree]
+"""The mean gradient over a batch of a device's rows, whose numbers come last: of a sliced net, or of a whole one."""
 
 
 @record
@@ -67,7 +67,7 @@ def train_pass(
         for begin in range(0, len(order), rules.batch):
             own = order[begin : begin + rules.batch]
             batch = Batch(rows=examples[own], labels=labels[own], mask=np.ones(len(own), np.float32))
-            _step(group.parameters, matters, gradient(group.parameters, batch), np.float32(rate))
+            _step(group.parameters, matters, gradient(group.parameters, batch, turn.dominator, own), np.float32(rate))
             group.steps += 1
     return flatten(matters).astype(np.float32)
 
@@ -83,11 +83,26 @@ def _step(parameters: Tree, matters: Tree, gradient: Tree, rate: np.float32) -> 
             own[name] -= min(rate, np.float32(1)) * slope if name in ("mean", "variance") else rate * slope
 
 
-def share(group: Group, window: Window, matters: Floats, owners: Indices, rules: Rules, like: Tree) -> None:
+def share(
+    group: Group,
+    window: Window,
+    matters: Floats,
+    owners: Indices,
+    rules: Rules,
+    like: Tree,
+    noise: UploadNoise | None = None,
+    generator: np.random.Generator | None = None,
+) -> None:
     """Upload what matters most to the server, then take over what enough groups have uploaded."""
     flat = flatten(group.parameters).astype(np.float32)
+    if noise is not None and generator is not None:
+        # What matters most depends on the rows; where an ε is stated, chance chooses.
+        matters = generator.random(len(flat)).astype(np.float32)
     numbers = choose(matters, owners, rules.theta)
-    window.upload(numbers, flat[numbers])
+    values = flat[numbers]
+    if noise is not None and generator is not None:
+        values = noise.released(values, window.known(flatten(like))[numbers], generator)
+    window.upload(numbers, values)
     numbers, values = window.download(rules.tau)
     flat[numbers] = values
     group.parameters = trees.map(np.array, unflatten(flat, like))

@@ -44,6 +44,22 @@ class SliceNetSettings(Settings):
         "exact",
         description='batch normalisation over the whole batch, as unsliced, or over each micro-batch ("pipelined")',
     )
+    cut_noise: float = Field(
+        0.0,
+        ge=0,
+        le=1e6,
+        description="noise on what crosses the first cut, as a multiple of cut-clip; it is drawn once for each row, "
+        "and the layers before the cut stay at their first values; 0: none",
+    )
+    cut_clip: float = Field(1.0, gt=0, description="with cut-noise: largest L2 norm of the first sums of a row")
+    upload_noise: float = Field(
+        0.0,
+        ge=0,
+        le=1e6,
+        description="noise on every number of an upload, as a multiple of upload-clip; chance chooses what is "
+        "uploaded; 0: none",
+    )
+    upload_clip: float = Field(1.0, gt=0, description="with upload-noise: largest L2 norm of what an upload changes")
 
 
 def build(parts: Parts) -> Algorithm:

@@ -1,11 +1,13 @@
 """SliceNet, tables I to IV: how well groups learn, and what sharing between them does.
 
-A group of n devices trains one net in turns: one of them is the dominator, the others hold n - 1 pieces. The paper forms
-as many groups (24, 12, 8, 6 of 120 devices) and speaks of n pieces. Slicing is exact, so errors do not depend on the cut.
+A group of n devices trains one net in turns: one of them is the dominator, the others hold n - 1 pieces. The paper
+forms as many groups (24, 12, 8, 6 of 120 devices) and speaks of n pieces. Slicing is exact, so errors do not depend on
+the cut.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -52,7 +54,7 @@ def _level(setting: str, result: Result, paper: float | None) -> Row:
 def _falls(setting: str, results: Sequence[Result]) -> Row:
     """Ask whether the mean error falls from each result to the next; ours is the smallest step."""
     means = [float(_errors(own).mean()) for own in results]
-    steps = [left - right for left, right in zip(means, means[1:], strict=False)]
+    steps = [left - right for left, right in itertools.pairwise(means)]
     return statement(setting, "smallest step down, %", None, min(steps), min(steps) > 0)
 
 
@@ -65,7 +67,10 @@ def _table1(paper: Mapping[str, float], results: Mapping[str, Result]) -> tuple[
 def _table2(results: Mapping[str, Result]) -> tuple[Row, ...]:
     rows = [_level(name, result, None) for name, result in results.items()]
     means = [float(_errors(own).mean()) for own in results.values()]
-    return (*rows, statement("θ = 0.9 minus θ = 0.1", "difference, %", None, means[-1] - means[0], means[-1] < means[0]))
+    return (
+        *rows,
+        statement("θ = 0.9 minus θ = 0.1", "difference, %", None, means[-1] - means[0], means[-1] < means[0]),
+    )
 
 
 def _table3(paper: Mapping[float, float], results: Mapping[str, Result]) -> tuple[Row, ...]:
@@ -94,7 +99,7 @@ def _groups() -> tuple[Curve, ...]:
 
 _NOTES = (
     "a group of n devices has a dominator and n - 1 followers; errors are those of the groups' models, on average",
-    "an upload holds the share θ of each device's weights with the largest Σ|gradient|, and all biases and normalisations",
+    "an upload holds the share θ of each device's weights with the largest Σ|gradient|, all biases, all normalisations",
     "batch size, rate and number of passes are not in the paper; they were chosen on the training rows and held fixed",
     "no formal guarantee",
 )
