@@ -144,6 +144,10 @@ def _words(task: Task, plan: Plan) -> str:
         )
     if plan.given:
         return "No formal guarantee: for noise given by its standard deviation no ε can be stated."
+    if task.recipe.sliced:
+        return (
+            "No formal guarantee: sums and weights leave a device as they are. crowdml audit measures what they tell."
+        )
     if plan.sound is None:
         return "No formal guarantee: what leaves a device carries no noise."
     sound, terms = plan.sound, task.privacy
@@ -234,6 +238,8 @@ def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:
         )
     if task.recipe.perturbs == "nothing":
         return ()
+    if task.recipe.sliced:
+        return _leaving_a_group_member(task)
     algorithm, nothing = task.build(NUMPY, _hyper(task, plan)), _Nothing()
     server = algorithm.init(nothing)
     batch = Batch(
@@ -250,6 +256,23 @@ def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:
 def _hidden(own: Leaving) -> Leaving:
     """Say that what would be in clear is masked too: only its sum is seen."""
     return replace(own, protection="masked") if own.protection == "in clear" and own.name != "version" else own
+
+
+def _leaving_a_group_member(task: Task) -> tuple[Leaving, ...]:
+    """Name what a device of a sliced net sends; bytes are for one example, and for the upload after a pass."""
+    model = task.model_for(NUMPY)
+    sums = next(own.shape for own in model.layers if own.factors and not own.mixes)
+    first = 4 * math.prod(sums)
+    upload = round(4 * task.algorithm.theta * trees.size(model.zeros()))
+    return (
+        Leaving(
+            name="sums", what="a dominator's sums of the first layer, to followers", size_bytes=first, protection="none"
+        ),
+        Leaving(name="slopes", what="slopes of these sums, back from followers", size_bytes=first, protection="none"),
+        Leaving(
+            name="weights", what="a group's weights after a pass, to the server", size_bytes=upload, protection="none"
+        ),
+    )
 
 
 def _hyper(task: Task, plan: Plan) -> dict[str, Any]:

@@ -217,6 +217,7 @@ class Task(Settings):
 
         self.build(NUMPY)
         self._check_sums()
+        self._check_sliced()
         self._check_uses()
         if self.privacy.noise_sequence != "iid" and not self.recipe.sequences:
             raise BadInput(
@@ -241,6 +242,25 @@ class Task(Settings):
 
         if self.masking():
             assemble_form(self)
+
+    def _check_sliced(self) -> None:
+        """Refuse terms and a crowd that pieces of a net know nothing of."""
+        if not self.recipe.sliced:
+            return
+        if self.privacy.mode != "none":
+            raise BadInput(
+                f"{self.algorithm.kind} passes sums and weights on as they are: no ε can be stated",
+                where="privacy.mode",
+                hint='mode = "none"; crowdml audit measures what is given away',
+            )
+        crowd, plain = self.crowd, CrowdSettings()
+        for name in ("delays", "outages", "joining", "leaving"):
+            if getattr(crowd, name) != getattr(plain, name):
+                raise BadInput(
+                    f"groups of {self.algorithm.kind} wait for each of their devices: this changes nothing",
+                    where=f"crowd.{name}",
+                    hint="leave it out; drop-out takes devices out of turns",
+                )
 
     def _check_crowd(self) -> None:
         """Refuse what would change nothing."""

@@ -70,6 +70,10 @@ def simulate_cells(
         from crowdml.simulation.pooled import simulate_pooled
 
         return [simulate_pooled(task, trials=trials, seed=seed, watch=watch) for task in tasks]
+    if tasks[0].recipe.sliced:
+        from crowdml.simulation.sliced import simulate_sliced
+
+        return [simulate_sliced(task, trials=trials, seed=seed, watch=watch) for task in tasks]
     if len({task.structure() for task in tasks}) != 1:
         raise ValueError("the cells of one sweep may differ in hyper-parameters only")
     fitted, dataset = prepare(tasks[0])

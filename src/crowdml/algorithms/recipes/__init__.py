@@ -5,6 +5,7 @@ from crowdml.algorithms.recipes.contract import Recipe as Recipe
 from crowdml.algorithms.recipes.crowd_sgd import CROWD_SGD
 from crowdml.algorithms.recipes.decentral import DECENTRAL
 from crowdml.algorithms.recipes.local_sgd import FEDAVG, FEDSGD, LOCAL_SGD
+from crowdml.algorithms.recipes.slicenet import SLICENET
 from crowdml.core import Registry
 
 RECIPES: Registry[Recipe] = Registry(
@@ -17,5 +18,6 @@ RECIPES: Registry[Recipe] = Registry(
         "central-sgd": CENTRAL_SGD,
         "central-batch": CENTRAL_BATCH,
         "decentral": DECENTRAL,
+        "slicenet": SLICENET,
     },
 )

@@ -40,6 +40,7 @@ class Recipe:
         perturbs: Where noise goes: on the gradient a device sends, on the rows it sends, or nowhere.
         sequences: Whether noise of a given size may change from one of a device's messages to the next.
         pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
+        sliced: True where devices hold pieces of one net and pass sums to each other, instead of checking in.
         sound: `sound(settings)`: its sound form, in which whatever leaves a device is a sum of checked integers with
             discrete noise; None where it has none.
         steps: `steps(settings)`: the local steps into which noise may go; None where there are none.
@@ -55,6 +56,7 @@ class Recipe:
     perturbs: Perturbs = "gradient"
     sequences: bool = False
     pooled: bool = False
+    sliced: bool = False
     sound: Callable[[Any], SoundForm] | None = None
     steps: Callable[[Any], LocalSteps] | None = None
     live: bool = False
