@@ -144,6 +144,8 @@ class CrowdSettings(Settings):
     leaving: float = Field(0.0, ge=0, le=1, description="devices leave during this last part of the run")
     drop_out: float = Field(0.0, ge=0, lt=1, description="probability that a check-in never arrives")
     owner_epsilon: OwnerSettings = Field(OwnerSettings(), description="which ε owners choose (sound mode)")
-    personal: CrowdPersonal = Field(CrowdPersonal(), description="models of the devices' own, and how they are measured")
+    personal: CrowdPersonal = Field(
+        CrowdPersonal(), description="models of the devices' own, and how they are measured"
+    )
     attack: Annotated[Any, OneOf(ATTACKS)] = Field(NoAttack(), description="what devices do that lie")
     curve: int = Field(50, gt=0, description="points at which the test error is measured")

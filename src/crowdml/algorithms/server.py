@@ -160,9 +160,7 @@ def _walk(
     parts: Parts, averaging: Averaging | Gathering, sends: Sends, rate: Rate, reader: GridReader | None
 ) -> Callable[..., Any] | None:
     """Return how several steps are taken in turn, over one vector; None where only `absorb` and `commit` can."""
-    if isinstance(averaging, Gathering) or not (
-        averaging.alone and rate.factor and isinstance(parts.model, FlatModel)
-    ):
+    if isinstance(averaging, Gathering) or not (averaging.alone and rate.factor and isinstance(parts.model, FlatModel)):
         return None
     return Succession(
         sends=sends,

@@ -140,7 +140,7 @@ def average_lines(result: Result) -> list[str]:
     if not result.averages:
         return []
     first, used = result.averages[0], sum(own.used for own in result.averages)
-    weights = sorted(((own["device"], sum(own["weights"]) / len(own["weights"])) for own in first.to_json()["last"]))
+    weights = sorted((own["device"], sum(own["weights"]) / len(own["weights"])) for own in first.to_json()["last"])
     shown = ", ".join(f"{device}: {weight:.3f}" for device, weight in weights[:MOST_WEIGHTS])
     more = f" and {len(weights) - MOST_WEIGHTS} more" if len(weights) > MOST_WEIGHTS else ""
     return [

@@ -44,9 +44,7 @@ def _of_trial(task: Task, dataset: Dataset, timeline: Timeline, common: Tree) ->
     for device in range(task.crowd.devices):
         held, own = np.flatnonzero(timeline.held == device), np.flatnonzero(timeline.owner == device)
         rows, labels = dataset.train_rows[held], dataset.train_labels[held]
-        mine = personal_model(
-            model, common, dataset.train_rows[own], dataset.train_labels[own], task.crowd.personal
-        )
+        mine = personal_model(model, common, dataset.train_rows[own], dataset.train_labels[own], task.crowd.personal)
         total += len(held)
         for at, parameters in enumerate((common, mine)):
             wrong[at] += np.sum(model.predict(parameters, rows) != labels) if len(held) else 0

@@ -43,9 +43,7 @@ class Average:
         return {
             "versions": self.versions,
             "used": self.used,
-            "last": [
-                {"device": device, "weights": [round(own, 6) for own in layers]} for device, layers in by_device
-            ],
+            "last": [{"device": device, "weights": [round(own, 6) for own in layers]} for device, layers in by_device],
         }
 
 

@@ -110,7 +110,9 @@ def simulate_cells(
             privacy=accounting.report(tasks[cell], timelines),
             updates=int(ended["updates"][own].sum()),
             averages=_averages(tasks[cell], carries, timelines, own),
-            beside=personal_errors(tasks[cell], dataset, timelines, jax.tree.map(lambda leaf: leaf[own], ended["parameters"])),
+            beside=personal_errors(
+                tasks[cell], dataset, timelines, jax.tree.map(lambda leaf: leaf[own], ended["parameters"])
+            ),
             **common,
         )
 
@@ -144,7 +146,9 @@ def _averages(task: Task, carries: Carry, timelines: Sequence[Timeline], lanes: 
     if algorithm.shown is None:
         return ()
     shown = jax.tree.map(lambda leaf: np.asarray(leaf)[lanes], algorithm.shown(carries.server))
-    return tuple(average_of(timeline, shown["weights"][at], shown["accepted"][at]) for at, timeline in enumerate(timelines))
+    return tuple(
+        average_of(timeline, shown["weights"][at], shown["accepted"][at]) for at, timeline in enumerate(timelines)
+    )
 
 
 def average_of(timeline: Timeline, weights: Any, used: Any) -> Average:

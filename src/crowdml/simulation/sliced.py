@@ -124,9 +124,9 @@ def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -
     owners = owners_of_parameters(net, like)
     gradient = gradient_of(task, net, released_by(task, net, like, rows, generator))
     noise = UploadNoise(clip=own.upload_clip, noise=own.upload_noise) if own.upload_noise else None
-    points = _points(task.crowd.passes, task.crowd.curve)
+    points = _points(task.passes, task.crowd.curve)
     errors: dict[str, list[float]] = {}
-    for number in range(task.crowd.passes):
+    for number in range(task.passes):
         for group in groups:
             matters = train_pass(group, rows, rules, own.rate * own.decay**number, gradient, generator)
             if len(groups) > 1:
@@ -134,7 +134,7 @@ def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -
         if number + 1 in points:
             for name, error in _errors(model, groups, window, like, dataset).items():
                 errors.setdefault(name, []).append(error)
-            watch((number + 1) / task.crowd.passes, watched(errors)[-1])
+            watch((number + 1) / task.passes, watched(errors)[-1])
     return Trained(
         errors=errors,
         passes=points,

@@ -73,7 +73,9 @@ def test_who_lies_loses_weight(variant: Any, ops: Ops) -> None:
 
 @BOTH
 def test_luck_does_not_pass_the_gate(ops: Ops) -> None:
-    same = ops.xp.asarray(np.concatenate([np.tile((2 * np.eye(3)).reshape(-1), (4, 1)), np.zeros((1, 9))]), dtype="float32")
+    same = ops.xp.asarray(
+        np.concatenate([np.tile((2 * np.eye(3)).reshape(-1), (4, 1)), np.zeros((1, 9))]), dtype="float32"
+    )
     weights, used = learned(LearnedSettings(), public(ops), ops)(same, ops.xp.asarray(PRIOR), ops.xp.zeros(9))
     assert int(used) == 0
     np.testing.assert_allclose(np.asarray(weights)[0], PRIOR)

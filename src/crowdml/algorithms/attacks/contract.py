@@ -73,5 +73,3 @@ def mean_and_spread(updates: Array, honest: Array, ops: Ops) -> tuple[Array, Arr
 def replaced(updates: Array, lying: Array, by: Array, ops: Ops) -> Array:
     """Put one vector in the place of all that liars sent."""
     return ops.xp.where(lying[:, None], by[None], updates)
-
-

@@ -22,11 +22,11 @@ from crowdml.algorithms.averaging import Averaging
 from crowdml.algorithms.contract import Algorithm, Parts, Rounds
 from crowdml.algorithms.grid_gradient import grid_reader
 from crowdml.algorithms.local_steps import DeviceHalf, check_terms
+from crowdml.algorithms.public import FinetuneSettings
 from crowdml.algorithms.rates import RATES, RateSettings
 from crowdml.algorithms.rates.power import Constant, InverseSqrt
 from crowdml.algorithms.recipes.contract import Recipe, SoundForm
 from crowdml.algorithms.server import Sends, server_half
-from crowdml.algorithms.public import FinetuneSettings
 from crowdml.algorithms.stability import Steps
 from crowdml.algorithms.weighing import By, LearnedSettings
 from crowdml.algorithms.windows import Crowding, make_window, refiner

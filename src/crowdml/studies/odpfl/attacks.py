@@ -50,7 +50,9 @@ def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
         for attack in (*FIVE, "adaptive"):
             lost = -gain(results, _label(setting, attack), HONEST)
             mean = float(lost.mean())
-            rows.append(statement(_label(setting, attack), f"accuracy lost, ≤ {most:g}", None, mean, mean <= most, spread(lost)))
+            rows.append(
+                statement(_label(setting, attack), f"accuracy lost, ≤ {most:g}", None, mean, mean <= most, spread(lost))
+            )
     return tuple(rows)
 
 
