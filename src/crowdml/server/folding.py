@@ -172,8 +172,13 @@ def _absorb(live: LiveTask, state: TaskState, check_in: CheckIn, staleness: int)
     )
     _count(state, check_in)
     if algorithm.always_ready or algorithm.ready(Counts(received=state.received, version=state.version)):
-        state.server, _ = algorithm.commit(state.server)
-        _advance(live, state)
+        commit(live, state)
+
+
+def commit(live: LiveTask, state: TaskState) -> None:
+    """Make a version of what was absorbed."""
+    state.server, _ = live.server.commit(state.server)
+    _advance(live, state)
 
 
 def _absorb_all(live: LiveTask, state: TaskState, used: list[tuple[CheckIn, int]]) -> None:

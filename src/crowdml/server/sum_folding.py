@@ -11,7 +11,7 @@ from crowdml.core import record
 from crowdml.protocol.sums import Sum
 from crowdml.server.answers import Answer, Refusal
 from crowdml.server.crowd import DeviceState
-from crowdml.server.folding import _commit, require_open
+from crowdml.server.folding import commit, require_open
 from crowdml.server.running import RunningTask
 from crowdml.server.store import Applied, Point, Receipt, Store
 
@@ -50,7 +50,7 @@ def fold_sum(
     check_in = live.masked.check_in(found.total, len(found.survivors))
     before, count, status = state.version, state.check_ins, state.state
     state.server, _ = live.server.absorb(state.server, live.server.row_init(), check_in, np.int32(0))
-    _commit(live, state)
+    commit(live, state)
     state.check_ins += len(found.survivors)
     receipts = {slot: _receipt(uploads[slot], version, state.version) for slot in found.survivors}
     store.apply(

@@ -226,7 +226,7 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         parameters=lambda server: server.parameters,
         rounds=shape.rounds,
         succession=half.succession,
-        in_parts=shape.sends == "change" and not device.proven,
+        in_parts=shape.sends == "change" and not device.proven and parts.plan.steps is None,
         shown=(lambda server: server.shown) if averaging.shown else None,
         by_size=device.by_size,
         attack=parts.attack,
