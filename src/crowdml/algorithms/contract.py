@@ -84,8 +84,8 @@ class Algorithm:
         succession: `succession(server, rows, slots, check_ins, staleness)` does for several check-ins, bit for bit,
             what `absorb` and `commit` do for each in turn, but more quickly; it returns the server's state and changes
             `rows`, by slot, in place. None where there is no quicker way.
-        in_parts: Whether `device_step` goes through its batch by `ops.fold` alone, so that rows need not be read before
-            the part they are in.
+        in_parts: Whether `device_step` takes its rows part by part, by `ops.fold` or `rows[numbers]`, so that none need
+            be read before its turn.
     """
 
     takes: Literal["sums", "individuals"]
