@@ -148,6 +148,7 @@ def server_half(
             for slot, check_in in zip(slots, check_ins, strict=True):
                 totals = counting.add(totals, check_in["counts"])
                 rows[slot] = counting.add(rows[slot] if slot in rows else counting.empty(), check_in["counts"])
+        assert walk is not None  # noqa: S101  else nobody is given this function
         parameters = walk(server.parameters, server.version, check_ins, ages)
         version = server.version + ops.xp.int32(len(check_ins))
         return replace(server, parameters=parameters, version=version, totals=totals)
