@@ -64,19 +64,18 @@ class Taker:
         )
 
     def headers(self, **more: str) -> dict[str, str]:
-        return (
-            self.member.bearer
-            | {
-                "crowdml-sum": self.name,
-                "content-type": "application/octet-stream",
-                "idempotency-key": "key-" + "0" * 8,
-            }
-            | more
-        )
+        own = {
+            "crowdml-sum": self.name,
+            "content-type": "application/octet-stream",
+            "idempotency-key": "key-of-it",
+        }
+        return dict(self.member.bearer) | own | more
 
     def post(self, stage: str, body: bytes, **more: str) -> Future[Any]:
         """Hand a message over without waiting for the answer, which comes when the stage is closed."""
-        return self.server.begin("POST", f"/v1/tasks/walk/sums/{stage}", headers=self.headers(**more), content=body)
+        path = f"/v1/tasks/walk/sums/{stage}"
+        begun: Future[Any] = self.server.begin("POST", path, headers=self.headers(**more), content=body)
+        return begun
 
     def refusal(self, stage: str, body: bytes, **more: str) -> tuple[int, str]:
         answer = self.post(stage, body, **more).result(20)

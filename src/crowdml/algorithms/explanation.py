@@ -302,6 +302,9 @@ def _one(path: str, leaf: Array, plan: Plan) -> Leaving:
 
 def _protection(word: str, plan: Plan) -> str:
     counts, correlated = plan.statistics, ", correlated over messages" if plan.banded else ""
+    if word in ("errors", "labels") and plan.sound and plan.sound.update.shared and counts:
+        law = plan.sound.update.law.name.replace("-", " ")
+        return f"a share of {law} noise of scale {counts.error_scale:g}; then masked"
     if word == "errors" and counts and counts.error_scale:
         return f"discrete Laplace noise of scale {counts.error_scale:g}"
     if word == "labels" and counts and counts.label_scale:

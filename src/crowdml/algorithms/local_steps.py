@@ -18,6 +18,7 @@ from typing import Any
 from crowdml.algorithms import projection
 from crowdml.algorithms.contract import Parts
 from crowdml.algorithms.correlated import next_noise, no_noise_yet
+from crowdml.algorithms.counting import Counting
 from crowdml.algorithms.gradients import (
     MeanGradient,
     mean_gradient,
@@ -50,6 +51,7 @@ class DeviceHalf:
         alone: Whether a commit follows every check-in; then no weight is needed.
         padded: Whether some of a device's parts may be empty, because devices differ in their number of rows.
         group: Rows that go through together where steps bound every row.
+        counting: Counts errors and labels at the parameters checked out, where a gradient is sent; None: nothing.
     """
 
     parts: Parts
@@ -60,6 +62,7 @@ class DeviceHalf:
     alone: bool
     padded: bool
     group: int = 64
+    counting: Counting | None = None
 
     @property
     def told(self) -> bool:
@@ -104,6 +107,7 @@ class DeviceHalf:
             )
         if self.sends == "gradient":
             found = self._gradient(parameters, batch, coins)
+            release |= self._counts(found, batch)
             return release | {"gradient": found.gradient} | self._weight(found.samples), after
         if self._stable:
             parameters, batch = self._as_proven(parameters, batch, self._stable)
@@ -115,8 +119,18 @@ class DeviceHalf:
         release["change"] = grid_change(self.parts, change, coins) if self.parts.plan.sound else change
         return release | self._weight(self.parts.ops.xp.sum(batch.mask)), after
 
+    def _counts(self, found: MeanGradient, batch: Batch) -> dict[str, Tree]:
+        if self.counting is None:
+            return {}
+        wrong = self.parts.model.loss.predict(found.outputs) != batch.labels
+        return {"counts": self.counting.count(batch, wrong, batch.mask)}
+
     def sanitise(self, release: Tree, coins: Coins) -> Tree:
         """Add the noise, once, and multiply by the weight that the server divides by."""
+        made: Tree = self._sanitise_update(release, coins)
+        return made | {"counts": self.counting.sanitise(release["counts"], coins)} if self.counting else made
+
+    def _sanitise_update(self, release: Tree, coins: Coins) -> Tree:
         if self.parts.plan.sound:
             return self._sanitise_sound(release, coins)
         update = release[self.sends]

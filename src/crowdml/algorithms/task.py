@@ -147,6 +147,7 @@ class Task(Settings):
             limit=self.stop.max_releases,
             stable=stability(model, row, self.model.regularisation, form.steps),
             shared=masking.shared if masking else None,
+            classes=len(self.data.labels),
         )
 
     def hyper(self, plan: Plan) -> dict[str, float]:
@@ -182,7 +183,8 @@ class Task(Settings):
             return ""
         # Skellam draws come from a table, so their scale is fixed in compiled code too.
         scale = sound.update.scale if sound.update.law is SKELLAM else ""
-        return f"{sound.update.grid}, {sound.update.stable is not None}, {sound.update.law.name} {scale}"
+        counts = sound.statistics.error_scale if scale and sound.statistics else ""
+        return f"{sound.update.grid}, {sound.update.stable is not None}, {sound.update.law.name} {scale} {counts}"
 
     def build(
         self, ops: Ops, hyper: Hyper | None = None, *, flat: bool = False, owner_epsilon: float | None = None
@@ -242,6 +244,18 @@ class Task(Settings):
 
         if self.masking():
             assemble_form(self)
+            if getattr(getattr(self.algorithm, "rate", None), "counter", "") == "check-ins":
+                raise BadInput(
+                    "a masked sum is one step for all its members: their check-ins are not counted one by one",
+                    where="algorithm.rate.counter",
+                    hint='use counter = "versions"',
+                )
+        elif self.recipe.together and getattr(self.algorithm, "statistics", False):
+            raise BadInput(
+                "counts of a round are sent in masked sums only",
+                where="algorithm.statistics",
+                hint="add sums.masked = true, or leave statistics out",
+            )
 
     def _check_sliced(self) -> None:
         """Refuse terms and a crowd that pieces of a net know nothing of."""

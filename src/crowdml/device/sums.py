@@ -88,7 +88,7 @@ class SumTaker:
     def contribute(
         self, checked_out: CheckOut, gathered: Gathered, state: Any, encode: Callable[[Any], bytes]
     ) -> Outcome | None:
-        """Take part in the sum of a version; None where it was over before this device had sent anything.
+        """Take part in the sum of a version; None where nothing was sent: check out again, and try again.
 
         Args:
             checked_out: The broadcast to work on.
@@ -112,8 +112,9 @@ class SumTaker:
                 vector, noise = self._live.masked.vector(release, algorithm.sanitise(release, coins))
                 body = _masked(machine, mail, vector, noise)
             except (StaleCheckIn, SumAborted) as error:
+                # Perhaps the round has another version by now, or the server does not know whom it has invited.
                 self._calls.connection.pause(None, tries, str(error))
-                continue
+                return None
             key = self._make_key(checked_out.version)
             self._memory.expect(key, checked_out.version, encode(following))
             self._ledger.charge(self._member.account, key, body, samples=gathered.samples, version=checked_out.version)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from crowdml.core import BadInput, record
 from crowdml.privacy.banded import require_gaussian
-from crowdml.privacy.calibration import calibrate, calibrate_shared, for_owner, split_statistics
+from crowdml.privacy.calibration import calibrate, calibrate_shared, for_owner, share_statistics, split_statistics
 from crowdml.privacy.grid import Per, make_fine_grid, make_grid
 from crowdml.privacy.mechanisms import NoiseLaw, Shared
 from crowdml.privacy.private_steps import LocalSteps
 from crowdml.privacy.settings import PrivacySettings
-from crowdml.privacy.sound import SOUND_LAWS, Sends, Sound, Stability
+from crowdml.privacy.sound import SOUND_LAWS, Sends, SharedStatistics, Sound, SoundStatistics, Stability
 
 LARGEST_EPSILON = 1000.0
 
@@ -29,6 +29,7 @@ class Releases:
         stable: A proof that one sample moves what is sent by little; None where there is none.
         local: The local steps behind a release; None where there are none.
         shared: Law and least number of shares of noise where releases are masked; None where each is seen alone.
+        classes: Number of labels.
     """
 
     sound: bool = False
@@ -39,6 +40,7 @@ class Releases:
     stable: Stability | None = None
     local: LocalSteps | None = None
     shared: Shared | None = None
+    classes: int = 2
 
 
 def make_sound(
@@ -57,15 +59,19 @@ def make_sound(
     radius = _radius(terms, law, bound_of, releases)
     stable = releases.stable if law.order == 2 and per == "release" else None
     grid = make_fine_grid(releases.size, radius) if stable else make_grid(law.order, releases.size, radius, per)
-    statistics = None
-    if counts and terms.statistics_epsilon:
-        statistics = split_statistics(
-            terms.statistics_epsilon, uses, 1 if terms.unit == "sample" else releases.rows or 1
-        )
+    rows = 1 if terms.unit == "sample" else releases.rows or 1
+    counted = counts and terms.statistics_epsilon > 0
+    statistics: SoundStatistics | SharedStatistics | None = None
     if releases.shared:
-        _require_shared(terms, law, statistics is not None)
-        mechanism, filter_ = calibrate_shared(releases.shared, grid, epsilon, terms.delta, uses, stable, terms.unit)
+        _require_shared(terms, law)
+        if counted:
+            part = terms.statistics_epsilon / epsilon
+            statistics = share_statistics(releases.shared, part, epsilon, terms.delta, uses, releases.classes, rows)
+        mechanism, filter_ = calibrate_shared(
+            releases.shared, grid, epsilon, terms.delta, uses, stable, terms.unit, statistics
+        )
     else:
+        statistics = split_statistics(terms.statistics_epsilon, uses, rows) if counted else None
         mechanism, filter_ = calibrate(law, grid, epsilon, terms.delta, uses, statistics, stable, terms.unit)
     low, high = terms.owner_range or (epsilon, epsilon)
     made = Sound(
@@ -83,7 +89,7 @@ def make_sound(
     return made
 
 
-def _require_shared(terms: PrivacySettings, law: NoiseLaw, counts: bool) -> None:
+def _require_shared(terms: PrivacySettings, law: NoiseLaw) -> None:
     """Refuse what has no meaning where the noise of many protects each."""
     if law.order != 2:
         raise BadInput(
@@ -97,8 +103,6 @@ def _require_shared(terms: PrivacySettings, law: NoiseLaw, counts: bool) -> None
             where="privacy.owner-range",
             hint="leave it out",
         )
-    if counts:
-        raise BadInput("counts are not masked here", where="privacy.statistics-epsilon", hint="leave it out")
 
 
 def _radius(

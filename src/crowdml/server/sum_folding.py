@@ -95,7 +95,13 @@ def _point(running: RunningTask) -> Point | None:
     if state.version <= running.last_point * 1.01:
         return None
     running.last_point = state.version
-    return Point(version=state.version, check_ins=state.check_ins, rows=0, estimated_error=None, time=time.time())
+    return Point(
+        version=state.version,
+        check_ins=state.check_ins,
+        rows=running.rows,
+        estimated_error=running.estimated_error,
+        time=time.time(),
+    )
 
 
 DONE = Answer(status=204)

@@ -219,6 +219,9 @@ class SumRounds:
         except CrowdError as error:
             self._give_up(own, str(error))
             return
+        except BaseException:
+            self._give_up(own, "a mistake in this server")
+            raise
         name, sheet = self._running.name, self._running.sheet_hash
         own.answers = {slot: receipt_answer(name, sheet, receipt) for slot, receipt in receipts.items()}
         self._wake(own)
@@ -247,8 +250,10 @@ class SumRounds:
                 body = write_flags(machine.survivors)
             elif stage == "consent":
                 body = write_items(machine.consents(slot))
-            else:
+            elif slot in own.answers:
                 return own.answers[slot]
+            else:
+                raise NotAuthorised("this device's vector is not in the sum")
         except NotAuthorised as error:
             raise Refusal(422, "not-a-member", str(error)) from None
         return Answer(status=200, body=body, headers=OCTETS)

@@ -20,6 +20,7 @@ from pydantic import Field
 from crowdml.algorithms import staleness
 from crowdml.algorithms.averaging import Averaging
 from crowdml.algorithms.contract import Algorithm, Parts, Rounds
+from crowdml.algorithms.counting import Counting
 from crowdml.algorithms.grid_gradient import grid_reader
 from crowdml.algorithms.local_steps import DeviceHalf, check_terms
 from crowdml.algorithms.public import FinetuneSettings
@@ -99,6 +100,9 @@ class FedSgdSettings(Settings):
     )
     rate: Annotated[Any, OneOf(RATES)] = Field(Constant(c=30.0), description="learning rate of the server")
     radius: float = RADIUS
+    statistics: bool = Field(
+        False, description="send error and label counts in the same masked sums, where the terms allow it"
+    )
 
 
 @record
@@ -117,6 +121,7 @@ class _Shape:
     by: By = "size"
     learned: LearnedSettings = LearnedSettings()
     finetune: FinetuneSettings = FinetuneSettings()
+    counts: bool = False
 
 
 def build_local_sgd(parts: Parts) -> Algorithm:
@@ -163,7 +168,7 @@ def build_fedsgd(parts: Parts) -> Algorithm:
     own = parts.settings
     assert isinstance(own, FedSgdSettings)  # noqa: S101  the registry pairs settings and recipe
     rounds = Rounds(per_round=own.per_round, epochs=1, multiple=1, max_rows=own.max_rows)
-    return _assemble(parts, _in_rounds("gradient", own.rate, 1, rounds))
+    return _assemble(parts, replace(_in_rounds("gradient", own.rate, 1, rounds), counts=own.statistics))
 
 
 def _in_rounds(sends: Sends, rate: RateSettings, local_batch: int, rounds: Rounds) -> _Shape:
@@ -190,6 +195,7 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         learned=shape.learned,
         finetune=shape.finetune,
     )
+    counting = Counting.of(parts) if shape.counts else None
     device = DeviceHalf(
         parts=parts,
         rate=shape.rate,
@@ -200,10 +206,11 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         alone=alone,
         padded=shape.rounds is not None,
         group=shape.group,
+        counting=counting,
     )
     averaging = make_window(parts, crowding)
     reader = grid_reader(parts, alone) if parts.plan.sound else None
-    half = server_half(parts, averaging, shape.sends, shape.rate, reader=reader, refine=refiner(parts, crowding))
+    half = server_half(parts, averaging, shape.sends, shape.rate, counting, reader, refiner(parts, crowding))
 
     def check_out(server: Any) -> Any:
         return {"count": half.count(server), "parameters": server.parameters} if device.told else server.parameters
@@ -215,7 +222,7 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         always_ready=alone,
         init=half.init,
         device_init=device.init,
-        row_init=lambda: (),
+        row_init=lambda: counting.empty() if counting else (),
         check_out=check_out,
         device_step=device.step,
         sanitise=device.sanitise,
@@ -224,6 +231,7 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         ready=lambda counts: counts.received >= shape.together,
         commit=half.commit,
         parameters=lambda server: server.parameters,
+        totals=(lambda server: server.totals) if counting else None,
         rounds=shape.rounds,
         succession=half.succession,
         in_parts=shape.sends == "change" and not device.proven and parts.plan.steps is None,
