@@ -63,6 +63,7 @@ PICTURE_KINDS: dict[str, dict[str, Any]] = {
 CHAINS: dict[str, tuple[int, list[dict[str, Any]]]] = {
     "scale": (6, [{"kind": "scale", "by": 0.0625}]),
     "norm": (6, [{"kind": "norm", "order": 1, "exactly": 2.0}, {"kind": "norm", "order": 2, "at-most": 0.7}]),
+    "norm, centred": (6, [{"kind": "norm", "order": 2, "exactly": 2.0, "centre": True}]),
     "norm at most": (6, [{"kind": "norm", "order": 1, "at-most": 4.0}]),
     "intercept": (6, [{"kind": "intercept", "value": 0.25}]),
     "standardise": (6, [{"kind": "standardise"}]),
