@@ -56,6 +56,10 @@ class Public:
         labels = parts.hyper[LABELS].astype(parts.ops.xp.int32)
         return Public(rows=parts.hyper[ROWS], labels=labels, model=full_model(parts), ops=parts.ops)
 
+    def first(self, count: int | None) -> Public:
+        """Return the first rows alone; all of them where no number is given."""
+        return Public(rows=self.rows[:count], labels=self.labels[:count], model=self.model, ops=self.ops)
+
     def halves(self) -> tuple[Public, Public]:
         """Split into rows to learn from and rows to judge by; they are in random order."""
         middle = len(self.rows) // 2

@@ -108,7 +108,7 @@ def _ruling(parts: Parts, sends: Sends) -> Combine:
     def combine(updates: Array, weights: Array, parameters: Array) -> tuple[Array, Tree]:
         root = parts.ops.xp.zeros(0)
         if needs_root:
-            down = Public.of(parts).gradient(parameters)
+            down = Public.of(parts).first(parts.robust.rule.rows).gradient(parameters)
             root = down if sends == "gradient" else -down
         return rule(bounded(updates, weights), weights, root), ()
 

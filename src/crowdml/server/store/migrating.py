@@ -13,7 +13,7 @@ from crowdml.server.store.schema import metadata
 from crowdml.server.store.sqlite import make_file
 
 VERSION_TABLE = "schema_version"
-HEAD = "0001"
+HEAD = "0002"
 """The last migration. Alembic is imported only where a database is not there yet: it takes a while."""
 
 SCRIPTS = Path(__file__).with_name("migrations")

@@ -39,6 +39,7 @@ from crowdml.server.store.schema import (
     devices,
     invites,
     points,
+    public_sets,
     server_identity,
     sheets,
     states,
@@ -46,9 +47,10 @@ from crowdml.server.store.schema import (
 )
 
 _WHOLE_TASK = (
-    select(tasks, sheets.c.file, sheets.c.sheet, sheets.c.signature, sheets.c.key, states.c.server_state)
+    select(tasks, sheets.c.file, sheets.c.sheet, sheets.c.signature, sheets.c.key, states.c.server_state, public_sets.c.content.label("public"))
     .join(sheets, sheets.c.task == tasks.c.id)
     .join(states, states.c.task == tasks.c.id)
+    .outerjoin(public_sets, public_sets.c.task == tasks.c.id)
     .order_by(tasks.c.id)
 )
 
@@ -113,6 +115,8 @@ class Store:
             sheet = {name: getattr(task, name) for name in ("file", "sheet", "signature", "key")}
             connection.execute(insert(sheets).values(task=number, **sheet))
             connection.execute(insert(states).values(task=number, server_state=task.server_state))
+            if task.public is not None:
+                connection.execute(insert(public_sets).values(task=number, content=task.public))
         return StoredTask(**vars(task), id=number, version=0, check_ins=0, received=0, slots=0)
 
     def tasks(self) -> list[StoredTask]:
