@@ -37,8 +37,8 @@ def create(
 ) -> None:
     """Make a task of a file and open it to devices."""
     from crowdml.algorithms import load
-    from crowdml.algorithms.live import fit_public, require_live
     from crowdml.algorithms.averaging_terms import warnings
+    from crowdml.algorithms.live import fit_public, require_live
     from crowdml.algorithms.public_file import public_set
     from crowdml.algorithms.task_file import located
     from crowdml.cli import output

@@ -47,7 +47,15 @@ from crowdml.server.store.schema import (
 )
 
 _WHOLE_TASK = (
-    select(tasks, sheets.c.file, sheets.c.sheet, sheets.c.signature, sheets.c.key, states.c.server_state, public_sets.c.content.label("public"))
+    select(
+        tasks,
+        sheets.c.file,
+        sheets.c.sheet,
+        sheets.c.signature,
+        sheets.c.key,
+        states.c.server_state,
+        public_sets.c.content.label("public"),
+    )
     .join(sheets, sheets.c.task == tasks.c.id)
     .join(states, states.c.task == tasks.c.id)
     .outerjoin(public_sets, public_sets.c.task == tasks.c.id)
