@@ -61,15 +61,17 @@ def make_sound(
     grid = make_fine_grid(releases.size, radius) if stable else make_grid(law.order, releases.size, radius, per)
     rows = 1 if terms.unit == "sample" else releases.rows or 1
     counted = counts and terms.statistics_epsilon > 0
-    statistics: SoundStatistics | SharedStatistics | None = None
+    if counted and terms.unit == "device" and releases.rows is None:
+        raise BadInput(
+            "nothing bounds the rows that a device counts", where="privacy.statistics-epsilon", hint="leave it out"
+        )
+    statistics: SoundStatistics | SharedStatistics | None
     if releases.shared:
         _require_shared(terms, law)
-        if counted:
-            part = terms.statistics_epsilon / epsilon
-            statistics = share_statistics(releases.shared, part, epsilon, terms.delta, uses, releases.classes, rows)
-        mechanism, filter_ = calibrate_shared(
-            releases.shared, grid, epsilon, terms.delta, uses, stable, terms.unit, statistics
-        )
+        part, given = terms.statistics_epsilon / epsilon, (epsilon, terms.delta, uses)
+        own = share_statistics(releases.shared, part, *given, releases.classes, rows) if counted else None
+        mechanism, filter_ = calibrate_shared(releases.shared, grid, *given, stable, terms.unit, own)
+        statistics = own
     else:
         statistics = split_statistics(terms.statistics_epsilon, uses, rows) if counted else None
         mechanism, filter_ = calibrate(law, grid, epsilon, terms.delta, uses, statistics, stable, terms.unit)

@@ -13,14 +13,17 @@ from crowdml.server.store.database import Database
 LOCK = int.from_bytes(b"crowdml")
 """The advisory lock that a server holds on its database."""
 
+BUSY_MS = 5000
+"""How long to wait for it: PostgreSQL may take a moment to notice that a server was killed."""
+
+LOCK_NOT_AVAILABLE = "55P03"
+
 
 def open_postgres(url: URL) -> Database:
     """Open a database. The lock lives in the writing connection: whoever loses it cannot write any more."""
     writer = connect_postgres(url)
     try:
-        if not writer.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (LOCK,)).scalar_one():
-            raise BadInput(f"another server has {_shown(url)} open", where="--db", hint="stop it first")
-        writer.commit()
+        _lock(writer, url)
     except BaseException:
         writer.close()
         raise
@@ -30,6 +33,17 @@ def open_postgres(url: URL) -> Database:
     )
     # The lock ends with the connection. Deleted rows are the business of PostgreSQL's own vacuum.
     return Database(writer=writer, begin="", readers=readers, release=lambda: None, scrub=lambda: None)
+
+
+def _lock(writer: Connection, url: URL) -> None:
+    try:
+        writer.exec_driver_sql(f"SET LOCAL lock_timeout = {BUSY_MS}")
+        writer.exec_driver_sql("SELECT pg_advisory_lock(%s)", (LOCK,))
+        writer.commit()
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+            raise
+        raise BadInput(f"another server has {_shown(url)} open", where="--db", hint="stop it first") from None
 
 
 def connect_postgres(url: URL) -> Connection:
