@@ -78,10 +78,21 @@ class Counting:
         return trees.map(lambda total, own: total + own, totals, counts)
 
     def error(self, totals: Tree) -> Array:
-        """Estimate the error rate, equation (14); 1 before anything was counted."""
-        xp = self.ops.xp
-        rate = totals["errors"].astype(xp.float32) / xp.maximum(totals["counted"], 1).astype(xp.float32)
-        return xp.where(totals["counted"] > 0, rate, xp.float32(1))
+        """Estimate the error rate."""
+        return estimated_error(totals, self.ops)
+
+
+def estimated_error(totals: Tree, ops: Ops) -> Array:
+    """Estimate the error rate from counts, equation (14); 1 before anything was counted."""
+    xp = ops.xp
+    errors, counted = xp.asarray(totals["errors"]), xp.asarray(totals["counted"])
+    rate = errors.astype(ops.wide) / xp.maximum(counted, 1).astype(ops.wide)
+    return xp.where(counted > 0, rate, ops.wide(1))
+
+
+def is_low(totals: Tree, error_below: float, error_rows: int) -> Array:
+    """Tell whether counts meet `error-below`: enough rows, and few enough errors among them."""
+    return (totals["counted"] >= error_rows) & (totals["errors"] <= error_below * totals["counted"])
 
 
 def _whole(mask: Array, xp: Any) -> Array:

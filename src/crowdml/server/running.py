@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from crowdml.algorithms.acceptance import Acceptance
+from crowdml.algorithms.counting import estimated_error
 from crowdml.algorithms.live import LiveTask, open_task
-from crowdml.core import record
+from crowdml.core import NUMPY, record
 from crowdml.protocol import SignedSheet, message
 from crowdml.server.crowd import DeviceState
 from crowdml.server.folding import TaskState
@@ -180,7 +181,7 @@ class RunningTask:
         if totals is None:
             return None
         counts = totals(self.state.server)
-        return int(counts["errors"]) / int(counts["counted"]) if counts["counted"] else None
+        return float(estimated_error(counts, NUMPY)) if counts["counted"] else None
 
     def summary(self) -> dict[str, Any]:
         """Say how the task stands; nothing in it is private."""

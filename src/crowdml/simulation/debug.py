@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from crowdml.algorithms import Task
+from crowdml.algorithms.counting import estimated_error
 from crowdml.core import NUMPY
 from crowdml.core.ops import Tree
 from crowdml.simulation import accounting
@@ -39,8 +40,7 @@ def simulate_stepwise(
             averages.append(average_of(timeline, shown["weights"], shown["accepted"]))
         errors = measured_errors(task, ends[-1], dataset)
         if algorithm.totals:
-            totals = algorithm.totals(end.server)
-            errors["estimated_error"] = float(totals["errors"] / max(totals["counted"], 1))
+            errors["estimated_error"] = float(estimated_error(algorithm.totals(end.server), NUMPY))
         for name, error in errors.items():
             found.setdefault(name, []).append(error)
         if watch:

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 
 from crowdml.algorithms import Task
 from crowdml.algorithms.contract import Hyper
+from crowdml.algorithms.counting import is_low
 from crowdml.core import Array, Batch, record
 from crowdml.core.ops import Tree
 from crowdml.simulation.coins import HashCoins
@@ -252,8 +253,7 @@ class Loop:
         """Keep the state of the first version that meets `error-below`."""
         algorithm, stop = self.task.build(JAX), self.task.stop
         assert algorithm.totals is not None  # noqa: S101  Task.check has seen to it
-        totals = algorithm.totals(after.server)
-        met = (totals["counted"] >= stop.error_rows) & (totals["errors"] <= stop.error_below * totals["counted"])
+        met = is_low(algorithm.totals(after.server), stop.error_below, stop.error_rows)
         running = before.stopped < 0
 
         def kept(old: Array, new: Array) -> Array:

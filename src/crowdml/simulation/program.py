@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from crowdml.algorithms import Task
+from crowdml.algorithms.counting import estimated_error
 from crowdml.core import Array, record
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
@@ -136,8 +137,7 @@ def _measurer(task: Task, dataset: Dataset) -> Callable[[Carry], dict[str, Array
             return {name: jnp.mean(each) for name, each in jax.vmap(errors)(algorithm.of_device(own)).items()}
         found = errors(algorithm.parameters(carry.server))
         if algorithm.totals:
-            totals = algorithm.totals(carry.server)
-            found["estimated_error"] = totals["errors"] / jnp.maximum(totals["counted"], 1)
+            found["estimated_error"] = estimated_error(algorithm.totals(carry.server), JAX)
         return found
 
     return measure
