@@ -168,8 +168,9 @@ def main() -> None:
         figures = found[name]
         ratio = f"{figures['ms'] / own:5.2f} ×"
         print(f"{name:22} {figures['ms']:8.1f} ms of CPU per round {ratio}   accuracy {figures['accuracy']:.3f}")
-    print(f"the products alone     {least:8.1f} ms: crowdml spends {least / own:.0%} of its time in them, and nobody")
-    print(f"                       who makes them all can be {found['pfl-research']['ms'] / least:.1f} × pfl-research")
+    most = found["pfl-research"]["ms"] / least
+    print(f"the products alone     {least:8.1f} ms: {least / own:.0%} of what crowdml spends; whoever makes all of them is")
+    print(f"                       at most {most:.1f} times as fast as pfl-research")
     print(f"Flower's overhead      {found['Flower']['ms']:8.1f} ms of CPU per round in which devices do nothing")
     print(f"crowdml compiled in {learnt.compile_seconds:.1f} s, apart")
     if given.json:

@@ -8,7 +8,8 @@ that keep the loop fast, each measured (docs/decisions/0004-fast-loops.md):
 - tables are addressed by (lane, slot) and carried whole through all loops;
 - what a device computes is fenced off from what the server does with it: XLA would compute the noise again for
   every use;
-- what is constant is not carried, and what has no leaves costs nothing.
+- what is constant is not carried, and what has no leaves costs nothing;
+- a single lane loses its axis while it works, and a device that takes several steps reads its rows step by step.
 """
 
 from __future__ import annotations
