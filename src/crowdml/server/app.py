@@ -54,6 +54,7 @@ def create_app(
     def load() -> Asgi:
         from crowdml.server.framework import make_framework
 
+        store.warm()
         return make_framework(coordinator, devices, strangers, access.address, failed)
 
     later = Later(load)

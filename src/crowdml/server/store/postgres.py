@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -31,8 +33,23 @@ def open_postgres(url: URL) -> Database:
     readers = create_engine(
         url, paramstyle="format", isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1, pool_reset_on_return=None
     )
+
+    def release() -> None:
+        writer.close()
+        readers.dispose()
+
     # The lock ends with the connection. Deleted rows are the business of PostgreSQL's own vacuum.
-    return Database(writer=writer, begin="", readers=readers, release=lambda: None, scrub=lambda: None)
+    return Database(
+        driver=writer.dialect.loaded_dbapi,
+        dialect="postgresql",
+        connection=writer.connection,
+        begin="",
+        borrow=lambda: closing(readers.raw_connection()),
+        writer=lambda: writer,
+        readers=lambda: readers,
+        release=release,
+        scrub=lambda: None,
+    )
 
 
 def _lock(writer: Connection, url: URL) -> None:
