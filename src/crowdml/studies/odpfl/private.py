@@ -1,8 +1,8 @@
-"""Private deep learning from scratch: what ODPFL could not do, convolutions trained with clipped gradients of every row.
+"""Private deep learning from scratch: what ODPFL could not do, convolutions trained with every row's gradient clipped.
 
-The paper froze its convolutions and came to about 30 % on CIFAR-10, without stating an ε. Here all layers of a small net
-learn by DP-SGD, and beside it a linear model on fixed features, which no training has touched. The whole task is given
-ε in all, over all steps; one device holds all rows, which is central training.
+The paper froze its convolutions and came to about 30 % on CIFAR-10, without stating an ε. Here all layers of a small
+net learn by DP-SGD, and beside it a linear model on fixed features, which no training has touched. The whole task is
+given ε in all, over all steps; one device holds all rows, which is central training.
 """
 
 from __future__ import annotations
