@@ -139,7 +139,7 @@ def test_every_kind_of_model_answers_alike(name: str) -> None:
 
 @pytest.mark.parametrize("name", PICTURE_KINDS)
 def test_models_of_pictures_answer_alike(name: str) -> None:
-    rows = rows_for(160) / 64 - 1.5
+    rows = (rows_for(160) / 64 - 1.5).astype(np.float32)
     rows[:, :80] *= np.linspace(-3, 3, ROWS, dtype=np.float32)[:, None]  # pictures that differ from each other
     same(*answers(a_task(PICTURE_KINDS[name], 160), rows))
 

@@ -137,6 +137,12 @@ def _curve(sound: Sound) -> tuple[tuple[int, float, Figure], ...]:
 def _words(task: Task, plan: Plan) -> str:
     if task.recipe.perturbs == "nothing":
         return "Nothing leaves a device, so nothing needs to be promised."
+    if plan.steps:
+        return (
+            f"Noise inside local steps, for simulation only: ε = {task.privacy.epsilon:g} and "
+            f"δ = {task.privacy.delta:g} for one sample over all {plan.steps.steps * plan.steps.releases} steps; no "
+            "owner is promised anything."
+        )
     if plan.sound is None and plan.promises:
         return (
             f"A paper's formula, for simulation only. It claims ε = {task.privacy.epsilon:g} for each release; no "
@@ -319,6 +325,11 @@ def _protection(word: str, plan: Plan) -> str:
     if word == "gradient" and plan.gradient:
         bound, law = plan.gradient.bound, plan.gradient.law.name
         return f"one example at most {bound.radius:.3g} in L{bound.order}; {law} noise{correlated}, simulated"
+    if word == "change" and plan.steps:
+        return (
+            f"in every step each row's gradient clipped at {plan.steps.radius:g}, gaussian noise of "
+            f"{plan.steps.multiplier:.3g} times the sensitivity, simulated"
+        )
     if word in ("gradient", "change") and plan.given:
         return f"{plan.given.law.name} noise of s.d. {plan.given.deviation:.3g}{correlated}, simulated"
     return "in clear"

@@ -4,6 +4,7 @@ from crowdml.studies.contract import Study
 from crowdml.studies.odpfl.attacks import ATTACKED
 from crowdml.studies.odpfl.averages import FIG1, FIG2, LIARS
 from crowdml.studies.odpfl.mixed import MIXED
+from crowdml.studies.odpfl.private import PRIVATE
 
 STUDIES: dict[str, Study] = {
     "odpfl/fig1": FIG1,
@@ -11,4 +12,5 @@ STUDIES: dict[str, Study] = {
     "odpfl/mislabelled": LIARS,
     "odpfl/mixed": MIXED,
     "odpfl/attacks": ATTACKED,
+    "odpfl/private": PRIVATE,
 }
