@@ -54,11 +54,11 @@ def sliced_report(task: Task) -> dict[str, Any]:
             "everybody: it enters one release, the noisy sums of the first cut"
         )
     if own.upload_noise:
-        epsilon = gaussian_epsilon(2.0 * math.sqrt(task.crowd.passes) / own.upload_noise, delta)
+        epsilon = gaussian_epsilon(2.0 * math.sqrt(task.passes) / own.upload_noise, delta)
         found["upload"] = {"epsilon": round(epsilon, 6), "delta": delta}
         told += (
             f"; towards the server alone ε = {epsilon:.4g}, δ = {delta:g} for a whole device, over "
-            f"{task.crowd.passes} uploads of its group"
+            f"{task.passes} uploads of its group"
         )
     return found | {"guarantee": told}
 

@@ -124,9 +124,9 @@ def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -
     owners = owners_of_parameters(net, like)
     gradient = gradient_of(task, net, released_by(task, net, like, rows, generator))
     noise = UploadNoise(clip=own.upload_clip, noise=own.upload_noise) if own.upload_noise else None
-    points = _points(task.crowd.passes, task.crowd.curve)
+    points = _points(task.passes, task.crowd.curve)
     errors: dict[str, list[float]] = {}
-    for number in range(task.crowd.passes):
+    for number in range(task.passes):
         for group in groups:
             matters = train_pass(group, rows, rules, own.rate * own.decay**number, gradient, generator)
             if len(groups) > 1:
@@ -134,7 +134,7 @@ def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -
         if number + 1 in points:
             for name, error in _errors(model, groups, window, like, dataset).items():
                 errors.setdefault(name, []).append(error)
-            watch((number + 1) / task.crowd.passes, watched(errors)[-1])
+            watch((number + 1) / task.passes, watched(errors)[-1])
     return Trained(
         errors=errors,
         passes=points,
@@ -170,7 +170,8 @@ def deal(task: Task, dataset: Dataset, generator: np.random.Generator) -> list[R
     owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
     order = np.argsort(owner, kind="stable")
     ends = np.cumsum(np.bincount(owner, minlength=crowd.devices))[:-1]
-    return [(dataset.train_rows[own], dataset.train_labels[own]) for own in np.split(order, ends)]
+    labels = dataset.train_labels.astype(np.int64)
+    return [(dataset.train_rows[own], labels[own]) for own in np.split(order, ends)]
 
 
 def _points(passes: int, curve: int) -> list[int]:
@@ -190,7 +191,7 @@ def _errors(model: Model, groups: Sequence[Group], window: Window, like: Tree, d
 
 
 def _global(groups: Sequence[Group], window: Window, like: Tree) -> Tree:
-    flat = np.mean([flatten(group.parameters) for group in groups], axis=0, dtype=np.float64).astype(np.float32)
+    flat = np.stack([flatten(group.parameters) for group in groups]).mean(axis=0, dtype=np.float64)
     numbers, values = window.download(0.0)
     flat[numbers] = values
-    return unflatten(flat, like)
+    return unflatten(flat.astype(np.float32), like)
