@@ -9,7 +9,6 @@ from crowdml.core import NUMPY, Batch, trees
 from crowdml.simulation.coins import HashCoins, trial_seed
 from crowdml.slicing.attacks import Reader, inputs_from_difference, likeness
 
-
 PLAIN = """
 crowdml = 1
 name = "plain"

@@ -50,8 +50,8 @@ class SlicedNet:
         graph: Its cost graph.
         pieces: The piece of every cell.
         parts: Of every stage, what its owners keep.
-        apart: Whether every owner of a dense layer goes backward by itself, as devices do. Each finds the columns of one
-            matrix product that belong to its neurons, so a simulation finds all of them at once in less time.
+        apart: Whether every owner of a dense layer goes backward by itself, as devices do. Each finds the columns of
+            one matrix product that belong to its neurons, so a simulation finds all of them at once in less time.
     """
 
     model: Model

@@ -63,7 +63,12 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
     ordered = [*noisy, results[_name(0.0)]]
     axes.plot(places, [1 - own.test_error for own in ordered], "-", marker="o", color="#0072B2", label="test accuracy")
     axes.plot(
-        places, [_best_reading(own) for own in ordered], "--", marker="s", color="#D55E00", label="labels read from sums"
+        places,
+        [_best_reading(own) for own in ordered],
+        "--",
+        marker="s",
+        color="#D55E00",
+        label="labels read from sums",
     )
     axes.axhline(CHANCE, linestyle=":", color="#000000", label="chance")
     axes.set(xscale="log", xlabel="ε of a row without its label, at δ = 1e-5; rightmost: no noise", ylim=(0, 1))
