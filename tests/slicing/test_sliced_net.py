@@ -42,17 +42,18 @@ def assert_equal(left: Any, right: Any) -> None:
             assert np.abs(own[name] - other[name]).max() <= 1e-12 * scale, f"layer {number}, {name}"
 
 
-def net_of(model: Model, pieces: int, slicer: str, balance: float = 1.05) -> SlicedNet:
+def net_of(model: Model, pieces: int, slicer: str, balance: float = 1.05, apart: bool = True) -> SlicedNet:
     graph = cost_graph(model)
-    return sliced_net(model, cut(graph, pieces, slicer, balance), graph)
+    return sliced_net(model, cut(graph, pieces, slicer, balance), graph, apart=apart)
 
 
 @pytest.mark.parametrize("pieces", [5, 10, 15, 20])
 @pytest.mark.parametrize("slicer", ["in-order", "metis"])
 def test_the_mlp(mlp: Model, slicer: str, pieces: int) -> None:
     parameters, batch = parameters_of(mlp), batch_of(mlp, 8)
-    made = net_of(mlp, pieces, slicer).gradients(parameters, batch)
-    assert_equal(made.gradient, whole(mlp, parameters, batch))
+    for apart in (True, False):
+        made = net_of(mlp, pieces, slicer, apart=apart).gradients(parameters, batch)
+        assert_equal(made.gradient, whole(mlp, parameters, batch))
 
 
 @pytest.mark.parametrize("pieces", [5, 10, 15, 20])

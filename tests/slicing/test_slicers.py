@@ -40,7 +40,7 @@ def test_contiguous_pieces_of_the_cnn_are_balanced_and_send_no_more_than_publish
     assert found.balance <= 1.05 and found.kib <= PUBLISHED["cnn"][pieces].kib
 
 
-def counted(graph: CostGraph, pieces: np.ndarray) -> int:  # type: ignore[type-arg]
+def counted(graph: CostGraph, pieces: np.ndarray) -> int:
     """Partial sums across cuts, by the definition: pairs of an owner and somebody else's sum that it reaches."""
     pairs = set()
     for number, (stage, source, target) in enumerate(

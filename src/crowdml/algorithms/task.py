@@ -217,9 +217,9 @@ class Task(Settings):
         """Find what no single key can tell: build everything once, for nothing."""
         from crowdml.core import NUMPY
 
+        self._check_sliced()
         self.build(NUMPY)
         self._check_sums()
-        self._check_sliced()
         self._check_uses()
         if self.privacy.noise_sequence != "iid" and not self.recipe.sequences:
             raise BadInput(

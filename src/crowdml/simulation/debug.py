@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdml.algorithms import Task
 from crowdml.algorithms.counting import estimated_error
-from crowdml.core import NUMPY
+from crowdml.core import NUMPY, BadInput
 from crowdml.core.ops import Tree
 from crowdml.simulation import accounting
 from crowdml.simulation.coins import trial_seed
@@ -24,6 +24,8 @@ def simulate_stepwise(
     task: Task, *, trials: int = 1, seed: int = 0, resume: bool = False, watch: Watcher | None = None
 ) -> Result:
     """Simulate without compiling. Takes what `simulate` takes; `resume` has nothing to resume here."""
+    if task.recipe.sliced:
+        raise BadInput(f"{task.algorithm.kind} is not compiled in any case", where="--debug", hint="leave --debug out")
     fitted, dataset = prepare(task)
     algorithm = task.build(NUMPY, numbers(task))
     owners = [task.build(NUMPY, owner_epsilon=epsilon) for epsilon in task.crowd.owner_epsilon.values]

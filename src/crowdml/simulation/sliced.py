@@ -170,7 +170,8 @@ def deal(task: Task, dataset: Dataset, generator: np.random.Generator) -> list[R
     owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
     order = np.argsort(owner, kind="stable")
     ends = np.cumsum(np.bincount(owner, minlength=crowd.devices))[:-1]
-    return [(dataset.train_rows[own], dataset.train_labels[own]) for own in np.split(order, ends)]
+    labels = dataset.train_labels.astype(np.int64)
+    return [(dataset.train_rows[own], labels[own]) for own in np.split(order, ends)]
 
 
 def _points(passes: int, curve: int) -> list[int]:
@@ -190,7 +191,7 @@ def _errors(model: Model, groups: Sequence[Group], window: Window, like: Tree, d
 
 
 def _global(groups: Sequence[Group], window: Window, like: Tree) -> Tree:
-    flat = np.mean([flatten(group.parameters) for group in groups], axis=0, dtype=np.float64).astype(np.float32)
+    flat = np.stack([flatten(group.parameters) for group in groups]).mean(axis=0, dtype=np.float64)
     numbers, values = window.download(0.0)
     flat[numbers] = values
-    return unflatten(flat, like)
+    return unflatten(flat.astype(np.float32), like)

@@ -30,7 +30,7 @@ def inputs_from_difference(before: Array, after: Array) -> Floats:
     [0.25, -0.0, 1.0]
     """
     moved = np.asarray(after, np.float64) - np.asarray(before, np.float64)
-    most = moved[np.argmax(np.sum(moved * moved, axis=1))]
+    most: Floats = moved[np.argmax(np.sum(moved * moved, axis=1))]
     # Rows of pictures are bright on dark: of the two signs the one with more light is likely.
     return most if most.sum() >= 0 else -most
 
@@ -79,4 +79,5 @@ class Reader:
         """Tell labels: that of the own row which looks most alike."""
         found = self.rows(seen)
         distances = np.sum(found**2, axis=1)[:, None] - 2 * found @ self.known.T + np.sum(self.known**2, axis=1)
-        return self.labels[np.argmin(distances, axis=1)]
+        found_labels: Labels = self.labels[np.argmin(distances, axis=1)]
+        return found_labels

@@ -71,7 +71,8 @@ class CutNoise:
         norms = np.sqrt(np.sum(sums * sums, axis=0))
         bounded = sums * np.minimum(1.0, self.clip / np.maximum(norms, 1e-12))
         drawn = generator.standard_normal(bounded.shape) * (self.noise * self.clip)
-        return (bounded + drawn).astype(np.float32)
+        sent: Floats = (bounded + drawn).astype(np.float32)
+        return sent
 
 
 @record

@@ -82,7 +82,8 @@ def _beside(stage: Stage, channel: Indices, channel_of_input: Indices, place: Pl
     order = np.argsort(place, kind="stable")
     share = np.cumsum(seen[:, order], axis=1) / seen.sum(axis=1, keepdims=True)
     # The lower of two middle ones: a mean could lie far from all that is seen.
-    return place[order][np.argmax(share >= 0.5 - 1e-9, axis=1)] + 0.5
+    middle: Places = place[order][np.argmax(share >= 0.5 - 1e-9, axis=1)]
+    return middle + 0.5
 
 
 def _borders(graph: CostGraph, unit_of_cell: Indices, order: Indices, pieces: int, balance: float) -> Indices | None:

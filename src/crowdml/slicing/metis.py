@@ -20,7 +20,7 @@ def adjacency(graph: CostGraph) -> sparse.csr_array:
     source, target = (np.concatenate(part) for part in zip(*blocks, strict=True))
     cells = len(graph.costs)
     made = sparse.coo_array((np.ones(len(source), np.int64), (source, target)), shape=(cells, cells)).tocsr()
-    return (made + made.T).tocsr()
+    return sparse.csr_array(made + made.T)
 
 
 def metis(graph: CostGraph, pieces: int, *, balance: float = 1.03, seed: int = 0) -> Indices:

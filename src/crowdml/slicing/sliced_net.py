@@ -16,6 +16,7 @@ import numpy as np
 from crowdml.core import Array, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.models import Model
+from crowdml.models.layers.dense import Dense
 from crowdml.slicing.cost_graph import CostGraph, cost_graph
 from crowdml.slicing.parts import Part, parts
 from crowdml.slicing.stages import Indices, Stage
@@ -49,39 +50,61 @@ class SlicedNet:
         graph: Its cost graph.
         pieces: The piece of every cell.
         parts: Of every stage, what its owners keep.
+        apart: Whether every owner of a dense layer goes backward by itself, as devices do. Each finds the columns of
+            one matrix product that belong to its neurons, so a simulation finds all of them at once in less time.
     """
 
     model: Model
     graph: CostGraph
     pieces: Indices
     parts: tuple[tuple[Part, ...], ...]
+    apart: bool = False
 
     def gradients(self, parameters: Tree, batch: Batch, first_cut: FirstCut | None = None) -> Pass:
         """Run one batch forward and backward through all pieces."""
         memories: dict[int, Tree] = {}
-        heard: list[list[Tree]] = []
+        heard: list[tuple[Array, list[Tree]]] = []
         x = _as_examples(self.model, batch.rows)
         x = self._local(self.graph.before, parameters, x, batch.mask, memories)
         for number, (stage, own) in enumerate(zip(self.graph.stages, self.parts, strict=True)):
-            x, told = _forward(own, stage, parameters[stage.linear], x)
-            heard.append(told)
+            seen = x
+            x, told = _forward(own, stage, parameters[stage.linear], seen)
+            heard.append((seen, told))
             if not number:
                 x = first_cut(x) if first_cut else x
                 first_sums = x
             x = self._local(stage.local, parameters, x, batch.mask, memories)
         weights = batch.mask / max(float(batch.mask.sum()), 1.0)
-        gradient = tuple({name: np.zeros_like(leaf) for name, leaf in own.items()} for own in parameters)
+        gradient: Tree = tuple({name: np.zeros_like(leaf) for name, leaf in own.items()} for own in parameters)
         slope = self.model.loss.slope(x, batch.labels).astype(x.dtype)
         for number in reversed(range(len(heard))):
             stage = self.graph.stages[number]
             slope = self._local_back(stage.local, parameters, memories, slope, weights, gradient)
             further = bool(number) or any(self.model.layers[at].factors for at in self.graph.before)
-            slope = _backward(
-                self.parts[number], stage, parameters[stage.linear], heard[number], slope, weights, gradient, further
-            )
+            slope = self._sums_back(number, parameters, heard[number], slope, weights, gradient, further)
         if slope is not None:
             self._local_back(self.graph.before, parameters, memories, slope, weights, gradient)
         return Pass(gradient=gradient, outputs=x, first_sums=first_sums)
+
+    def _sums_back(
+        self,
+        number: int,
+        parameters: Tree,
+        heard: tuple[Array, list[Tree]],
+        slope: Array,
+        weights: Array,
+        gradient: Tree,
+        further: bool,
+    ) -> Array:
+        """Go back through a stage's sums: what owners of a dense layer find are columns of one product."""
+        stage, (seen, told) = self.graph.stages[number], heard
+        own = parameters[stage.linear]
+        if self.apart or not isinstance(self.model.declared[stage.linear], Dense):
+            return _backward(self.parts[number], stage, own, told, slope, weights, gradient, further)
+        layer = self.model.layers[stage.linear]
+        assert layer.factors is not None  # noqa: S101  it has weights
+        gradient[stage.linear].update(layer.factors(own, seen, slope).total(weights))
+        return layer.pull_back(own, seen, slope) if further else None
 
     def _local(
         self, numbers: tuple[int, ...], parameters: Tree, x: Array, mask: Array, memories: dict[int, Tree]
@@ -121,7 +144,7 @@ def _forward(own: tuple[Part, ...], stage: Stage, parameters: Tree, x: Array) ->
     for part in own:
         partial, memory = part.layer.forward(part.take(parameters), part.see(x))
         told.append(memory)
-        if sums is None and partial.shape[:-1] + partial.shape[-1:] == _shape(stage, x):
+        if sums is None and partial.shape == _shape(stage, x):
             sums = partial
             continue
         if sums is None:
@@ -162,19 +185,16 @@ def _backward(
         kept = part.take(parameters)
         assert part.layer.factors is not None  # noqa: S101  it has weights
         total = part.layer.factors(kept, memory, heard).total(weights)
-        if total["w"].shape == parameters["w"].shape and len(own) == 1:
-            gradient[stage.linear]["w"] = total["w"]
-        else:
-            part.give(total, gradient[stage.linear])
+        part.give(total, gradient[stage.linear])
         if further:
             part.put_back(part.layer.pull_back(kept, memory, heard), before)
     return before if further else None
 
 
-def sliced_net(model: Model, pieces: Indices, graph: CostGraph | None = None) -> SlicedNet:
+def sliced_net(model: Model, pieces: Indices, graph: CostGraph | None = None, *, apart: bool = False) -> SlicedNet:
     """Cut a model. `pieces` names the piece of every cell of its cost graph, as a slicer returns it."""
     own = cost_graph(model) if graph is None else graph
-    return SlicedNet(model=model, graph=own, pieces=pieces, parts=parts(model, own, pieces))
+    return SlicedNet(model=model, graph=own, pieces=pieces, parts=parts(model, own, pieces), apart=apart)
 
 
 def batch_gradients(

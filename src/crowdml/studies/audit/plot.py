@@ -10,7 +10,7 @@ import numpy as np
 
 from crowdml.core import BadInput
 from crowdml.core.validation import write_whole
-from crowdml.studies.audit.slicenet import Audit
+from crowdml.studies.audit.slicenet import Audit, Floats
 
 SHOWN = 10
 
@@ -44,9 +44,8 @@ def _side(width: int) -> tuple[int, int]:
     raise BadInput(f"rows of {width} numbers are no square pictures", where="--plot", hint="leave --plot out")
 
 
-def _scaled(
-    picture: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _scaled(picture: Floats) -> Floats:
     """Stretch a picture over all shades, but for its outermost numbers."""
     low, high = np.percentile(picture, [1, 99.5])
-    return np.clip((picture - low) / max(float(high - low), 1e-12), 0, 1)
+    clipped: Floats = np.clip((picture - low) / max(float(high - low), 1e-12), 0, 1)
+    return clipped

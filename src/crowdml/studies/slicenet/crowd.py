@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdml.simulation import Result
 from crowdml.studies.comparisons import spread, statement
 from crowdml.studies.contract import Curve, Row, Study
 
+Floats = npt.NDArray[np.float64]
 TASKS = Path(__file__).parents[1] / "tasks"
 ALONE, CENTRAL = "S-SGD", "C-SGD"
 SIZES = (5, 10, 15, 20)
@@ -30,9 +32,10 @@ THETAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 OMEGAS = (2, 5, 10, 20, 50)
 
 
-def _errors(result: Result) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _errors(result: Result) -> Floats:
     """Mean error of the groups in per cent, trial by trial."""
-    return 100 * result.measured["test_error"][-1]
+    found: Floats = 100 * result.measured["test_error"][-1]
+    return found
 
 
 def _level(setting: str, result: Result, paper: float | None) -> Row:
