@@ -1,7 +1,7 @@
 """A model of the owner's own: the common model, and some steps on the owner's rows. Nothing of it leaves the device.
 
-    own = personal(device.live, "model.safetensors", "rows.csv", PersonalSettings(steps=20))
-    own.labels(rows)
+own = personal(device.live, "model.safetensors", "rows.csv", PersonalSettings(steps=20))
+own.labels(rows)
 """
 
 from __future__ import annotations
