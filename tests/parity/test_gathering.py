@@ -1,6 +1,7 @@
 """Windows of single check-ins: compiled = step by step through bytes; rules and attacks by themselves have other tests.
 
-Tolerance 1e-5 relative as elsewhere; learned weights go through 50 steps of Adam, whose quotients amplify rounding: 1e-3.
+Tolerance 1e-5 relative as elsewhere. Learned weights go through 50 steps of Adam, whose quotients amplify rounding:
+1e-3.
 """
 
 import numpy as np

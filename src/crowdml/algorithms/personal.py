@@ -1,6 +1,6 @@
 """A model of one's own: some steps on a device's own rows, on top of the common model. Nothing of it ever leaves.
 
-The common model knows what all devices share; a few steps more adapt it to one owner's hand. They cost no privacy, since
+The common model knows what all devices share; a few steps more adapt it to one owner's hand. They cost no privacy:
 nobody but the owner sees what comes of them.
 """
 

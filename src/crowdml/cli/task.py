@@ -27,7 +27,7 @@ def create(
     public: Annotated[
         Path | None,
         typer.Option(
-            help="NPZ file with public rows: for transforms that are fitted, and with labels for what the server learns."
+            help="NPZ file with public rows: transforms are fitted on them; with labels, the server learns on them."
         ),
     ] = None,
     draft: Annotated[bool, typer.Option(help="Do not open it yet: crowdml task resume does.")] = False,

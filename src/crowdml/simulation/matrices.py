@@ -19,7 +19,7 @@ from crowdml.simulation.prepare import prepare
 
 
 def numbers(task: Task) -> dict[str, Any]:
-    """Return a task's hyper-parameters, with the matrix where its noise is correlated, and public rows where the server needs them."""
+    """Return a task's hyper-parameters, with a matrix for correlated noise and public rows where it needs them."""
     plan = task.plan(task.model_for(NUMPY))
     own: dict[str, Any] = dict(task.hyper(plan))
     if plan.banded:

@@ -20,8 +20,8 @@ UPDATES = ("gradient", "change")
 """Parts of a check-in that have the model's shape."""
 
 Rewrite = Callable[[Array, Array, Array, Callable[[Array], Array]], Array]
-"""`rewrite(updates, honest, lying, outcome)`: the window with what liars send; `outcome(updates)` is what the server would
-make of it."""
+"""`rewrite(updates, honest, lying, outcome)`: the window with what liars send; `outcome(updates)` is what the server
+would make of it."""
 
 
 @record

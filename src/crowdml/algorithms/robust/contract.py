@@ -13,8 +13,8 @@ from typing import ClassVar
 from crowdml.core import Array, Ops, Settings
 
 Rule = Callable[[Array, Array, Array], Array]
-"""`rule(updates, weights, root)`: one update of shape (size,), from updates of shape (check-ins, size), weights of shape
-(check-ins,), and what the public rows say, of shape (size,); that is empty where a rule does not ask for it."""
+"""`rule(updates, weights, root)`: one update of shape (size,), from updates of shape (check-ins, size), weights of
+shape (check-ins,), and what the public rows say, of shape (size,); that is empty where a rule does not ask for it."""
 
 
 class RuleSettings(Settings):

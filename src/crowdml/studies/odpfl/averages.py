@@ -17,6 +17,7 @@ from crowdml.studies.comparisons import accuracy, spread, statement
 from crowdml.studies.contract import Curve, Row, Study
 
 TASK = Path(__file__).parents[1] / "tasks" / "fashion.toml"
+FULL = Path(__file__).parents[1] / "tasks" / "odpfl-cifar10.toml"
 LEARNED = "algorithm.averaging=learned"
 LOSS_ALLOWED = 0.005
 """How far gated weights may fall behind the prior: half a point."""
@@ -82,6 +83,7 @@ FIG1 = Study(
     compare=_levels,
     trials=5,
     notes=NOTES,
+    full=FULL,
 )
 FIG2 = Study(
     title="plain and learned averaging, two shards of sorted rows per device",
@@ -90,6 +92,7 @@ FIG2 = Study(
     compare=_levels,
     trials=5,
     notes=(*NOTES, "the paper's non-IID crowd is drawn without replacement, which is IID"),
+    full=FULL,
 )
 LIARS = Study(
     title="plain and learned averaging, 3 of 10 devices with wrong labels",

@@ -1,7 +1,7 @@
 """Owners with different ε: half of the devices at 1, half at 8, each enforced by its own ledger.
 
-The paper left both open: privacy together with learned averaging, and budgets of one's own. The rate is the best one for
-a crowd in which everybody takes ε = 8, as a task's author would set it; then half of the owners choose 1.
+The paper left both open: privacy together with learned averaging, and budgets of one's own. The rate is the best one
+for a crowd in which everybody takes ε = 8, as a task's author would set it; then half of the owners choose 1.
 """
 
 from __future__ import annotations
