@@ -11,7 +11,7 @@ from crowdml.slicing import cost_graph, cut, sliced_net
 from crowdml.slicing.sharing import ALWAYS, UploadNoise, Window, choose, owners_of_parameters
 
 
-def floats(*values: float) -> np.ndarray:  # type: ignore[type-arg]
+def floats(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 

@@ -45,7 +45,7 @@ def sum_paths(task: dict[str, Any], octets: dict[str, Any], refusals: Any) -> di
         octets: Content of bytes.
         refusals: Describes refusals by their statuses.
     """
-    security = [{"device": []}]
+    security: list[dict[str, list[str]]] = [{"device": []}]
     answers = {
         "200": {
             "description": "What follows: bytes of the next stage, or after reveal a receipt (JSON)",

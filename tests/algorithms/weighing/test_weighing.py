@@ -103,7 +103,7 @@ def test_the_slope_of_what_learns_is_the_gradient(variant: Any) -> None:
 
 
 def test_layers_are_weighed_by_themselves() -> None:
-    model = MODELS["mlp"](kind="mlp", layers=[2]).build(3, 3, NUMPY)
+    model = MODELS["mlp"].model_validate({"kind": "mlp", "layers": [2]}).build(3, 3, NUMPY)
     spans = layer_spans(model)
     assert [span.stop - span.start for span in spans] == [trees.size(layer) for layer in model.zeros() if layer]
     updates = np.stack([np.ones(spans[-1].stop), np.zeros(spans[-1].stop)]).astype(np.float32)
