@@ -13,7 +13,7 @@ from crowdml.studies.contract import Study
 from crowdml.studies.odpfl import STUDIES
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", [name for name in STUDIES if name != "odpfl/private"])
 def test_curves_are_tasks(name: str) -> None:
     study = STUDIES[name]
     # The last is the most unlike the first; terms with ε take a second each.
