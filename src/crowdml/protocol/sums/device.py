@@ -12,6 +12,7 @@ Whatever goes wrong raises, and the member takes part no more: to others it has 
 
 from __future__ import annotations
 
+import hmac
 import os
 
 import numpy as np
@@ -131,7 +132,7 @@ class SumDevice:
         if self.stage != "reveal" or self._survivors is None:
             raise TermsViolated(f"shares are asked for at the stage {self.stage}")
         agreeing = sum(
-            found is not None and bool(self._flags[own]) and found == self._tag_of(at, own)
+            found is not None and bool(self._flags[own]) and hmac.compare_digest(found, self._tag_of(at, own))
             for at, (own, found) in enumerate(zip(self._neighbours, consents, strict=True))
         )
         if agreeing < self._graph.threshold:
