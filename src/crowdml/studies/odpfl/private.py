@@ -87,7 +87,7 @@ PRIVATE = Study(
     compare=_compare,
     trials=1,
     notes=(
-        "rates, clips and the shapes of the nets were found by looking at a few runs: tuning not charged",
+        "rates, clips and nets were found by looking at the test accuracy of a few runs: tuning not charged",
         "neighbours differ in one row that is there or not; δ = 1e-5; noise in floating point, simulation only",
         "the best published figures from scratch on CIFAR-10 are 66 % at ε = 3 with scattering features and a linear "
         "model, and 81 % at ε = 8 on accelerators",
