@@ -28,10 +28,13 @@ class Counts:
     Attributes:
         received: Check-ins absorbed since the last commit.
         version: Commits so far.
+        longest: Versions made since the last check-in of the device that has been silent for longest, of those that
+            have not checked in since the last commit; -1 where all have, or nobody counts.
     """
 
     received: int
     version: int
+    longest: int = -1
 
 
 @record
@@ -49,6 +52,21 @@ class Rounds:
     epochs: int
     multiple: int
     max_rows: int | None = None
+
+
+@record
+class Barrier:
+    """How devices meet where each works at its own speed on all its rows, over and over.
+
+    A device that has checked in waits for the next version. The others go on from the version that they have.
+
+    Attributes:
+        least: Check-ins that a version is made of at least.
+        max_delay: Every device that still takes part is heard at least once in so many versions.
+    """
+
+    least: int
+    max_delay: int
 
 
 @record
@@ -74,7 +92,10 @@ class Algorithm:
         totals: `totals(server)`: rows, errors and labels counted so far; None where counts are not sent.
         perturb: `perturb(rows, labels, coins)`: noise on the rows themselves, drawn once per row for the whole task;
             None where rows stay as they are.
-        rounds: How devices are invited; None where they come by themselves.
+        rounds: How devices are invited; None where they are not.
+        barrier: Whom the server waits for, where devices work on all their rows over and over; None elsewhere.
+        solves: Whether it solves linear equations. Several trials are then run one after the other, as compiled code
+            cannot solve several systems at once on a core of its own without waiting for itself.
         of_device: `of_device(device)`: a device's own model, where each learns alone; None where one is common.
     """
 
@@ -96,7 +117,14 @@ class Algorithm:
     totals: Callable[[Tree], Tree] | None = None
     perturb: Callable[[Array, Array, Coins], tuple[Array, Array]] | None = None
     of_device: Callable[[Tree], Tree] | None = None
+    solves: bool = False
     rounds: Rounds | None = None
+    barrier: Barrier | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of a device's rows are behind each of its releases."""
+        return self.rounds is not None or self.barrier is not None
 
 
 @record
@@ -110,6 +138,7 @@ class Parts:
         classes: Number of labels.
         hyper: Hyper-parameters, possibly traced.
         ops: Array operations.
+        devices: Devices that take part.
     """
 
     settings: object
@@ -118,3 +147,4 @@ class Parts:
     classes: int
     hyper: Hyper
     ops: Ops
+    devices: int = 1

@@ -34,6 +34,7 @@ class Ops:
         bits: `bits(x, dtype)` reads the same 32 bits as another type.
         fold: `fold(step, carry, xs)` applies `carry = step(carry, x)` along the first axis of the tree `xs`.
         repeat: `repeat(unfinished, step, carry)` applies `carry = step(carry)` while `unfinished(carry)` says so.
+        solve: `solve(a, b)` is `a⁻¹ b` for a symmetric positive definite `a`.
         wide: The widest floating-point type there is, for proofs that need double precision on a device.
     """
 
@@ -46,6 +47,7 @@ class Ops:
     bits: Callable[[Array, Any], Array]
     fold: Callable[[Callable[[Tree, Tree], Tree], Tree, Tree], Tree]
     repeat: Callable[[Callable[[Tree], Array], Callable[[Tree], Tree], Tree], Tree]
+    solve: Callable[[Array, Array], Array]
     wide: Any
 
 
@@ -68,6 +70,14 @@ def _sum_of_squares(a: Array) -> Array:
     return flat.dot(flat)
 
 
+def _solve(a: Array, b: Array) -> Array:
+    from scipy.linalg.lapack import dposv, sposv  # late: it costs half a second at every start
+
+    _, found, problem = (sposv if a.dtype == np.float32 else dposv)(a, b, lower=1)
+    # What rounding has made indefinite is left to a method that can do without; in compiled code it is not a number.
+    return np.linalg.solve(a, b) if problem else found
+
+
 NUMPY = Ops(
     name="numpy",
     xp=np,
@@ -78,5 +88,6 @@ NUMPY = Ops(
     bits=lambda x, dtype: np.asarray(x).view(dtype),
     fold=_fold,
     repeat=_repeat,
+    solve=_solve,
     wide=np.float64,
 )

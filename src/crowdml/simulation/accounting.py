@@ -43,7 +43,7 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
     on rows is drawn once, and a device has `most_rows` of them.
     """
     plan = task.plan(task.model_for(NUMPY))
-    uses = releases if task.build(NUMPY).rounds else min(task.passes, releases)
+    uses = releases if task.build(NUMPY).whole else min(task.passes, releases)
     if not plan.promises:
         return {"mode": plan.mode, "sample": None, "device": None, "paper_claim": None} | _unpromised(task, plan)
     if plan.sound:
@@ -56,7 +56,7 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
         "paper_claim": {"epsilon": plan.claim.epsilon, "delta": plan.claim.delta} if plan.claim else None,
         "noise": _noise(task, plan),
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
-    }
+    } | ({"unproven": task.recipe.paper.unproven} if task.recipe.paper else {})
 
 
 def _paper(plan: Plan, uses: int, group: int = 1) -> Figure:
@@ -137,7 +137,13 @@ def _noise(task: Task, plan: Plan) -> str:
         )
     assert plan.gradient is not None  # noqa: S101  the caller asked plan.promises
     bound = plan.gradient.bound
-    batch = task.build(NUMPY).batch
+    algorithm = task.build(NUMPY)
+    if algorithm.barrier:
+        return (
+            f"{plan.gradient.law.name} of scale {plan.gradient.noise:.3g} on each number of a sum, in equal parts from "
+            f"{algorithm.barrier.least} devices; one sample is said to move it by {2 * bound.radius:.3g} in L2"
+        )
+    batch = algorithm.batch
     return (
         f"{plan.gradient.law.name} of scale {plan.gradient.noise / batch:.3g} on each coordinate of a mean of {batch} "
         f"rows; one gradient is at most {bound.radius:.3g} in L{bound.order}, "

@@ -92,6 +92,15 @@ class Chunks:
         ]
         return float(np.mean(used))
 
+    def times(self, number: int) -> npt.NDArray[np.float64]:
+        """Return when the last check-in of a chunk arrived, in each lane."""
+        return np.array(
+            [
+                float(timeline.times[end - 1]) if end else 0.0
+                for timeline, end in zip(self.timelines, self.ends[number], strict=True)
+            ]
+        )
+
 
 def cut_chunks(timelines: Sequence[Timeline], points: int) -> Chunks:
     """Cut timelines into `points` chunks of equal length, up to one check-in, or up to one commit."""

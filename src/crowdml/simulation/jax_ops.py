@@ -56,5 +56,6 @@ JAX = Ops(
     bits=jax.lax.bitcast_convert_type,
     fold=_fold,
     repeat=jax.lax.while_loop,
+    solve=lambda a, b: jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(a, lower=True), b),
     wide=jnp.float32,
 )

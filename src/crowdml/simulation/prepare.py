@@ -11,6 +11,7 @@ from crowdml.core import NUMPY, BadInput
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset, Fitted
 from crowdml.data import load as load_dataset
+from crowdml.data import resplit
 from crowdml.data.dataset import Ints, Rows
 from crowdml.data.transforms import fit_all
 from crowdml.privacy import require_meaning
@@ -116,4 +117,14 @@ def _checked(task: Task) -> Dataset:
             where="data.labels",
             hint="one label for each of: " + ", ".join(dataset.label_names),
         )
-    return dataset
+    return _split(task, dataset)
+
+
+def _split(task: Task, dataset: Dataset) -> Dataset:
+    split = task.data.split
+    if split is None:
+        return dataset
+    try:
+        return resplit(dataset, split.train, split.test, np.random.default_rng(split.seed))
+    except BadInput as error:
+        raise BadInput(error.what, where="data.split") from None

@@ -80,7 +80,10 @@ def compile_program(
         rows=jnp.asarray(dataset.train_rows),
         labels=jnp.asarray(dataset.train_labels),
         per_commit=per_commit,
-        together=even and per_commit > 0 and not (small and _past_bytes(task, lanes, ring) > CACHE_BYTES * mesh.size),
+        together=even
+        and per_commit > 0
+        and not task.build(JAX).solves
+        and not (small and _past_bytes(task, lanes, ring) > CACHE_BYTES * mesh.size),
     )
     counts = np.zeros(len(lanes.seeds), np.int32)
     carry = jax.eval_shape(loop.start, lanes)

@@ -39,6 +39,8 @@ class Result:
         compile_seconds: What compiling cost.
         run_seconds: What running cost.
         notes: Caveats to print beside the figures.
+        times: When each point of the curve was reached, of shape (points, trials); None where there is no time. The
+            unit is that of the timeline.
     """
 
     task: Task
@@ -53,6 +55,7 @@ class Result:
     run_seconds: float
     notes: tuple[str, ...] = ()
     counts: dict[str, npt.NDArray[np.int64]] = dataclasses.field(default_factory=dict)
+    times: Floats | None = None
 
     @property
     def estimated_labels(self) -> dict[str, Floats]:

@@ -92,6 +92,7 @@ def simulate_cells(
         "notes": accounting.notes(tasks[0], dataset, fitted, timelines),
     }
     ended = _ended(tasks[0], carries, chunks)
+    times = np.stack([chunks.times(number) for number in range(len(measured["test_error"]))])
 
     def of_cell(cell: int) -> Result:
         own = slice(cell * trials, (cell + 1) * trials)
@@ -102,6 +103,7 @@ def simulate_cells(
             counts=jax.tree.map(lambda leaf: leaf[own], ended["counts"]),
             privacy=accounting.report(tasks[cell], timelines),
             updates=int(ended["updates"][own].sum()),
+            times=times[:, own],
             **common,
         )
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from crowdml.algorithms import Algorithm, Counts, Task
 from crowdml.core import BadInput, record
 from crowdml.data import Dataset
-from crowdml.simulation.contacts import Contacts, make_contacts
+from crowdml.simulation.barriers import make_barrier_course
+from crowdml.simulation.contacts import Contacts, Times, make_contacts
 from crowdml.simulation.rounds import make_rounds
 
 Ints = npt.NDArray[Any]
@@ -36,6 +37,8 @@ class Timeline:
         most_rows: Most rows any one device holds.
         refused: Check-ins that arrived too old.
         silent: Devices that never sent anything.
+        times: When each arrived: in samples of the crowd, or in the time that a device of middling speed works on a
+            check-in, where devices are invited or work over and over.
         chosen: Which of the values of `crowd.owner-epsilon` the device's owner has chosen; -1 where there are none.
     """
 
@@ -49,6 +52,7 @@ class Timeline:
     most_rows: int
     refused: int
     silent: int
+    times: Times
     chosen: Ints
 
     def __len__(self) -> int:
@@ -65,7 +69,10 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
     """Work out the course of one trial."""
     crowd = task.crowd
     owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
-    if algorithm.rounds:
+    course = make_barrier_course(task, algorithm, owner, generator) if algorithm.barrier else None
+    if course:
+        contacts = course.contacts
+    elif algorithm.rounds:
         contacts = make_rounds(task, algorithm.rounds, owner, generator)
     else:
         contacts = make_contacts(crowd, task.passes, owner, algorithm.batch, algorithm.buffer, generator)
@@ -73,8 +80,11 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
     per_device = np.bincount(contacts.device, minlength=crowd.devices)
     if crowd.drop_out:
         contacts = contacts.take(np.flatnonzero(generator.random(len(contacts.device)) >= crowd.drop_out))
-    contacts = contacts.take(np.argsort(contacts.arrival, kind="stable"))
-    if algorithm.rounds:
+    if course is None:
+        contacts = contacts.take(np.argsort(contacts.arrival, kind="stable"))
+    if course:
+        accepted, staleness, commits = np.arange(len(contacts.device)), course.staleness, course.commits
+    elif algorithm.rounds:
         accepted, staleness, commits = _serve_rounds(contacts)
     else:
         accepted, staleness, commits = _serve(contacts, algorithm, task.stop.max_versions)
@@ -102,6 +112,7 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
         most_rows=int(np.bincount(owner).max()),
         refused=refused,
         silent=int((per_device == 0).sum()),
+        times=used.arrival,
         chosen=_choices(task, generator)[used.device].astype(np.int32),
     )
 

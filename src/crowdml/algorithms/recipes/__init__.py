@@ -1,5 +1,6 @@
 """Recipes by name. A new one is a file beside these and a line below."""
 
+from crowdml.algorithms.recipes.admm import ADMM
 from crowdml.algorithms.recipes.central import CENTRAL_BATCH, CENTRAL_SGD
 from crowdml.algorithms.recipes.contract import Recipe as Recipe
 from crowdml.algorithms.recipes.crowd_sgd import CROWD_SGD
@@ -14,6 +15,7 @@ RECIPES: Registry[Recipe] = Registry(
         "local-sgd": LOCAL_SGD,
         "fedavg": FEDAVG,
         "fedsgd": FEDSGD,
+        "admm": ADMM,
         "central-sgd": CENTRAL_SGD,
         "central-batch": CENTRAL_BATCH,
         "decentral": DECENTRAL,

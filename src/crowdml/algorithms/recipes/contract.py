@@ -20,11 +20,30 @@ class SoundForm:
         sends: A gradient, or what local steps have changed.
         rows: Rows behind a release at most; None where a device sends as many as it has.
         steps: The local steps behind a change; None where there are none.
+        gathers: Whether versions are made of sums over several devices, so that messages may be masked.
+        invited: Devices that a sum is asked of; None where only those are asked who are there.
     """
 
     sends: Sends
     rows: int | None
     steps: Steps | None = None
+    gathers: bool = False
+    invited: int | None = None
+
+
+@record
+class PaperForm:
+    """What a paper says of the noise on a message, where that is not a mean of bounded gradients.
+
+    Attributes:
+        reach: `reach(settings)`: how far one example moves a message, per unit of its gradient's norm.
+        scale: `scale(epsilon, delta)`: the paper's noise scale for sensitivity 1; None: the best that is known.
+        unproven: What the paper claims without a proof that covers it, in words; empty where nothing is.
+    """
+
+    reach: Callable[[Any], float]
+    scale: Callable[[float, float], float] | None = None
+    unproven: str = ""
 
 
 @record
@@ -41,6 +60,7 @@ class Recipe:
         pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
         sound: `sound(settings)`: its sound form, in which whatever leaves a device is a sum of checked integers with
             discrete noise; None where it has none.
+        paper: What its paper says of the noise; None where it is noise on a mean of bounded gradients.
         live: Whether server and devices can run it, and not only a simulation.
     """
 
@@ -51,4 +71,5 @@ class Recipe:
     sequences: bool = False
     pooled: bool = False
     sound: Callable[[Any], SoundForm] | None = None
+    paper: PaperForm | None = None
     live: bool = False
