@@ -6,6 +6,7 @@ Everything is taken from the algorithm and the plan that run: the table lists th
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -153,8 +154,22 @@ def _words(task: Task, plan: Plan) -> str:
         f"{whom} is promised ε = {terms.epsilon:g}{delta} over {times}, statistics included: replacing it by another "
         f"changes the probability of anything the server might see by a factor of at most "
         f"e^{terms.epsilon:g} = {math.exp(min(terms.epsilon or 0.0, 700)):.3g}{', but for δ' if delta else ''}. The "
-        f"device's ledger enforces it by {FILTER_NAMES[sound.filter.kind]}, before anything is sent. Nobody has to be "
-        "trusted for that, not even the server."
+        f"device's ledger enforces it by {FILTER_NAMES[sound.filter.kind]}, before anything is sent. "
+        f"{_trust(task, sound)}"
+    )
+
+
+def _trust(task: Task, sound: Sound) -> str:
+    """Say on whom the promise depends."""
+    if sound.update.shared is None:
+        return "Nobody has to be trusted for that, not even the server."
+    masking = task.masking()
+    assert masking is not None  # noqa: S101  shares of noise belong to masked sums
+    return (
+        f"It rests on masks and on others: in each sum at least {sound.update.shared.survivors} honest devices add "
+        f"their share of the noise, since it holds at least {masking.least} of the {masking.invited} invited and at "
+        f"most {1 - task.sums.honest:.0%} of these work together with the server. The server may be curious; what one "
+        "that breaks the rules can learn stands in the threat model."
     )
 
 
@@ -165,7 +180,10 @@ def _notes(task: Task, plan: Plan) -> tuple[str, ...]:
         notes.append(_fit_note(fitted, task))
     if plan.sound:
         notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
-        notes.append("how many rows a device has, and when it checks in, are not hidden")
+        if task.masking():
+            notes.append("when a device takes part is not hidden")
+        else:
+            notes.append("how many rows a device has, and when it checks in, are not hidden")
         if plan.sound.unit == "sample" and task.stop.max_releases is None:
             notes.append("without stop.max-releases nothing limits what all releases together say about a device")
         if task.privacy.owner_range:
@@ -225,7 +243,13 @@ def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:
     )
     release, _ = algorithm.device_step(algorithm.check_out(server), algorithm.device_init(), batch, nothing)
     check_in = message(0, algorithm.sanitise(release, nothing))
-    return tuple(_one(path, np.asarray(leaf), plan) for path, leaf in trees.paths(check_in))
+    found = tuple(_one(path, np.asarray(leaf), plan) for path, leaf in trees.paths(check_in))
+    return tuple(map(_hidden, found)) if task.masking() else found
+
+
+def _hidden(own: Leaving) -> Leaving:
+    """Say that what would be in clear is masked too: only its sum is seen."""
+    return replace(own, protection="masked") if own.protection == "in clear" and own.name != "version" else own
 
 
 def _hyper(task: Task, plan: Plan) -> dict[str, Any]:
@@ -263,7 +287,8 @@ def _protection(word: str, plan: Plan) -> str:
         own, grid = plan.sound.update, plan.sound.update.grid
         return (
             f"each {grid.per} clipped to {grid.radius:.3g} in L{grid.order}, rounded to {grid.levels} levels, checked; "
-            f"{own.law.name.replace('-', ' ')} noise of scale {own.scale:g} levels"
+            f"{'a share of ' if own.shared else ''}{own.law.name.replace('-', ' ')} noise of scale {own.scale:g} levels"
+            f"{'; then masked' if own.shared else ''}"
         )
     if word == "gradient" and plan.gradient:
         bound, law = plan.gradient.bound, plan.gradient.law.name
@@ -291,6 +316,7 @@ class _Nothing:
         return np.zeros(shape, np.int32)
 
     discrete_gaussian = discrete_laplace
+    skellam = discrete_laplace
 
     def retry(self, number: Array) -> _Nothing:
         """Return the same."""

@@ -21,6 +21,7 @@ from crowdml.algorithms.gradients import MeanGradient
 from crowdml.core import Array, Batch, Coins, GridCoins, trees
 from crowdml.core.ops import Tree
 from crowdml.privacy.grid import round_checked, to_levels
+from crowdml.privacy.mechanisms import SKELLAM
 from crowdml.privacy.sound import Sound
 
 
@@ -48,7 +49,9 @@ def grid_change(parts: Parts, change: Tree, coins: Coins) -> Tree:
 def sanitise_grid(parts: Parts, update: Tree, coins: Coins) -> Tree:
     """Add discrete noise to every integer."""
     sound = _sound(parts)
-    noise = sound.update.law.draw(coins, sound.sends, parts.hyper["noise"], (trees.size(update),))
+    # A Skellam table is made before anything is compiled, so its scale is the plan's and never traced.
+    scale = sound.update.scale if sound.update.law is SKELLAM else parts.hyper["noise"]
+    noise = sound.update.law.draw(coins, sound.sends, scale, (trees.size(update),))
     return trees.map(lambda own, more: own + more, update, _shaped(noise, update))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.algorithms.contract import Algorithm
+from crowdml.algorithms.masked_form import MaskedForm, make_masked_form
 from crowdml.algorithms.task import Task
 from crowdml.core import NUMPY, Array, BadInput, Batch, record
 from crowdml.core.ops import Tree
@@ -43,6 +44,7 @@ class LiveTask:
         state: Layout of the server's state.
         row: Layout of what the server keeps for one device.
         transform: Turns an owner's rows into the model's.
+        masked: How check-ins become masked sums; None where each is sent by itself.
     """
 
     task: Task
@@ -54,6 +56,7 @@ class LiveTask:
     state: Layout
     row: Layout
     transform: Rows
+    masked: MaskedForm | None = None
 
 
 def definition_of(task: Task) -> dict[str, Any]:
@@ -88,17 +91,26 @@ def assemble(task: Task, fitted: list[Fitted]) -> LiveTask:
         check_out=Layout(message(0, server.check_out(begun)), messages.check_out),
         check_in=Layout(message(0, _flat_update(check_in)), messages.check_in),
     )
+    plan = task.plan(model)
     return LiveTask(
         task=task,
         algorithm=algorithm,
         server=server,
-        plan=task.plan(model),
+        plan=plan,
         messages=messages,
         server_messages=flat,
         state=Layout(begun),
         row=Layout({"row": algorithm.row_init()}),
         transform=_fitting(task, compose(fitted)),
+        masked=make_masked_form(task, algorithm, plan, _flat_update(check_in)),
     )
+
+
+def assemble_form(task: Task) -> MaskedForm | None:
+    """Work out the masked form of a task alone."""
+    algorithm = task.build(NUMPY)
+    check_in = example_check_in(algorithm, algorithm.check_out(algorithm.init(StillCoins())), task.features)
+    return make_masked_form(task, algorithm, task.plan(task.model_for(NUMPY)), _flat_update(check_in))
 
 
 def _fitting(task: Task, transform: Rows) -> Rows:
@@ -179,6 +191,7 @@ class StillCoins:
         return np.zeros(shape, np.int32)
 
     discrete_gaussian = discrete_laplace
+    skellam = discrete_laplace
 
     def retry(self, number: Array) -> StillCoins:
         """Fall the same way."""

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from crowdml.algorithms.contract import Algorithm, Hyper, Parts
+from crowdml.algorithms.masking import Masking, SumsSettings, make_masking
 from crowdml.algorithms.recipes import RECIPES, Recipe
 from crowdml.algorithms.sections import CrowdSettings, DataSettings, StopSettings
 from crowdml.algorithms.stability import stability
@@ -21,6 +22,7 @@ from crowdml.data import input_bound
 from crowdml.data.transforms import Bounds, Transform
 from crowdml.models import MODELS, FlatModel, Model
 from crowdml.privacy import Plan, PrivacySettings, Releases, make_plan
+from crowdml.privacy.mechanisms import SKELLAM
 
 _ALGORITHMS: Registry[type[Settings]] = Registry(
     "algorithm", {name: recipe.settings for name, recipe in RECIPES.items()}
@@ -43,6 +45,7 @@ class Task(Settings):
     model: Annotated[Any, OneOf(MODELS)] = Field(description="what is learnt")
     algorithm: Annotated[Any, OneOf(_ALGORITHMS)] = Field(description="how it is learnt")
     privacy: PrivacySettings = Field(description="what is promised to owners")
+    sums: SumsSettings = Field(SumsSettings(), description="whether check-ins are masked")
     stop: StopSettings = Field(StopSettings(), description="when the task ends")
     crowd: CrowdSettings = Field(CrowdSettings(), description="the simulated crowd")
 
@@ -103,12 +106,32 @@ class Task(Settings):
             scale=paper.scale if paper else None,
         )
 
+    def masking(self) -> Masking | None:
+        """Work out who takes part in a masked sum; None where check-ins are not masked."""
+        if not self.sums.masked:
+            return None
+        if self.recipe.together is None:
+            raise BadInput(
+                f"{self.algorithm.kind} needs more than the sum of its check-ins, or makes a version of each",
+                where="sums.masked",
+                hint="leave it out, or use one of: "
+                + ", ".join(f'"{name}"' for name, recipe in RECIPES.items() if recipe.together),
+            )
+        if self.privacy.mode == "paper":
+            raise BadInput(
+                "masked sums are whole numbers, and noise of a paper's formula is none",
+                where="sums.masked",
+                hint='use mode = "sound", or "none"',
+            )
+        return make_masking(self.sums, self.recipe.together(self.algorithm), self.algorithm.kind)
+
     def _releases(self, model: Model) -> Releases:
         """Say what a device sends, as far as a plan must know."""
         if self.privacy.mode != "sound" or self.recipe.sound is None:
             return Releases(limit=self.stop.max_releases)
         form, size = self.recipe.sound(self.algorithm), trees.size(model.zeros())
         row = input_bound(self.data.transform, 2, self.data.features)
+        masking = self.masking()
         return Releases(
             sound=True,
             sends=form.sends,
@@ -116,6 +139,7 @@ class Task(Settings):
             rows=form.rows,
             limit=self.stop.max_releases,
             stable=stability(model, row, self.model.regularisation, form.steps),
+            shared=masking.shared if masking else None,
         )
 
     def hyper(self, plan: Plan) -> dict[str, float]:
@@ -147,7 +171,11 @@ class Task(Settings):
         from crowdml.core import NUMPY
 
         sound = self.plan(self.model_for(NUMPY)).sound
-        return f"{sound.update.grid}, {sound.update.stable is not None}" if sound else ""
+        if sound is None:
+            return ""
+        # Skellam draws come from a table, so their scale is fixed in compiled code too.
+        scale = sound.update.scale if sound.update.law is SKELLAM else ""
+        return f"{sound.update.grid}, {sound.update.stable is not None}, {sound.update.law.name} {scale}"
 
     def build(
         self, ops: Ops, hyper: Hyper | None = None, *, flat: bool = False, owner_epsilon: float | None = None
@@ -180,6 +208,7 @@ class Task(Settings):
         from crowdml.core import NUMPY
 
         self.build(NUMPY)
+        self._check_sums()
         self._check_uses()
         if self.privacy.noise_sequence != "iid" and not self.recipe.sequences:
             raise BadInput(
@@ -196,6 +225,13 @@ class Task(Settings):
                 where="stop.error-below",
                 hint="give privacy.statistics-epsilon and algorithm.statistics = true, or leave error-below out",
             )
+
+    def _check_sums(self) -> None:
+        """Refuse sums that could wrap, or that no threshold can unmask."""
+        from crowdml.algorithms.live import assemble_form
+
+        if self.masking():
+            assemble_form(self)
 
     def _check_crowd(self) -> None:
         """Refuse what would change nothing."""

@@ -39,6 +39,10 @@ class GridCoins(Coins, Protocol):
         """Integers z with probability proportional to exp(-z² / (2 scale²)), int32."""
         ...
 
+    def skellam(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
+        """Differences of two Poisson draws of mean scale²/2 each, int32; the scale is never traced."""
+        ...
+
     def retry(self, number: Array) -> GridCoins:
         """Coins for another try at the same stages, the `number`th; it may be traced."""
         ...

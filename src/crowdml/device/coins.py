@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from crowdml.core import Array
-from crowdml.privacy.samplers import OsWords, Words, discrete_gaussian, discrete_laplace
+from crowdml.privacy.samplers import OsWords, Words, discrete_gaussian, discrete_laplace, skellam
 
 
 class DeviceCoins:
@@ -43,6 +43,10 @@ class DeviceCoins:
     def discrete_gaussian(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
         """Draw exactly."""
         return _wrapped(discrete_gaussian(self._words, Fraction(float(scale)) ** 2, math.prod(shape))).reshape(shape)
+
+    def skellam(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
+        """Draw exactly."""
+        return _wrapped(skellam(self._words, Fraction(float(scale)) ** 2, math.prod(shape))).reshape(shape)
 
     def retry(self, number: Array) -> DeviceCoins:
         """Return the same source: words are never used twice."""

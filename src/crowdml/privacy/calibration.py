@@ -13,7 +13,7 @@ from dataclasses import replace
 from crowdml.core import BadInput
 from crowdml.privacy.accounting import Event, Filter, FilterKind, rho_budget
 from crowdml.privacy.grid import Grid
-from crowdml.privacy.mechanisms import NoiseLaw
+from crowdml.privacy.mechanisms import NoiseLaw, Shared
 from crowdml.privacy.sound import Sound, SoundMechanism, SoundStatistics, Stability, sample_sensitivity
 
 LARGEST = 1 << 26
@@ -57,6 +57,30 @@ def calibrate(
     return mechanism, Filter(kind=kind, epsilon=epsilon, delta=delta)
 
 
+def calibrate_shared(
+    shared: Shared, grid: Grid, epsilon: float, delta: float, uses: int, stable: Stability | None, unit: str
+) -> tuple[SoundMechanism, Filter]:
+    """Return the least share of noise with which the sum of the survivors' shares keeps (ε, δ) over so many uses."""
+    limit = Filter(kind="rdp", epsilon=epsilon, delta=delta)
+
+    def made(steps: int) -> SoundMechanism:
+        return SoundMechanism(grid=grid, law=shared.law.noise, scale=steps / 16, stable=stable, shared=shared)
+
+    def enough(steps: int) -> bool:
+        own = made(steps)
+        return limit.covers((own.event_of_sample if unit == "sample" else own.event).times(uses))
+
+    low = math.ceil(16 * math.sqrt(shared.law.least)) - 1
+    high = low + 1
+    while not enough(high):
+        low, high = high, 2 * high
+        _require_fit(high / 16, "privacy.epsilon")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return made(high), limit
+
+
 def split_statistics(epsilon: float, uses: int, rows: int) -> SoundStatistics:
     """Split ε over all uses, and over the two kinds of count by halves, where so many rows may change at once."""
     each = epsilon / uses / 2
@@ -82,6 +106,9 @@ def for_owner(sound: Sound, epsilon: float) -> Sound:
             where="privacy.owner-range",
             hint="owners choose within this range",
         )
+    if sound.update.shared:
+        # Everybody's noise protects everybody: there is one ε for all, and the range has no other.
+        return sound
     counts = sound.statistics
     statistics = split_statistics(sound.share * epsilon, sound.uses, counts.rows) if counts else None
     own, delta = sound.update, sound.filter.delta

@@ -13,7 +13,7 @@ from typing import Literal
 from crowdml.core import record
 from crowdml.privacy.accounting import Event, Filter
 from crowdml.privacy.grid import Grid
-from crowdml.privacy.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, NoiseLaw
+from crowdml.privacy.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, NoiseLaw, Shared
 
 SOUND_LAWS: dict[str, NoiseLaw] = {"laplace": DISCRETE_LAPLACE, "gaussian": DISCRETE_GAUSSIAN}
 """What a mechanism of the task file becomes on the grid."""
@@ -57,12 +57,15 @@ class SoundMechanism:
         law: The noise law, in the same norm.
         scale: Scale or standard deviation of the noise, in levels; a number with at most four binary places.
         stable: A proof that one sample moves the message by less than its bound; None where there is none.
+        shared: Where messages are masked: the noise is a share, and what survivors add together protects each of them.
+            None where every message has enough noise of its own.
     """
 
     grid: Grid
     law: NoiseLaw
     scale: float
     stable: Stability | None = None
+    shared: Shared | None = None
 
     def __post_init__(self) -> None:
         """Refuse a norm mismatch, continuous noise, and scales that are not exact."""
@@ -74,6 +77,8 @@ class SoundMechanism:
     @property
     def event(self) -> Event:
         """Cost of one release; floating point is rounded up."""
+        if self.shared:
+            return self.shared.event(self.grid.sensitivity_squared, self.grid.size, self.scale)
         scale = Fraction(self.scale)
         if self.law.pure:
             return Event.of_pure(_up(Fraction(2 * self.grid.limit) / scale))
@@ -85,6 +90,9 @@ class SoundMechanism:
         if self.stable is None:
             return self.event
         moved = sample_sensitivity(self.grid, self.stable)
+        if self.shared:
+            # The change is a vector of integers, so its squared length is a whole number.
+            return self.shared.event(math.floor(Fraction(moved) ** 2), self.grid.size, self.scale)
         return Event(pure=math.inf, rho=_up(Fraction(moved) ** 2 / (2 * Fraction(self.scale) ** 2)))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from crowdml.core import BadInput, record
 from crowdml.privacy.banded import require_gaussian
-from crowdml.privacy.calibration import calibrate, for_owner, split_statistics
+from crowdml.privacy.calibration import calibrate, calibrate_shared, for_owner, split_statistics
 from crowdml.privacy.grid import Per, make_fine_grid, make_grid
-from crowdml.privacy.mechanisms import NoiseLaw
+from crowdml.privacy.mechanisms import NoiseLaw, Shared
 from crowdml.privacy.settings import PrivacySettings
 from crowdml.privacy.sound import SOUND_LAWS, Sends, Sound, Stability
 
@@ -26,6 +26,7 @@ class Releases:
         rows: Rows behind a release at most; None where a device sends as many as it has.
         limit: Releases of one device at most (`stop.max-releases`).
         stable: A proof that one sample moves what is sent by little; None where there is none.
+        shared: Law and least number of shares of noise where releases are masked; None where each is seen alone.
     """
 
     sound: bool = False
@@ -34,6 +35,7 @@ class Releases:
     rows: int | None = 1
     limit: int | None = None
     stable: Stability | None = None
+    shared: Shared | None = None
 
 
 def make_sound(
@@ -57,7 +59,11 @@ def make_sound(
         statistics = split_statistics(
             terms.statistics_epsilon, uses, 1 if terms.unit == "sample" else releases.rows or 1
         )
-    mechanism, filter_ = calibrate(law, grid, epsilon, terms.delta, uses, statistics, stable, terms.unit)
+    if releases.shared:
+        _require_shared(terms, law, statistics is not None)
+        mechanism, filter_ = calibrate_shared(releases.shared, grid, epsilon, terms.delta, uses, stable, terms.unit)
+    else:
+        mechanism, filter_ = calibrate(law, grid, epsilon, terms.delta, uses, statistics, stable, terms.unit)
     low, high = terms.owner_range or (epsilon, epsilon)
     made = Sound(
         update=mechanism,
@@ -72,6 +78,24 @@ def make_sound(
     )
     for_owner(made, low)  # what cannot be kept is refused before an owner chooses it
     return made
+
+
+def _require_shared(terms: PrivacySettings, law: NoiseLaw, counts: bool) -> None:
+    """Refuse what has no meaning where the noise of many protects each."""
+    if law.order != 2:
+        raise BadInput(
+            "noise on masked sums needs a bound in L2",
+            where="privacy.mechanism",
+            hint='use mechanism = "gaussian"; sums.law chooses between discrete Gaussian and Skellam shares',
+        )
+    if terms.owner_range is not None:
+        raise BadInput(
+            "in a masked sum everybody's noise protects everybody: owners cannot choose an ε of their own",
+            where="privacy.owner-range",
+            hint="leave it out",
+        )
+    if counts:
+        raise BadInput("counts are not masked here", where="privacy.statistics-epsilon", hint="leave it out")
 
 
 def _radius(

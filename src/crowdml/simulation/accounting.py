@@ -101,9 +101,16 @@ def _sound_report(plan: Plan, sound: Sound, uses: int, releases: int, width: int
         "noise": (
             f"{sound.update.law.name} of scale {sound.update.scale:g} levels on each integer; "
             f"one {grid.per} is at most {grid.radius:.3g} in L{grid.order}, by clipping, on {grid.levels} levels{moved}"
+            f"{_shares(sound)}"
         ),
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
     }
+
+
+def _shares(sound: Sound) -> str:
+    """Say whose noise protects, where sums are masked."""
+    shared = sound.update.shared
+    return f"; in a masked sum at least {shared.survivors} honest devices add their shares" if shared else ""
 
 
 def _of_owners(task: Task, plan: Plan, common: dict[str, Any], uses: int, releases: int, width: int) -> dict[str, Any]:

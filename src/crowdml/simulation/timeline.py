@@ -82,6 +82,9 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
         contacts = contacts.take(np.flatnonzero(generator.random(len(contacts.device)) >= crowd.drop_out))
     if course is None:
         contacts = contacts.take(np.argsort(contacts.arrival, kind="stable"))
+    masking = task.masking()
+    if algorithm.rounds and masking:
+        contacts = _enough(contacts, masking.least)
     if course:
         accepted, staleness, commits = np.arange(len(contacts.device)), course.staleness, course.commits
     elif algorithm.rounds:
@@ -133,6 +136,12 @@ def _limited(contacts: Contacts, max_releases: int | None) -> Contacts:
     counts = np.bincount(contacts.device)
     place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     return contacts.take(np.sort(order[place < max_releases]))
+
+
+def _enough(contacts: Contacts, least: int) -> Contacts:
+    """Give up rounds that have lost too many: nothing of a masked sum can then be used, though all of it is spent."""
+    _, rounds, counts = np.unique(contacts.read, return_inverse=True, return_counts=True)
+    return contacts.take(np.flatnonzero(counts[rounds] >= least))
 
 
 def _serve_rounds(contacts: Contacts) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:

@@ -245,6 +245,17 @@ def _settings(parts: Parts) -> AdmmSettings:
     return parts.settings
 
 
+def _together(own: AdmmSettings) -> int:
+    found = own.barrier or own.devices
+    if found is None:
+        raise BadInput(
+            "how many check-ins are there in a masked sum at least?",
+            where="algorithm.barrier",
+            hint="such as barrier = 100; as many as there are devices is synchronous",
+        )
+    return found
+
+
 UNPROVEN = (
     "the paper bounds a local model for one fixed dual (lemma 1), so for the first iteration only: later duals depend on "
     "the rows themselves, and no bound is proven for them. Its theorem is about one iteration; the ε here is what all of "
@@ -255,5 +266,6 @@ ADMM = Recipe(
     hyper={"rho": "rho", "beta": "beta"},
     build=build,
     paper=PaperForm(reach=lambda own: 1 / own.rho, scale=classical_scale, unproven=UNPROVEN),
-    sound=lambda own: SoundForm(sends="change", rows=None, gathers=True),
+    sound=lambda own: SoundForm(sends="change", rows=None),
+    together=_together,
 )

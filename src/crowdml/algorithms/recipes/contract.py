@@ -20,15 +20,11 @@ class SoundForm:
         sends: A gradient, or what local steps have changed.
         rows: Rows behind a release at most; None where a device sends as many as it has.
         steps: The local steps behind a change; None where there are none.
-        gathers: Whether versions are made of sums over several devices, so that messages may be masked.
-        invited: Devices that a sum is asked of; None where only those are asked who are there.
     """
 
     sends: Sends
     rows: int | None
     steps: Steps | None = None
-    gathers: bool = False
-    invited: int | None = None
 
 
 @record
@@ -62,6 +58,8 @@ class Recipe:
             discrete noise; None where it has none.
         paper: What its paper says of the noise; None where it is noise on a mean of bounded gradients.
         live: Whether server and devices can run it, and not only a simulation.
+        together: `together(settings)`: check-ins behind a version, where nothing but their sum matters and all start
+            from the version before: these may be masked. None where they may not.
     """
 
     settings: type[Settings]
@@ -73,3 +71,4 @@ class Recipe:
     sound: Callable[[Any], SoundForm] | None = None
     paper: PaperForm | None = None
     live: bool = False
+    together: Callable[[Any], int] | None = None

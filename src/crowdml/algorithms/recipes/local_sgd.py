@@ -26,7 +26,7 @@ from crowdml.algorithms.rates.power import Constant, InverseSqrt
 from crowdml.algorithms.recipes.contract import Recipe, SoundForm
 from crowdml.algorithms.server import Sends, server_half
 from crowdml.algorithms.stability import Steps
-from crowdml.core import Settings, record
+from crowdml.core import BadInput, Settings, record
 from crowdml.core.settings import OneOf
 
 RADIUS = Field(100_000.0, gt=0, description="the parameters stay in a ball of this radius")
@@ -186,9 +186,25 @@ def _fedavg_form(own: FedAvgSettings) -> SoundForm:
     return SoundForm(sends="change", rows=None, steps=steps)
 
 
+def _together(own: LocalSgdSettings) -> int:
+    if own.stale != "drop":
+        raise BadInput(
+            "members of a masked sum all start from the present version",
+            where="algorithm.stale",
+            hint='use stale = "drop"',
+        )
+    return own.server_batch
+
+
 _HYPER = {"rate": "rate.c", "radius": "radius"}
 LOCAL_SGD = Recipe(
-    settings=LocalSgdSettings, hyper=_HYPER, build=build_local_sgd, sequences=True, sound=_local_sgd_form, live=True
+    settings=LocalSgdSettings,
+    hyper=_HYPER,
+    build=build_local_sgd,
+    sequences=True,
+    sound=_local_sgd_form,
+    live=True,
+    together=_together,
 )
 FEDAVG = Recipe(
     settings=FedAvgSettings,
@@ -197,6 +213,7 @@ FEDAVG = Recipe(
     sequences=True,
     sound=_fedavg_form,
     live=True,
+    together=lambda own: int(own.per_round),
 )
 FEDSGD = Recipe(
     settings=FedSgdSettings,
@@ -205,4 +222,5 @@ FEDSGD = Recipe(
     sequences=True,
     sound=lambda own: SoundForm(sends="gradient", rows=own.max_rows),
     live=True,
+    together=lambda own: int(own.per_round),
 )

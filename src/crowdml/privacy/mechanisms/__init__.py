@@ -13,7 +13,9 @@ from crowdml.privacy.mechanisms.gaussian import GAUSSIAN as GAUSSIAN
 from crowdml.privacy.mechanisms.k_norm import K_NORM as K_NORM
 from crowdml.privacy.mechanisms.laplace import LAPLACE as LAPLACE
 from crowdml.privacy.mechanisms.response import RandomisedResponse as RandomisedResponse
+from crowdml.privacy.mechanisms.skellam import SKELLAM as SKELLAM
 from crowdml.privacy.mechanisms.sums import SUM_LAWS as SUM_LAWS
+from crowdml.privacy.mechanisms.sums import Shared as Shared
 from crowdml.privacy.mechanisms.sums import SumLaw as SumLaw
 from crowdml.privacy.mechanisms.sums import SumMechanism as SumMechanism
 from crowdml.privacy.mechanisms.sums import calibrate_sum as calibrate_sum

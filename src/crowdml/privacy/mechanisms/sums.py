@@ -24,6 +24,9 @@ from fractions import Fraction
 from crowdml.core import BadInput, Registry, record
 from crowdml.privacy.accounting import Event, Filter
 from crowdml.privacy.grid import Grid
+from crowdml.privacy.mechanisms.contract import NoiseLaw
+from crowdml.privacy.mechanisms.discrete_gaussian import DISCRETE_GAUSSIAN
+from crowdml.privacy.mechanisms.skellam import SKELLAM
 from crowdml.privacy.samplers import Words, discrete_gaussian, skellam
 from crowdml.privacy.samplers.words import Integers
 
@@ -40,12 +43,31 @@ class SumLaw:
         least: Least variance of one share.
         draw: `draw(words, variance, lanes)`: one share for each lane.
         event: `event(sensitivity_squared, size, variance, survivors)`: what one masked sum costs.
+        noise: The same law as devices and simulations draw it, by coins.
     """
 
     name: str
     least: Fraction
     draw: Callable[[Words, Fraction, int], Integers]
     event: Callable[[int, int, Fraction, int], Event]
+    noise: NoiseLaw
+
+
+@record
+class Shared:
+    """Noise that the honest survivors of a masked sum have added together.
+
+    Attributes:
+        law: The law of each share.
+        survivors: Least number of honest survivors.
+    """
+
+    law: SumLaw
+    survivors: int
+
+    def event(self, sensitivity_squared: int, size: int, scale: float) -> Event:
+        """Cost of one masked sum whose shares have this standard deviation, rounded up."""
+        return self.law.event(sensitivity_squared, size, Fraction(scale) ** 2, self.survivors)
 
 
 @record
@@ -161,8 +183,12 @@ SUM_LAWS: Registry[SumLaw] = Registry(
     "law for sums",
     {
         "discrete-gaussian": SumLaw(
-            name="discrete-gaussian", least=Fraction(4), draw=discrete_gaussian, event=_gaussian_event
+            name="discrete-gaussian",
+            least=Fraction(4),
+            draw=discrete_gaussian,
+            event=_gaussian_event,
+            noise=DISCRETE_GAUSSIAN,
         ),
-        "skellam": SumLaw(name="skellam", least=Fraction(1, STEPS), draw=skellam, event=_skellam_event),
+        "skellam": SumLaw(name="skellam", least=Fraction(1, STEPS), draw=skellam, event=_skellam_event, noise=SKELLAM),
     },
 )

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdml.algorithms import parse
+from crowdml.algorithms.explanation import explain
+from crowdml.algorithms.live import assemble_form
+from crowdml.algorithms.masked_form import MaskedForm
+from crowdml.core import BadInput
+from crowdml.core.errors import MalformedMessage
+
+TASK = """
+crowdml = 1
+name = "masked"
+[data]
+features = 4
+labels = ["a", "b", "c"]
+transform = [{ kind = "norm", order = 2, at-most = 1.0 }]
+[model]
+kind = "softmax"
+[algorithm]
+kind = "fedsgd"
+per-round = 20
+max-rows = 30
+[privacy]
+mechanism = "gaussian"
+epsilon = 4.0
+delta = 1e-5
+max-uses = 5
+clip = 1.0
+[sums]
+masked = true
+"""
+
+
+def form_of(*changes: str) -> MaskedForm:
+    found = assemble_form(parse(TASK, changes=changes))
+    assert found is not None
+    return found
+
+
+def promising_nothing() -> MaskedForm:
+    head, rest = TASK.split("[privacy]")
+    found = assemble_form(parse(head + '[privacy]\nmode = "none"\n[sums]' + rest.split("[sums]")[1]))
+    assert found is not None
+    return found
+
+
+def test_members_and_survivors_follow_from_the_section() -> None:
+    masking = parse(TASK).masking()
+    assert masking is not None
+    assert (masking.invited, masking.least, masking.corrupt, masking.shared.survivors) == (20, 14, 2, 12)
+
+
+def test_without_the_section_nothing_is_masked() -> None:
+    plain = parse(TASK, changes=["sums.masked=false"])
+    assert plain.masking() is None
+    assert assemble_form(plain) is None
+
+
+def test_less_noise_is_needed_together_than_alone() -> None:
+    from crowdml.core import NUMPY
+
+    def scale(*changes: str) -> float:
+        task = parse(TASK, changes=changes)
+        return task.plan(task.model_for(NUMPY)).noise
+
+    assert scale("sums.masked=false") == pytest.approx(scale() * np.sqrt(12), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        (["algorithm.per-round=2"], "sums.masked"),
+        (["sums.honest=0.3"], "sums.honest"),
+        (["privacy.mechanism=laplace"], "privacy.mechanism"),
+        (["privacy.owner-range=[1.0, 4.0]"], "privacy.owner-range"),
+        (["privacy.mode=paper"], "sums.masked"),
+        (["algorithm.kind=crowd-sgd"], "sums.masked"),
+        (["sums.drop-out=0.6", "sums.honest=0.6"], "sums.honest"),
+    ],
+)
+def test_what_would_hide_nobody_is_refused(changes: list[str], where: str) -> None:
+    lines = TASK
+    if changes == ["algorithm.kind=crowd-sgd"]:
+        lines = TASK.replace('kind = "fedsgd"', 'kind = "crowd-sgd"').replace("per-round = 20\nmax-rows = 30", "")
+        changes = []
+    if changes == ["privacy.mode=paper"]:
+        lines = TASK.replace("max-uses = 5\n", "")
+    with pytest.raises(BadInput) as caught:
+        parse(lines, changes=changes)
+    assert where in caught.value.where
+
+
+def test_local_steps_must_start_from_the_present_version() -> None:
+    lines = TASK.replace('kind = "fedsgd"', 'kind = "local-sgd"').replace(
+        "per-round = 20\nmax-rows = 30", 'server-batch = 20\nstale = "accept"'
+    )
+    with pytest.raises(BadInput, match="present version"):
+        parse(lines)
+    assert parse(lines.replace("accept", "drop")).masking() is not None
+
+
+def example(form: MaskedForm, value: Any) -> Any:
+    return {"gradient": np.full(12, value), "samples": np.int32(30)}
+
+
+def test_integers_and_noise_are_told_apart() -> None:
+    form = form_of()
+    release = example(form, np.int32(7))
+    check_in = {"gradient": np.arange(12, dtype=np.int32), "samples": np.int32(30)}
+    vector, noise = form.vector(release, check_in)
+    assert vector.tolist() == [7] * 12 + [30]
+    assert noise is not None
+    assert noise.tolist() == [at - 7 for at in range(12)] + [0]
+    back = form.check_in(3 * (vector + noise), 3)
+    assert back["gradient"].tolist() == [3 * at for at in range(12)]
+    assert int(back["samples"]) == 90
+
+
+def test_numbers_without_a_promise_are_summed_in_fixed_point() -> None:
+    form = promising_nothing()
+    check_in: dict[str, Any] = {"gradient": np.linspace(-900, 900, 12).astype(np.float32), "weight": np.int32(30)}
+    vector, noise = form.vector(check_in, check_in)
+    assert noise is None
+    back = form.check_in(2 * vector, 2)
+    assert np.allclose(back["gradient"], 2 * check_in["gradient"], atol=2.0**-15)
+    assert back["gradient"].dtype == np.float32
+    assert int(back["weight"]) == 60
+
+
+@pytest.mark.parametrize("value", [1001.0, -1001.0, np.inf, np.nan])
+def test_a_number_out_of_range_is_an_error(value: float) -> None:
+    form = promising_nothing()
+    check_in = {"gradient": np.full(12, value, np.float32), "weight": np.int32(1)}
+    with pytest.raises(BadInput, match="beyond 1000"):
+        form.vector(check_in, check_in)
+
+
+def test_a_sum_that_has_wrapped_is_noticed() -> None:
+    form = form_of()
+    with pytest.raises(MalformedMessage, match="wrapped"):
+        form.check_in(np.full(13, 1 << (form.terms.bits - 1)), 14)
+
+
+def test_owners_are_told_on_whom_the_promise_rests() -> None:
+    told = explain(parse(TASK))
+    assert "at least 12 honest devices" in told.promise
+    assert "Nobody has to be trusted" not in told.promise
+    protection = {own.name: own.protection for own in told.leaving}
+    assert protection["samples"] == "masked"
+    assert protection["version"] == "in clear"
+    assert "then masked" in next(own for name, own in protection.items() if name.startswith("gradient"))

@@ -1,0 +1,354 @@
+"""What a server, a stranger or a corrupt member may try, and what it gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdml.core.errors import MalformedMessage, NotAuthorised, TermsViolated
+from crowdml.protocol.keys import SigningKey
+from crowdml.protocol.sums import LateMessage, Peers, SumAborted, SumDevice
+from crowdml.protocol.sums.masks import Masks, own_mask_key
+from crowdml.protocol.sums.messages import Hello, Introduction
+from crowdml.protocol.sums.packing import unpack
+from crowdml.protocol.sums.rehearsal import Rehearsal
+from crowdml.protocol.sums.secrets import AgreementKey, mask_key
+
+SLOTS = [2, 3, 5, 8, 13, 21]
+LOW_ORDER = [bytes(32), (1).to_bytes(32, "little"), (2**255 - 20).to_bytes(32, "little")]
+
+
+@pytest.fixture
+def sums(make_terms: Any, begin: Any) -> Any:
+    return lambda lost=None, **more: begin(make_terms(6, 4, 2), SLOTS, lost, **more)
+
+
+def uploaded(sums: Any, draw_vectors: Any, **lost: Any) -> Rehearsal:
+    own: Rehearsal = sums(**lost)
+    own.greet()
+    own.exchange()
+    own.upload(draw_vectors(own.terms, SLOTS))
+    return own
+
+
+# Row 23: shapes, foreign shares, both kinds of share.
+
+
+def test_a_masked_vector_of_another_modulus_or_length_is_refused(sums: Any, draw_vectors: Any) -> None:
+    own = sums()
+    own.greet()
+    own.exchange()
+    body = own.devices[2].mask(own.server.mail(2), draw_vectors(own.terms, SLOTS)[2])
+    for wrong in (body[:-4], body + bytes(4), b""):
+        with pytest.raises(MalformedMessage):
+            own.server.masked(2, wrong)
+    own.server.masked(2, body)
+
+
+def test_a_share_of_a_member_that_shared_nothing_is_refused(sums: Any, draw_vectors: Any) -> None:
+    own = uploaded(sums, draw_vectors, lost={21: 1})
+    own.agree()
+    shares = list(own.devices[2].reveal(own.server.consents(2)))
+    assert shares.count(None) == 1  # the neighbour that was lost before it shared
+    shares[shares.index(None)] = shares[0] or shares[1]
+    with pytest.raises(MalformedMessage, match="shared nothing"):
+        own.server.reveal(2, tuple(shares))
+
+
+def test_a_share_that_no_polynomial_has_is_refused(sums: Any, draw_vectors: Any) -> None:
+    own = uploaded(sums, draw_vectors)
+    own.agree()
+    shares = own.devices[2].reveal(own.server.consents(2))
+    with pytest.raises(MalformedMessage, match="no polynomial"):
+        own.server.reveal(2, (b"\xff" * 36, *shares[1:]))
+
+
+def test_a_stranger_and_a_lost_member_have_no_say(sums: Any, draw_vectors: Any) -> None:
+    own = uploaded(sums, draw_vectors, lost={21: 2})
+    own.agree()
+    for slot in (99, 21):
+        with pytest.raises(NotAuthorised):
+            own.server.reveal(slot, (None,) * 5)
+        with pytest.raises(NotAuthorised):
+            own.server.consents(slot)
+
+
+def test_a_device_never_gives_both_kinds_of_share(sums: Any, draw_vectors: Any) -> None:
+    """The server first says that 21 has survived, then that it is lost: with both answers it could unmask 21."""
+    own = uploaded(sums, draw_vectors)
+    own.agree()
+    device, first = own.devices[2], own.devices[2].reveal(own.server.consents(2))
+    other = own.server.survivors.copy()
+    other[SLOTS.index(21)] = False
+    with pytest.raises(TermsViolated, match="second set of survivors"):
+        device.consent(other)
+    assert device.reveal(own.server.consents(2)) == first  # and what it gave it gives again, unchanged
+    assert device.consent(own.server.survivors) == own.devices[2].consent(own.server.survivors)
+
+
+def test_shares_are_not_given_before_others_agree(sums: Any, draw_vectors: Any) -> None:
+    own = uploaded(sums, draw_vectors)
+    with pytest.raises(TermsViolated, match="asked for at the stage"):
+        own.devices[2].reveal((None,) * 5)
+    own.agree()
+    with pytest.raises(SumAborted, match="saw the same survivors"):
+        own.devices[2].reveal((None,) * 5)
+
+
+def test_two_sets_of_survivors_do_not_both_find_consent(make_terms: Any, begin: Any, draw_vectors: Any) -> None:
+    """A server shows one half that 21 has survived, and the other half that it is lost."""
+    own: Rehearsal = begin(make_terms(6, 5, 0, agreement=True), SLOTS)
+    own.greet()
+    own.exchange()
+    own.upload(draw_vectors(own.terms, SLOTS))
+    full, other = own.server.survivors, own.server.survivors.copy()
+    other[SLOTS.index(21)] = False
+    for slot in SLOTS[:5]:
+        own.server.consent(slot, own.devices[slot].consent(full if slot in SLOTS[:3] else other))
+    own.server.close_consents()
+    for slot in SLOTS[:5]:
+        with pytest.raises(SumAborted):
+            own.devices[slot].reveal(own.server.consents(slot))
+
+
+@pytest.mark.parametrize("case", ["without me", "too few", "never shared"])
+def test_survivors_that_would_lay_a_member_bare_are_refused(sums: Any, draw_vectors: Any, case: str) -> None:
+    own = uploaded(sums, draw_vectors, lost={21: 1})
+    survivors = own.server.survivors.copy()
+    if case == "without me":
+        survivors[0] = False
+    elif case == "too few":
+        survivors[1:4] = False
+    else:
+        survivors[SLOTS.index(21)] = True
+    with pytest.raises((TermsViolated, SumAborted)):
+        own.devices[2].consent(survivors)
+
+
+# Row 24: keys.
+
+
+@pytest.mark.parametrize("key", LOW_ORDER)
+def test_a_key_of_low_order_is_refused(sums: Any, key: bytes) -> None:
+    own = sums()
+    with pytest.raises(MalformedMessage, match="low order"):
+        own.server.hello(2, replace(own.devices[2].hello(), fresh=key))
+    with pytest.raises(MalformedMessage, match="low order"):
+        AgreementKey(bytes(range(32))).agree(key)
+
+
+def test_the_same_key_by_two_devices_is_refused(sums: Any) -> None:
+    own = sums()
+    hello = own.devices[2].hello()
+    own.server.hello(2, hello)
+    with pytest.raises(MalformedMessage, match="same key"):
+        own.server.hello(3, replace(own.devices[3].hello(), fresh=hello.fresh))
+
+
+def test_a_key_that_changes_in_a_round_excludes_the_device(sums: Any) -> None:
+    own = sums()
+    hello = own.devices[2].hello()
+    own.server.hello(2, hello)
+    own.server.hello(2, hello)  # the same again is a resend
+    with pytest.raises(MalformedMessage, match="another hello"):
+        own.server.hello(2, replace(hello, fresh=AgreementKey(bytes(range(32))).public))
+    with pytest.raises(NotAuthorised):
+        own.server.hello(2, hello)
+    assert own.server.members() == 0
+
+
+def test_a_card_of_another_identity_or_task_is_refused(sums: Any) -> None:
+    own = sums()
+    stranger = SigningKey.make()
+    hello = own.devices[2].hello()
+    with pytest.raises(NotAuthorised, match="joined"):
+        own.server.hello(2, hello, stranger.public)
+    elsewhere = Peers(stranger, "another task").own
+    with pytest.raises(NotAuthorised):
+        own.server.hello(40, replace(hello, card=elsewhere))
+
+
+def introduced(own: Rehearsal) -> Introduction:
+    own.greet()
+    return own.server.introduction(2)
+
+
+def test_a_device_notices_a_fresh_key_that_the_server_has_swapped(sums: Any, draw_vectors: Any) -> None:
+    """The man in the middle: without the lasting keys it cannot seal shares, and the device masks nothing."""
+    own: Rehearsal = sums()
+    shown = introduced(own)
+    evil = AgreementKey(bytes(range(32)))
+    fresh = list(shown.roster.fresh)
+    fresh[SLOTS.index(21)] = evil.public
+    own.devices[2].share(replace(shown, roster=replace(shown.roster, fresh=tuple(fresh))))
+    for slot in SLOTS[1:]:
+        own.server.shares(slot, own.devices[slot].share(own.server.introduction(slot)))
+    own.lost = {2: 1}
+    own.server.close_shares()
+    own.server._shares[2] = own.server._shares[3]
+    with pytest.raises(NotAuthorised, match="not sealed"):
+        own.devices[2].mask(own.server.mail(2), draw_vectors(own.terms, SLOTS)[2])
+
+
+def test_a_device_refuses_a_card_that_has_changed_and_two_of_one_identity(make_terms: Any) -> None:
+    from crowdml.protocol.sums.rehearsal import Members
+
+    members = Members("t")
+    own = Rehearsal(make_terms(6, 4, 2), members, SLOTS)
+    shown = introduced(own)
+    own.devices[2].share(shown)
+    stranger = Peers(SigningKey.make(), "t").own
+    again = Rehearsal(make_terms(6, 4, 2), members, SLOTS, attempt=2)
+    shown = introduced(again)
+    with pytest.raises(NotAuthorised, match="another key than before"):
+        again.devices[2].share(replace(shown, cards=(stranger, *shown.cards[1:])))
+    third = Rehearsal(make_terms(6, 4, 2), members, SLOTS, attempt=3)
+    shown = introduced(third)
+    with pytest.raises(NotAuthorised, match="same identity"):
+        third.devices[2].share(replace(shown, cards=(shown.cards[0],) * len(shown.cards)))
+
+
+@pytest.mark.parametrize("change", [{"version": 9}, {"attempt": 9}])
+def test_a_roster_of_another_sum_is_refused(sums: Any, change: Any) -> None:
+    own: Rehearsal = sums()
+    shown = introduced(own)
+    with pytest.raises(TermsViolated, match="another sum"):
+        own.devices[2].share(replace(shown, roster=replace(shown.roster, **change)))
+
+
+def test_a_roster_without_me_or_with_a_key_twice_is_refused(sums: Any) -> None:
+    own: Rehearsal = sums()
+    roster = introduced(own).roster
+    for wrong in (
+        replace(roster, slots=roster.slots[1:], fresh=roster.fresh[1:]),
+        replace(roster, fresh=(*roster.fresh[:-1], roster.fresh[1])),
+        replace(roster, slots=(*roster.slots[:-1], roster.slots[0])),
+    ):
+        device = SumDevice(own.terms, 0, 1, 2, *own._members.of(2))
+        device.hello()
+        with pytest.raises(NotAuthorised):
+            device.share(Introduction(roster=wrong, cards=()))
+
+
+# Mistakes of others that must not come back.
+
+
+def test_a_late_upload_is_refused_and_stays_masked(sums: Any, draw_vectors: Any) -> None:
+    """A server that keeps a late upload can take off the pair masks of its sender, but not its own mask."""
+    own: Rehearsal = sums(lost={21: 2})
+    own.greet()
+    own.exchange()
+    vectors = draw_vectors(own.terms, SLOTS)
+    own.upload(vectors)
+    late = own.devices[21].mask(own.server.mail(21), vectors[21])
+    with pytest.raises(LateMessage):
+        own.server.masked(21, late)
+    own.agree()
+    assert own.finish().total.tolist() == sum(vectors[slot] for slot in SLOTS[:-1]).tolist()
+    # All that the server has learnt of 21: its fresh key, from the shares. So it takes off every pair mask.
+    left = unpack(late, own.terms.size, own.terms.bits).astype(np.int64)
+    masks = Masks(own.terms)
+    me, context = SLOTS.index(21), own.server.roster.context("t")
+    for other in own.devices[21]._neighbours:
+        agreed = own.devices[21]._fresh.agree(own.server.roster.fresh[other])
+        words = masks.words(mask_key(agreed, context, min(me, other), max(me, other))).astype(np.int64)
+        left += words if other < me else -words
+    modulus = 1 << own.terms.bits
+    own_words = masks.words(own_mask_key(own.devices[21]._own_mask, context)).astype(np.int64)
+    assert ((left - own_words) % modulus).tolist() == (vectors[21] % modulus).tolist()  # only this would open it
+    assert (left % modulus).tolist() != (vectors[21] % modulus).tolist()
+    assert own.devices[21]._own_mask not in [own.devices[slot]._own_mask for slot in SLOTS[:-1]]
+
+
+def test_masks_do_not_cancel_within_a_pair_by_symmetry(sums: Any, draw_vectors: Any) -> None:
+    """Both derive the same key, one adds and the other subtracts: if both added, or neither did, the sum were wrong."""
+    own = uploaded(sums, draw_vectors)
+    low, high = own.devices[2], own.devices[21]
+    assert low._neighbours and high._neighbours
+    at, back = low._neighbours.index(SLOTS.index(21)), high._neighbours.index(SLOTS.index(2))
+    assert low._keys[at] == high._keys[back]
+    assert low._me < high._me
+
+
+def test_no_pad_is_used_twice(sums: Any) -> None:
+    """All keys differ: between pairs, between uses, and between attempts, versions and rosters of the same members."""
+    keys: list[bytes] = []
+    for more in ({}, {"attempt": 2}, {"version": 1}, {"lost": {21: 0}}):
+        own: Rehearsal = sums(**more)
+        own.greet()
+        own.exchange()
+        for slot in SLOTS[:5]:
+            device = own.devices[slot]
+            keys += [pair.mask for at, pair in enumerate(device._keys) if device._me < device._neighbours[at]]
+            for at, pair in enumerate(device._keys):
+                keys += [pair.upward, pair.downward, pair.agreement] if device._me < device._neighbours[at] else []
+            keys.append(device._own_mask)
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("part", ["context", "pair", "vector"])
+def test_the_same_agreement_gives_other_masks_elsewhere(part: str) -> None:
+    agreed, context = bytes(range(32)), bytes(32)
+    other = {
+        "context": mask_key(agreed, bytes(31) + b"1", 1, 2),
+        "pair": mask_key(agreed, context, 1, 3),
+        "vector": mask_key(agreed, context, 1, 2, vector=1),
+    }[part]
+    assert other != mask_key(agreed, context, 1, 2)
+
+
+def test_a_wrong_share_is_noticed_and_others_are_used(make_terms: Any, begin: Any, draw_vectors: Any) -> None:
+    """The commitment tells that a secret is wrong; with enough other shares the sum still comes out, and right."""
+    own: Rehearsal = begin(make_terms(12, 6, 1), list(range(12)))
+    own.greet()
+    own.exchange()
+    vectors = draw_vectors(own.terms, list(range(12)))
+    own.upload(vectors)
+    own.agree()
+    for slot in range(12):
+        shares = own.devices[slot].reveal(own.server.consents(slot))
+        own.server.reveal(slot, shares if slot else tuple(bytes(36) if share else None for share in shares))
+    assert own.server.finish().total.tolist() == sum(vectors.values()).tolist()
+
+
+def test_too_many_wrong_shares_give_no_sum_instead_of_a_wrong_one(sums: Any, draw_vectors: Any) -> None:
+    own = uploaded(sums, draw_vectors)
+    own.agree()
+    for slot in SLOTS:
+        shares = own.devices[slot].reveal(own.server.consents(slot))
+        own.server.reveal(slot, tuple(bytes(36) if share else None for share in shares))
+    with pytest.raises(SumAborted, match="wrong shares"):
+        own.server.finish()
+
+
+def test_every_message_counts_once(sums: Any, draw_vectors: Any) -> None:
+    own = uploaded(sums, draw_vectors)
+    body = own.bodies[2]
+    own.server.masked(2, body)
+    with pytest.raises(MalformedMessage, match="another masked"):
+        own.server.masked(2, own.bodies[3])
+    own.agree()
+    assert own.finish().total.tolist() == sum(draw_vectors(own.terms, SLOTS).values()).tolist()
+    with pytest.raises(SumAborted):
+        own.server.finish()
+
+
+def test_every_step_of_a_device_is_taken_once(sums: Any, draw_vectors: Any) -> None:
+    own = uploaded(sums, draw_vectors)
+    with pytest.raises(TermsViolated, match="taken once"):
+        own.devices[2].mask(own.server.mail(2), draw_vectors(own.terms, SLOTS)[2])
+    with pytest.raises(TermsViolated, match="taken once"):
+        own.devices[2].hello()
+
+
+def test_no_more_than_the_invited_are_taken_in(sums: Any) -> None:
+    own: Rehearsal = sums()
+    for slot in SLOTS:
+        own.server.hello(slot, own.devices[slot].hello())
+    extra = SumDevice(own.terms, 0, 1, 34, *own._members.of(34))
+    hello: Hello = extra.hello()
+    with pytest.raises(LateMessage, match="already"):
+        own.server.hello(34, hello)
