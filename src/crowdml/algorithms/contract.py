@@ -94,6 +94,7 @@ class Algorithm:
             None where rows stay as they are.
         rounds: How devices are invited; None where they are not.
         barrier: Whom the server waits for, where devices work on all their rows over and over; None elsewhere.
+        opening: What is done in the first round instead, with the same states; None where all rounds are alike.
         solves: Whether it solves linear equations. Several trials are then run one after the other, as compiled code
             cannot solve several systems at once on a core of its own without waiting for itself.
         of_device: `of_device(device)`: a device's own model, where each learns alone; None where one is common.
@@ -117,6 +118,7 @@ class Algorithm:
     totals: Callable[[Tree], Tree] | None = None
     perturb: Callable[[Array, Array, Coins], tuple[Array, Array]] | None = None
     of_device: Callable[[Tree], Tree] | None = None
+    opening: Algorithm | None = None
     solves: bool = False
     rounds: Rounds | None = None
     barrier: Barrier | None = None

@@ -140,6 +140,8 @@ class Task(Settings):
             limit=self.stop.max_releases,
             stable=stability(model, row, self.model.regularisation, form.steps),
             shared=masking.shared if masking else None,
+            features=self.features + int(getattr(self.model, "bias", False)),
+            opening=form.opening,
         )
 
     def hyper(self, plan: Plan) -> dict[str, float]:

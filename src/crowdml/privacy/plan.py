@@ -91,6 +91,8 @@ class Plan:
     @property
     def scales(self) -> dict[str, float]:
         """Scales of all noise by name; a simulation hands in each device's own."""
+        if self.sound and self.sound.opening:
+            return {"noise": self.noise, "opening_noise": self.sound.opening.scale}
         if self.sound is None or self.statistics is None:
             return {"noise": self.noise}
         counts = {"errors_noise": self.statistics.error_scale, "labels_noise": self.statistics.label_scale}

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from crowdml.algorithms import Task
+from crowdml.algorithms import Algorithm, Task
 from crowdml.algorithms.contract import Hyper
 from crowdml.core import Array, Batch, record
 from crowdml.core.ops import Tree
@@ -102,6 +102,7 @@ class Loop:
         labels: Their labels.
         per_commit: Check-ins per commit, or 0 where their number varies.
         together: Lanes in one loop: all of them, or one after the other.
+        opening: Whether this is the first round of an algorithm that begins with another message.
     """
 
     task: Task
@@ -110,6 +111,11 @@ class Loop:
     labels: Array
     per_commit: int
     together: bool
+    opening: bool = False
+
+    def _build(self, hyper: Hyper | None = None) -> Algorithm:
+        algorithm = self.task.build(JAX, hyper)
+        return algorithm.opening if self.opening and algorithm.opening else algorithm
 
     def start(self, lanes: Lanes) -> Carry:
         """Begin all trials."""
@@ -188,7 +194,7 @@ class Loop:
 
     def _check_in(self, lanes: Lanes, carry: Carry, event: Events, first: Any, never: Array) -> Carry:
         """Have each lane's device work and the server absorb what it sends."""
-        broadcast = jax.vmap(lambda hyper, server: self.task.build(JAX, hyper).check_out(server))(
+        broadcast = jax.vmap(lambda hyper, server: self._build(hyper).check_out(server))(
             lanes.hyper, carry.server
         )
         past = carry.past
@@ -217,7 +223,7 @@ class Loop:
 
     def _device_side(self, lane: Lanes, broadcast: Tree, device: Tree, event: Events) -> tuple[Tree, Tree]:
         own = {} if isinstance(event.chosen, tuple) else {name: of[event.chosen] for name, of in lane.scales.items()}
-        algorithm = self.task.build(JAX, dict(lane.hyper) | own)
+        algorithm = self._build(dict(lane.hyper) | own)
         # The barrier keeps XLA from reading the rows again for every use.
         read = (_at(self.rows, event.rows), _at(self.labels, event.rows))
         rows, labels = jax.lax.optimization_barrier(read)  # type: ignore[no-untyped-call]
@@ -229,11 +235,11 @@ class Loop:
         return algorithm.sanitise(release, coins), device
 
     def _absorb(self, hyper: Hyper, server: Tree, row: Tree, check_in: Tree, staleness: Array) -> tuple[Tree, Tree]:
-        return self.task.build(JAX, hyper).absorb(server, row, check_in, staleness)
+        return self._build(hyper).absorb(server, row, check_in, staleness)
 
     def _commit(self, hyper: Hyper, server: Tree, event: Events) -> Tree:
         def commit(server: Tree) -> Tree:
-            return jax.vmap(lambda own, state: self.task.build(JAX, own).commit(state)[0])(hyper, server)
+            return jax.vmap(lambda own, state: self._build(own).commit(state)[0])(hyper, server)
 
         if isinstance(event.commits, tuple):
             return commit(server)
@@ -242,7 +248,7 @@ class Loop:
 
     def _stop(self, before: Carry, after: Carry, version: Array) -> Carry:
         """Keep the state of the first version that meets `error-below`."""
-        algorithm, stop = self.task.build(JAX), self.task.stop
+        algorithm, stop = self._build(), self.task.stop
         assert algorithm.totals is not None  # noqa: S101  Task.check has seen to it
         totals = algorithm.totals(after.server)
         met = (totals["counted"] >= stop.error_rows) & (totals["errors"] <= stop.error_below * totals["counted"])

@@ -6,6 +6,7 @@ and their past versions fit into the cache; otherwise one after the other, each 
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +43,7 @@ class Program:
         chunk: `chunk(lanes, carry, events, counts)`: the carry after the chunk.
         measure: `measure(carry)`: test error of each lane, that on rows held back, and the estimate from counts, where
             there are any.
+        opening: As `chunk`, for the first round of an algorithm that begins with another message; None elsewhere.
         finish: `finish(carry)`: tables with everything written.
         compile_seconds: What compiling cost.
     """
@@ -51,6 +53,7 @@ class Program:
     measure: Callable[[Carry], dict[str, Array]]
     finish: Callable[[Carry], Carry]
     compile_seconds: float
+    opening: Callable[..., Carry] | None = None
 
     def all_stopped(self, carry: Carry) -> bool:
         """Tell whether every lane has met `error-below`."""
@@ -85,6 +88,7 @@ def compile_program(
         and not task.build(JAX).solves
         and not (small and _past_bytes(task, lanes, ring) > CACHE_BYTES * mesh.size),
     )
+    first = dataclasses.replace(loop, opening=True) if task.build(JAX).opening else None
     counts = np.zeros(len(lanes.seeds), np.int32)
     carry = jax.eval_shape(loop.start, lanes)
     measure = _measurer(task, dataset)
@@ -96,6 +100,7 @@ def compile_program(
         start=compiled(loop.start, lanes),
         chunk=compiled(loop.chunk, lanes, carry, events, counts, donate=(1,), one=small),
         measure=compiled(lambda own: jax.lax.map(measure, finish(own)), carry),
+        opening=compiled(first.chunk, lanes, carry, events, counts, donate=(1,)) if first else None,
         finish=compiled(finish, carry),
         compile_seconds=time.perf_counter() - began,
     )

@@ -72,7 +72,8 @@ def simulate_cells(
     fitted, dataset = prepare(tasks[0])
     timelines = make_timelines(tasks[0], dataset, trials, seed)
     places = _places(len(tasks), trials)
-    chunks = cut_chunks([timelines[trial] for _, trial in places], tasks[0].crowd.curve)
+    opens = tasks[0].build(NUMPY).opening is not None
+    chunks = cut_chunks([timelines[trial] for _, trial in places], tasks[0].crowd.curve, opens)
     program, lanes = _compile(tasks, seed, places, dataset, chunks)
     path = checkpoint.run_path(tasks, trials, seed)
     began = time.perf_counter()
@@ -177,7 +178,8 @@ def _go(
         begin, measured = progress.chunk, {name: list(values) for name, values in progress.measured.items()}
     for number in range(begin, len(chunks)):
         events, counts = chunks.events(number)
-        carries = program.chunk(lanes, carries, events, counts)
+        run = program.opening if program.opening and number == 0 else program.chunk
+        carries = run(lanes, carries, events, counts)
         for name, values in program.measure(carries).items():
             measured.setdefault(name, []).append(np.asarray(values, np.float64))
         if watch:

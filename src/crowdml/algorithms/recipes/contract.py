@@ -20,11 +20,13 @@ class SoundForm:
         sends: A gradient, or what local steps have changed.
         rows: Rows behind a release at most; None where a device sends as many as it has.
         steps: The local steps behind a change; None where there are none.
+        opening: Part of the budget for the squares of all rows, which are sent first; 0 where they are not.
     """
 
     sends: Sends
     rows: int | None
     steps: Steps | None = None
+    opening: float = 0.0
 
 
 @record
