@@ -17,7 +17,9 @@ class SplitSettings(Settings):
 
     train: int = Field(gt=0, description="training rows")
     test: int = Field(gt=0, description="test rows")
-    seed: int = Field(0, ge=0, description="which of all possible splits")
+    seed: int | None = Field(
+        None, ge=0, description="which of all possible splits; not given: every trial has a split of its own"
+    )
 
 
 class DataSettings(Settings):

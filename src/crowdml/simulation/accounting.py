@@ -161,6 +161,8 @@ def _noise(task: Task, plan: Plan) -> str:
 def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Sequence[Timeline]) -> tuple[str, ...]:
     """Name what a reader of the figures must know: caveats of the data, what ε leaves out, devices never heard of."""
     found = [dataset.note] if dataset.note else []
+    if task.data.split and task.data.split.seed is None:
+        found.append("every trial splits all rows anew; the same trial of another curve has the same split")
     if task.data.validation:
         found.append(
             f"{task.data.validation} rows are held back from training: choose by their error, and report the test error"

@@ -33,7 +33,7 @@ def simulate_stepwise(
     for trial, timeline in enumerate(timelines):
         end = run_stepwise(algorithm, timeline, dataset, trial_seed(seed, trial), owners=owners)
         ends.append(algorithm.parameters(end.server))
-        errors = measured_errors(task, ends[-1], dataset)
+        errors = measured_errors(task, ends[-1], dataset, trial)
         if algorithm.totals:
             totals = algorithm.totals(end.server)
             errors["estimated_error"] = float(totals["errors"] / max(totals["counted"], 1))

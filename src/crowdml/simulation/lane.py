@@ -84,11 +84,14 @@ class Lanes:
         seeds: Seeds, shape (lanes, 2).
         scales: Scales of noise for every ε that owners may choose, each of shape (lanes, choices); empty where all
             have the same.
+        measured: Rows to measure each lane on, by the name of the measurement, with lanes as the first axis; empty where
+            all lanes have the same.
     """
 
     hyper: Hyper
     seeds: Array
     scales: Hyper = dataclasses.field(default_factory=dict)
+    measured: Hyper = dataclasses.field(default_factory=dict)
 
 
 @record

@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from crowdml.algorithms import Task
+from crowdml.algorithms.contract import Hyper
 from crowdml.core import Array, record
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
@@ -41,7 +42,7 @@ class Program:
     Attributes:
         start: `start(lanes)`: the carry.
         chunk: `chunk(lanes, carry, events, counts)`: the carry after the chunk.
-        measure: `measure(carry)`: test error of each lane, that on rows held back, and the estimate from counts, where
+        measure: `measure(lanes, carry)`: test error of each lane, that on rows held back, and the estimate from counts, where
             there are any.
         opening: As `chunk`, for the first round of an algorithm that begins with another message; None elsewhere.
         finish: `finish(carry)`: tables with everything written.
@@ -50,7 +51,7 @@ class Program:
 
     start: Callable[..., Carry]
     chunk: Callable[..., Carry]
-    measure: Callable[[Carry], dict[str, Array]]
+    measure: Callable[[Lanes, Carry], dict[str, Array]]
     finish: Callable[[Carry], Carry]
     compile_seconds: float
     opening: Callable[..., Carry] | None = None
@@ -99,7 +100,7 @@ def compile_program(
     return Program(
         start=compiled(loop.start, lanes),
         chunk=compiled(loop.chunk, lanes, carry, events, counts, donate=(1,), one=small),
-        measure=compiled(lambda own: jax.lax.map(measure, finish(own)), carry),
+        measure=compiled(lambda lanes, own: jax.lax.map(measure, (lanes.measured, finish(own))), lanes, carry),
         opening=compiled(first.chunk, lanes, carry, events, counts, donate=(1,)) if first else None,
         finish=compiled(finish, carry),
         compile_seconds=time.perf_counter() - began,
@@ -111,14 +112,21 @@ def _past_bytes(task: Task, lanes: Lanes, ring: int) -> int:
     return int(sum(leaf.size for leaf in jax.tree.leaves(parameters)) * 4 * ring * len(lanes.seeds))
 
 
-def _measurer(task: Task, dataset: Dataset) -> Callable[[Carry], dict[str, Array]]:
+def _measurer(task: Task, dataset: Dataset) -> Callable[[tuple[Hyper, Carry]], dict[str, Array]]:
     model, algorithm = task.model_for(JAX), task.build(JAX)
     tables = {name: (jnp.asarray(rows), jnp.asarray(labels)) for name, (rows, labels) in measured_on(dataset).items()}
 
-    def errors(parameters: Tree) -> dict[str, Array]:
-        return {name: jnp.mean(model.predict(parameters, rows) != labels) for name, (rows, labels) in tables.items()}
+    everything = jnp.asarray(dataset.train_rows), jnp.asarray(dataset.train_labels)
 
-    def measure(carry: Carry) -> dict[str, Array]:
+    def measure(lane: tuple[Hyper, Carry]) -> dict[str, Array]:
+        own_rows, carry = lane
+        measured = {name: (everything[0][own], everything[1][own]) for name, own in own_rows.items()} or tables
+
+        def errors(parameters: Tree) -> dict[str, Array]:
+            return {
+                name: jnp.mean(model.predict(parameters, rows) != labels) for name, (rows, labels) in measured.items()
+            }
+
         if algorithm.of_device:
             chosen = np.linspace(0, task.crowd.devices - 1, min(task.crowd.devices, MEASURED_DEVICES)).astype(int)
             own = jax.tree.map(lambda leaf: leaf[chosen], carry.tables[1])

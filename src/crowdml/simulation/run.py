@@ -21,6 +21,7 @@ from crowdml.simulation.matrices import numbers
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.program import Program, compile_program
 from crowdml.simulation.result import Result, watched
+from crowdml.simulation.splits import trial_split
 from crowdml.simulation.timeline import Timeline, make_timeline
 
 SAVE_EVERY_S = 10.0
@@ -137,7 +138,9 @@ def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list
     if trials < 1:
         raise BadInput(f"{trials} trials: at least one is needed", where="--trials")
     algorithm = task.build(NUMPY)
-    return [make_timeline(task, dataset, algorithm, np.random.default_rng([seed, trial])) for trial in range(trials)]
+    return [
+        make_timeline(task, dataset, algorithm, np.random.default_rng([seed, trial]), trial) for trial in range(trials)
+    ]
 
 
 def _compile(
@@ -148,11 +151,19 @@ def _compile(
         hyper={name: np.array([hyper[cell][name] for cell, _ in places], np.float32) for name in hyper[0]},
         seeds=np.stack([trial_seed(seed, trial) for _, trial in places]),
         scales=_scales([tasks[cell] for cell, _ in places]) if chunks.choosing else {},
+        measured=_measured(tasks[0], dataset, [trial for _, trial in places]),
     )
     memory.require(memory.estimate(tasks[0].build(NUMPY), dataset, chunks, tasks[0].crowd.devices))
     first, _ = chunks.events(0)
     program = compile_program(tasks[0], dataset, lanes, first, chunks.ring, chunks.even, chunks.per_commit)
     return program, lanes
+
+
+def _measured(task: Task, dataset: Dataset, trials: Sequence[int]) -> dict[str, Any]:
+    """Return the rows to measure every lane on, where every trial has its own."""
+    splits = [trial_split(task, len(dataset.train_labels), trial) for trial in trials]
+    known = [split.measured for split in splits if split]
+    return {name: np.stack([own[name] for own in known]) for name in known[0]} if known else {}
 
 
 def _scales(tasks: Sequence[Task]) -> dict[str, Any]:
@@ -180,7 +191,7 @@ def _go(
         events, counts = chunks.events(number)
         run = program.opening if program.opening and number == 0 else program.chunk
         carries = run(lanes, carries, events, counts)
-        for name, values in program.measure(carries).items():
+        for name, values in program.measure(lanes, carries).items():
             measured.setdefault(name, []).append(np.asarray(values, np.float64))
         if watch:
             watch((number + 1) / len(chunks), float(watched(measured)[-1].mean()))

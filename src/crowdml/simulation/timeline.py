@@ -18,6 +18,7 @@ from crowdml.data import Dataset
 from crowdml.simulation.barriers import make_barrier_course
 from crowdml.simulation.contacts import Contacts, Times, make_contacts
 from crowdml.simulation.rounds import make_rounds
+from crowdml.simulation.splits import trial_split
 
 Ints = npt.NDArray[Any]
 
@@ -65,10 +66,13 @@ class Timeline:
         return bool((self.counts == self.rows.shape[1]).all())
 
 
-def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator: np.random.Generator) -> Timeline:
-    """Work out the course of one trial."""
-    crowd = task.crowd
-    owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
+def make_timeline(
+    task: Task, dataset: Dataset, algorithm: Algorithm, generator: np.random.Generator, trial: int = 0
+) -> Timeline:
+    """Work out the course of one trial; its number matters where every trial splits the rows anew."""
+    crowd, split = task.crowd, trial_split(task, len(dataset.train_labels), trial)
+    labels = dataset.train_labels[split.train] if split else dataset.train_labels
+    owner = crowd.partition.assign(labels, dataset.train_owners, crowd.devices, generator)
     course = make_barrier_course(task, algorithm, owner, generator) if algorithm.barrier else None
     if course:
         contacts = course.contacts
@@ -106,7 +110,7 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
     used = contacts.take(accepted)
     return Timeline(
         device=used.device.astype(np.int32),
-        rows=used.rows,
+        rows=split.train[used.rows] if split else used.rows,
         counts=used.counts,
         staleness=staleness.astype(np.int32),
         commits=commits,
