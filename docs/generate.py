@@ -90,7 +90,7 @@ def cli_page() -> str:
 
 def http_page() -> str:
     """Describe every route: who may call it, what it takes, what it answers."""
-    from crowdml.server.app import describe
+    from crowdml.server.framework import describe
     from crowdml.server.openapi import REFUSED
 
     schema = describe()

@@ -33,6 +33,18 @@ EVERY_LAYER: list[dict[str, Any]] = [
     {"kind": "relu"},
     {"kind": "dense", "size": 3},
 ]
+PICTURES: list[dict[str, Any]] = [
+    {"kind": "convolution", "size": 4, "kernel": 4, "start-scale": 2.0},
+    {"kind": "group-norm", "groups": 2},
+    {"kind": "pooling", "size": 3, "stride": 2, "padding": "same"},
+    {"kind": "convolution", "size": 4, "connections": 2, "bias": False},
+    {"kind": "batch-norm"},
+    {"kind": "pooling", "of": "average"},
+    {"kind": "flatten"},
+    {"kind": "dense", "size": 8},
+    {"kind": "group-norm", "groups": 2, "affine": False},
+    {"kind": "dense", "size": 3},
+]
 KINDS: dict[str, dict[str, Any]] = {
     "softmax": {"kind": "softmax"},
     "softmax with bias": {"kind": "softmax", "bias": True},
@@ -42,6 +54,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "mlp of squares": {"kind": "mlp", "layers": [5], "activation": "sigmoid", "top": "squared"},
     "layers": {"kind": "layers", "layers": EVERY_LAYER, "shape": [2, 3]},
     "layers, hinge": {"kind": "layers", "layers": [{"kind": "dense", "size": 1}], "loss": "hinge"},
+}
+PICTURE_KINDS: dict[str, dict[str, Any]] = {
+    "cnn": {"kind": "cnn", "shape": [8, 10, 2], "convolutions": [3, 4], "layers": [5]},
+    "cnn, average": {"kind": "cnn", "shape": [8, 10, 2], "pool": "average", "norm": "group", "activation": "relu"},
+    "pictures": {"kind": "layers", "layers": PICTURES, "shape": [8, 10, 2]},
 }
 CHAINS: dict[str, tuple[int, list[dict[str, Any]]]] = {
     "scale": (6, [{"kind": "scale", "by": 0.0625}]),
@@ -75,9 +92,11 @@ def a_task(model: dict[str, Any], features: int = 6, chain: list[dict[str, Any]]
 
 
 def random_parameters(task: Task) -> Any:
-    random = np.random.default_rng(5)  # with which every model tells rows apart
+    random = np.random.default_rng(9 if len(task.model_for(NUMPY).shape) == 3 else 5)  # every model tells rows apart
     zeros = task.model_for(NUMPY).zeros()
-    return trees.map(lambda leaf: random.normal(size=leaf.shape).astype(np.float32), zeros)
+    drawn = trees.map(lambda leaf: random.normal(size=leaf.shape).astype(np.float32), zeros)
+    # What a batch normalisation remembers as a variance is never negative.
+    return trees.map_paths(lambda path, leaf: abs(leaf) if path.endswith("/variance") else leaf, drawn)
 
 
 def rows_for(features: int) -> Floats:
@@ -115,6 +134,13 @@ def test_every_kind_of_model_answers_alike(name: str) -> None:
     same(*answers(a_task(KINDS[name]), rows_for(6) - 1.5))
 
 
+@pytest.mark.parametrize("name", PICTURE_KINDS)
+def test_models_of_pictures_answer_alike(name: str) -> None:
+    rows = rows_for(160) / 64 - 1.5
+    rows[:, :80] *= np.linspace(-3, 3, ROWS, dtype=np.float32)[:, None]  # pictures that differ from each other
+    same(*answers(a_task(PICTURE_KINDS[name], 160), rows))
+
+
 @pytest.mark.parametrize("name", CHAINS)
 def test_every_transform_is_inside(name: str) -> None:
     features, chain = CHAINS[name]
@@ -122,8 +148,8 @@ def test_every_transform_is_inside(name: str) -> None:
 
 
 def test_nothing_is_left_out() -> None:
-    assert {own["kind"] for own in KINDS.values()} == set(MODELS)
-    assert {own["kind"] for own in EVERY_LAYER} == set(LAYERS)
+    assert {own["kind"] for own in (*KINDS.values(), *PICTURE_KINDS.values())} == set(MODELS)
+    assert {own["kind"] for own in (*EVERY_LAYER, *PICTURES)} == set(LAYERS)
     assert {own["kind"] for _, chain in CHAINS.values() for own in chain} == set(TRANSFORMS)
 
 

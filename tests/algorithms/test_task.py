@@ -141,8 +141,8 @@ def test_the_defaults_of_every_recipe_give_a_working_task(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", list(MODELS))
 def test_every_model_works_with_its_defaults(kind: str) -> None:
-    layers = ["model.layers=[{kind='dense', size=2}]"] if kind == "layers" else []
-    made = task(f"model.kind={kind}", *layers, "privacy.clip=1.0").build(NUMPY)
+    needed = {"layers": ["model.layers=[{kind='dense', size=2}]"], "cnn": ["data.features=784", "data.transform=[]"]}
+    made = task(f"model.kind={kind}", *needed.get(kind, []), "privacy.clip=1.0").build(NUMPY)
     assert made.batch == RECIPES["crowd-sgd"].settings().batch  # type: ignore[attr-defined]
 
 

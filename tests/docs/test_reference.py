@@ -93,7 +93,7 @@ def test_every_command_and_option_is_documented(generate: Any) -> None:
 
 
 def test_every_route_and_refusal_is_documented(generate: Any) -> None:
-    from crowdml.server.app import describe
+    from crowdml.server.framework import describe
 
     text = generate.http_page()
     for path, methods in describe()["paths"].items():

@@ -214,7 +214,9 @@ def _fits(recipe: Recipe, changes: list[str]) -> bool:
         return False
     # What is sent after local steps has no bound, so no ε can be claimed for it.
     steps = {"local_steps", "epochs"} & set(recipe.settings.model_fields) and "local-steps=0" not in keys
-    return not (waits and "delays" in keys) and not (steps and "epsilon" in keys)
+    # In rounds a device goes through its rows, unless noise is put into steps.
+    counted = "per_round" in recipe.settings.model_fields and "local-steps" in keys and "noise-at" not in keys
+    return not (waits and "delays" in keys) and not (steps and "epsilon" in keys) and not counted
 
 
 def learnt(algorithm: Algorithm, ended: Ended, devices: int) -> Any:

@@ -112,7 +112,7 @@ def test_the_server_gets_back_the_mean_gradient() -> None:
     check_in = {"gradient": found.gradient, "samples": np.int32(50)}
     exact = parts.model.gradients(w, batch).total(np.full(50, 1 / 50, np.float32))[0]["w"] + 0.001 * w[0]["w"]
     step = parts.plan.sound.update.grid.step
-    read, _ = grid_reader(parts, alone=True)(check_in, w)
+    read, _ = grid_reader(parts, alone=True).read(check_in, w)
     assert np.abs(read[0]["w"] - exact).max() < 5 * step / 2 / np.sqrt(50)
     assert np.abs(read[0]["w"] - exact).max() > step / 500  # so it is on the grid
 

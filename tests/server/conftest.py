@@ -439,6 +439,17 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
 
 
 @pytest.fixture
+def make_limited(make_app: Makes) -> Callable[..., Application]:
+    """Make one on a socket with limits of its own."""
+
+    def make(**limits: int) -> Application:
+        protocol = bounded(ConnectionLimits(**limits))
+        return make_app(kind=type("Limited", (OnSocket,), {"protocol": protocol}))
+
+    return make
+
+
+@pytest.fixture
 def on_socket(make_app: Makes) -> Application:
     """One on a socket, with the usual deadlines."""
     made = make_app(kind=OnSocket)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from crowdml.server.serving import Place, limits_of
+
 HOST = b"Host: 127.0.0.1\r\n"
 GET = b"GET /healthz HTTP/1.1\r\n" + HOST
 PACE_S = 0.02
@@ -286,21 +288,46 @@ def test_22_a_device_that_asks_first_is_told_to_go_on_or_not_to(hasty: Any) -> N
     assert hasty.raw(head)[0][0] == 413
 
 
-def test_connections_beyond_the_limit_are_cut_off_and_the_others_are_served(hasty: Any) -> None:
+def crowd(app: Any, number: int) -> list[bytes]:
+    """Open many connections at once, then ask on each; return the answers, which are empty where it was cut off."""
+    said = []
     with contextlib.ExitStack() as stack:
-        links = [stack.enter_context(hasty.connect()) for _ in range(70)]
+        links = [stack.enter_context(app.connect()) for _ in range(number)]
         for link in links:
             with contextlib.suppress(ConnectionError):
                 link.sendall(GET + b"\r\n")
-        answered = 0
         for link in links:
             with contextlib.suppress(ConnectionError):
-                answered += b"200 OK" in link.recv(1 << 16)
-        assert 50 <= answered <= 60
+                said.append(link.recv(1 << 16))
     give_up = time.monotonic() + 20
-    while len(hasty.server.server_state.connections) > 5 and time.monotonic() < give_up:
+    while len(app.server.server_state.connections) > 1 and time.monotonic() < give_up:
         time.sleep(PACE_S)
-    assert hasty.send("GET", "/healthz").status_code == 200
+    return said
+
+
+@pytest.mark.parametrize("limits", [{"connections": 20}, {"per_address": 20}], ids=["together", "of one address"])
+def test_connections_beyond_the_limit_are_told_so_and_closed(make_limited: Any, limits: Any) -> None:
+    app = make_limited(refused=1000, **limits)
+    said = crowd(app, 35)
+    assert [own.startswith(b"HTTP/1.1 200 OK") for own in said].count(True) == 20
+    busy = next(own for own in said if not own.startswith(b"HTTP/1.1 200 OK"))
+    head, _, body = busy.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n") and b"\r\nconnection: close" in head
+    assert b"\r\nretry-after: 5" in head and b'"code": "busy"' in body
+    assert not app.protocol.addresses, "whoever left makes room"
+    assert crowd(app, 20) == [own for own in crowd(app, 20) if own.startswith(b"HTTP/1.1 200 OK")]
+
+
+def test_where_answers_would_take_too_many_files_connections_are_cut_off(make_limited: Any) -> None:
+    app = make_limited(connections=10, refused=5)
+    answers = [own[:12] for own in crowd(app, 40)]
+    assert answers.count(b"HTTP/1.1 200") == 10 and answers.count(b"HTTP/1.1 503") == 5
+    assert crowd(app, 1)[0].startswith(b"HTTP/1.1 200")
+
+
+def test_no_address_takes_all_connections_but_a_proxy_may() -> None:
+    assert limits_of(Place(), 1000).per_address == 250
+    assert limits_of(Place(proxy="10.0.0.1"), 1000).per_address == 1000
 
 
 def test_a_server_that_is_asked_to_end_does_not_wait_for_watchers(on_socket: Any) -> None:

@@ -9,7 +9,7 @@ live server with its devices, and a test with given coins all drive these same f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from crowdml.core import Array, Batch, Coins, Ops, record
@@ -98,6 +98,11 @@ class Algorithm:
         solves: Whether it solves linear equations. Several trials are then run one after the other, as compiled code
             cannot solve several systems at once on a core of its own without waiting for itself.
         of_device: `of_device(device)`: a device's own model, where each learns alone; None where one is common.
+        succession: `succession(server, rows, slots, check_ins, staleness)` does for several check-ins, bit for bit,
+            what `absorb` and `commit` do for each in turn, but more quickly; it returns the server's state and changes
+            `rows`, by slot, in place. None where there is no quicker way.
+        in_parts: Whether `device_step` goes through its batch by `ops.fold` alone, so that rows need not be read before
+            the part they are in.
     """
 
     takes: Literal["sums", "individuals"]
@@ -121,6 +126,8 @@ class Algorithm:
     opening: Algorithm | None = None
     solves: bool = False
     rounds: Rounds | None = None
+    succession: Callable[[Tree, dict[int, Tree], Sequence[int], Sequence[Tree], Sequence[int]], Tree] | None = None
+    in_parts: bool = False
     barrier: Barrier | None = None
 
     @property

@@ -14,11 +14,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from crowdml.algorithms.contract import Parts
 from crowdml.algorithms.gradients import MeanGradient
-from crowdml.core import Array, Batch, Coins, GridCoins, trees
+from crowdml.core import Array, Batch, Coins, GridCoins, record, trees
 from crowdml.core.ops import Tree
 from crowdml.privacy.grid import round_checked, to_levels
 from crowdml.privacy.mechanisms import SKELLAM
@@ -55,33 +55,45 @@ def sanitise_grid(parts: Parts, update: Tree, coins: Coins) -> Tree:
     return trees.map(lambda own, more: own + more, update, _shaped(noise, update))
 
 
-def grid_reader(parts: Parts, alone: bool) -> Callable[[Tree, Tree], tuple[Tree, Array]]:
-    """Return the server's function that makes an update, times its weight, and the weight of a check-in.
+@record
+class GridReader:
+    """How the server makes an update of the integers of a check-in, or of a sum of several.
 
-    A sum of several check-ins is read like one. Where a commit follows every check-in (`alone`) the mean is taken at
-    once, and there is no weight.
+    Attributes:
+        scale: `scale(check_in)` returns the update, times its weight, and the weight. Where a commit follows every
+            check-in the mean is taken at once, and there is no weight. Many check-ins may stand below each other.
+        pull: `pull(parameters)`: the regulariser, which devices leave out; None where there is none.
+        alone: Whether a commit follows every check-in.
+        xp: The array namespace.
     """
-    xp, sound = parts.ops.xp, _sound(parts)
+
+    scale: Callable[[Tree], tuple[Tree, Array]]
+    pull: Callable[[Tree], Tree] | None
+    alone: bool
+    xp: Any
+
+    def read(self, check_in: Tree, parameters: Tree) -> tuple[Tree, Array]:
+        """Return the update with the regulariser, times its weight, and the weight."""
+        update, weight = self.scale(check_in)
+        if self.pull is None:
+            return update, weight
+        share = self.xp.float32(1) if self.alone else weight.astype(self.xp.float32)
+        return trees.map(lambda own, more: own + more * share, update, self.pull(parameters)), weight
+
+
+def grid_reader(parts: Parts, alone: bool) -> GridReader:
+    """Return how the server reads check-ins."""
+    xp, sound, strength = parts.ops.xp, _sound(parts), parts.hyper["regularisation"]
     counts_rows, step = sound.update.grid.per == "example", xp.float32(sound.update.grid.step)
 
-    def weight_of(check_in: Tree) -> Array:
-        return check_in["samples"] if counts_rows else check_in.get("weight", xp.int32(1))
+    def scale(check_in: Tree) -> tuple[Tree, Array]:
+        weight = check_in["samples"] if counts_rows else check_in.get("weight", xp.int32(1))
+        factor = step / xp.maximum(weight.astype(xp.float32), xp.float32(1)) if alone else step
+        return trees.map(lambda own: own.astype(xp.float32) * factor, check_in[sound.sends]), weight
 
-    def read(check_in: Tree, parameters: Tree) -> tuple[Tree, Array]:
-        weight = weight_of(check_in)
-        factor, share = step, weight.astype(xp.float32)
-        if alone:
-            factor, share = step / xp.maximum(share, xp.float32(1)), xp.float32(1)
-        update = trees.map(lambda own: own.astype(xp.float32) * factor, check_in[sound.sends])
-        if sound.sends == "change":
-            return update, weight
-        strength = parts.hyper["regularisation"]
-        if isinstance(strength, float) and strength == 0.0:
-            return update, weight
-        regulariser = parts.model.regulariser(parameters, strength)
-        return trees.map(lambda own, more: own + more * share, update, regulariser), weight
-
-    return read
+    pulls = sound.sends == "gradient" and not (isinstance(strength, float) and strength == 0.0)
+    pull = (lambda parameters: parts.model.regulariser(parameters, strength)) if pulls else None
+    return GridReader(scale=scale, pull=pull, alone=alone, xp=xp)
 
 
 def _alone(vector: Tree, xp: Array) -> tuple[Tree, Array]:

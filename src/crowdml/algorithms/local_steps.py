@@ -2,7 +2,7 @@
 
 A device moves its copy of the parameters by several steps, each on a part of its rows, and sends what has changed.
 With no local steps it sends the mean gradient of all its rows and leaves the step to the server. Noise is added once,
-to the message; where it is correlated over messages, the device remembers what it added. In sound mode the message is
+to the message, or into every step (`private_walk`); where it is correlated over messages, the device remembers what it added. In sound mode the message is
 integers on a grid; the change is bounded as a whole, whatever rate and loss made of it.
 
 The rate may follow any of four counters: versions and check-ins are the server's and come with the check-out; contacts
@@ -25,6 +25,7 @@ from crowdml.algorithms.gradients import (
     sanitise_mean,
 )
 from crowdml.algorithms.grid_gradient import grid_change, grid_gradient, sanitise_grid
+from crowdml.algorithms.private_walk import PrivateWalk
 from crowdml.algorithms.rates import RateSettings
 from crowdml.algorithms.server import Sends
 from crowdml.algorithms.stability import LONGEST
@@ -47,6 +48,7 @@ class DeviceHalf:
         by_size: Whether a device counts as much as it has rows, or all count alike.
         alone: Whether a commit follows every check-in; then no weight is needed.
         padded: Whether some of a device's parts may be empty, because devices differ in their number of rows.
+        group: Rows that go through together where steps bound every row.
     """
 
     parts: Parts
@@ -56,6 +58,7 @@ class DeviceHalf:
     by_size: bool
     alone: bool
     padded: bool
+    group: int = 256
 
     @property
     def told(self) -> bool:
@@ -103,7 +106,7 @@ class DeviceHalf:
             return release | {"gradient": found.gradient} | self._weight(found.samples), after
         if self._stable:
             parameters, batch = self._as_proven(parameters, batch, self._stable)
-        moved, memory, taken = self._walk(parameters, device["memory"], begin, batch)
+        moved, memory, taken = self._walk(parameters, device["memory"], begin, batch, coins)
         after["memory"] = memory
         if "steps" in device:
             after["steps"] = device["steps"] + taken
@@ -125,7 +128,7 @@ class DeviceHalf:
         if self.alone:
             return {self.sends: update}
         xp = self.parts.ops.xp
-        weight = release["samples"] if self.by_size else xp.int32(1)
+        weight = release["samples"] if "samples" in release and self.by_size else xp.int32(1)
         return {self.sends: trees.map(lambda leaf: leaf * xp.float32(weight), update), "weight": weight}
 
     def _sanitise_sound(self, release: Tree, coins: Coins) -> Tree:
@@ -140,9 +143,18 @@ class DeviceHalf:
             return grid_gradient(self.parts, parameters, batch, batch.mask, coins)
         return mean_gradient(self.parts, parameters, batch, batch.mask)
 
-    def _walk(self, parameters: Tree, memory: Tree, begin: Array, batch: Batch) -> tuple[Tree, Tree, Array]:
+    def _walk(
+        self, parameters: Tree, memory: Tree, begin: Array, batch: Batch, coins: Coins
+    ) -> tuple[Tree, Tree, Array]:
         """Take one step on each part of the batch; return parameters, what the rate remembers, and steps taken."""
         ops, rate = self.parts.ops, self._rate(self.parts.hyper["rate"])
+        if self.parts.plan.steps:
+            counts_up = self.rate.counter == "local-steps"
+            walk = PrivateWalk(
+                parts=self.parts, steps=self.parts.plan.steps, rate=rate, counts_up=counts_up, group=self.group
+            )
+            moved, memory = walk.take(parameters, memory, begin, batch, coins)
+            return moved, memory, ops.xp.int32(walk.steps.steps)
         one = ops.xp.int32(1)
         counts_up = one if self.rate.counter == "local-steps" else ops.xp.int32(0)
 
@@ -160,6 +172,11 @@ class DeviceHalf:
         cut = trees.map(lambda leaf: leaf.reshape(-1, self.local_batch, *leaf.shape[1:]), batch)
         moved, memory, taken = ops.fold(step, (parameters, memory, ops.xp.int32(0)), cut)
         return moved, memory, taken
+
+    @property
+    def proven(self) -> bool:
+        """Whether rows are first made what a proof assumes of them."""
+        return self._stable is not None
 
     @property
     def _stable(self) -> Stability | None:
@@ -216,7 +233,8 @@ class DeviceHalf:
         if plan.sound:
             needed = plan.sound.update.grid.per == "example"
         else:
-            needed = plan.gradient is not None or (self.by_size and not self.alone)
+            # With noise in the steps nothing is said about the number of rows, which would not be protected.
+            needed = plan.gradient is not None or (self.by_size and not self.alone and plan.steps is None)
         return {"samples": samples.astype(self.parts.ops.xp.int32)} if needed else {}
 
     def _rate(self, c: Array) -> Any:

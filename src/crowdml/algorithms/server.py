@@ -6,7 +6,7 @@ is added as it is. Afterwards the parameters are brought back into their ball.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,12 @@ from crowdml.algorithms import projection
 from crowdml.algorithms.averaging import Averaging
 from crowdml.algorithms.contract import Parts
 from crowdml.algorithms.counting import Counting
-from crowdml.algorithms.rates import RateSettings
+from crowdml.algorithms.grid_gradient import GridReader
+from crowdml.algorithms.rates import Rate, RateSettings
+from crowdml.algorithms.succession import Succession
 from crowdml.core import Array, Coins, record, tree_record, trees
 from crowdml.core.ops import Tree
+from crowdml.models import FlatModel
 from crowdml.privacy.sound import Sends as Sends
 
 
@@ -50,12 +53,14 @@ class ServerHalf:
         absorb: Folds in a check-in.
         commit: Takes the step.
         count: `count(server)`: what the rate's counter will be at the next step, from 1; for counters of the server.
+        succession: Several check-ins in turn, where there is a quick way.
     """
 
     init: Callable[[Coins], ServerState]
     absorb: Callable[[ServerState, Tree, Tree, Array], tuple[Tree, Tree]]
     commit: Callable[[ServerState], tuple[Tree, Tree]]
     count: Callable[[ServerState], Array]
+    succession: Callable[..., ServerState] | None = None
 
 
 def server_half(
@@ -64,7 +69,7 @@ def server_half(
     sends: Sends,
     rate_settings: RateSettings,
     counting: Counting | None = None,
-    read: Callable[[Tree, Tree], tuple[Tree, Array]] | None = None,
+    reader: GridReader | None = None,
 ) -> ServerHalf:
     """Assemble the server's half; the rate is the server's own where devices send gradients.
 
@@ -74,8 +79,7 @@ def server_half(
         sends: What a check-in carries.
         rate_settings: The rate.
         counting: Counts that travel along, if any.
-        read: `read(check_in, parameters)` makes an update, times its weight, and the weight of what a check-in
-            carries, where that is not the update itself but integers on a grid.
+        reader: Makes an update of what a check-in carries, where those are integers on a grid.
     """
     ops, hyper, one = parts.ops, parts.hyper, parts.ops.xp.int32(1)
     rate = rate_settings.build(hyper["rate"], ops)
@@ -94,7 +98,9 @@ def server_half(
         )
 
     def absorb(server: ServerState, row: Tree, check_in: Tree, stale: Array) -> tuple[Tree, Tree]:
-        update, weight = read(check_in, server.parameters) if read else (check_in[sends], check_in.get("weight", 1))
+        update, weight = (
+            reader.read(check_in, server.parameters) if reader else (check_in[sends], check_in.get("weight", 1))
+        )
         window = averaging.add(server.window, update, weight, stale)
         server = replace(server, window=window)
         if tallies:
@@ -124,4 +130,33 @@ def server_half(
         # One version is one broadcast, so what it says does not change while the window fills.
         return (server.received["committed"] if tallies else server.version) + one
 
-    return ServerHalf(init=init, absorb=absorb, commit=commit, count=count)
+    def succession(
+        server: ServerState, rows: dict[int, Tree], slots: Sequence[int], check_ins: Sequence[Tree], ages: Sequence[int]
+    ) -> ServerState:
+        totals = server.totals
+        if counting:
+            for slot, check_in in zip(slots, check_ins, strict=True):
+                totals = counting.add(totals, check_in["counts"])
+                rows[slot] = counting.add(rows[slot] if slot in rows else counting.empty(), check_in["counts"])
+        parameters = walk(server.parameters, server.version, check_ins, ages)
+        version = server.version + ops.xp.int32(len(check_ins))
+        return replace(server, parameters=parameters, version=version, totals=totals)
+
+    walk = _walk(parts, averaging, sends, rate, reader)
+    return ServerHalf(init=init, absorb=absorb, commit=commit, count=count, succession=succession if walk else None)
+
+
+def _walk(
+    parts: Parts, averaging: Averaging, sends: Sends, rate: Rate, reader: GridReader | None
+) -> Callable[..., Any] | None:
+    """Return how several steps are taken in turn, over one vector; None where only `absorb` and `commit` can."""
+    if not (averaging.alone and rate.factor and isinstance(parts.model, FlatModel)):
+        return None
+    return Succession(
+        sends=sends,
+        scale=(lambda check_in: reader.scale(check_in)[0]) if reader else (lambda check_in: check_in[sends]),
+        pull=reader.pull if reader else None,
+        factor=rate.factor,
+        radius=parts.hyper["radius"],
+        averaging=averaging,
+    ).walk

@@ -87,6 +87,17 @@ class Task(Settings):
 
     def plan(self, model: Model) -> Plan:
         """Work out bound, noise and promise. Raises `BadInput` where the terms cannot be kept."""
+        made = self._plan(model)
+        if made.bounds_rows and model.mixes:
+            raise BadInput(
+                "batch normalisation mixes the rows of a batch: the gradient of one row depends on all others, so a "
+                "bound on it protects nobody",
+                where="model",
+                hint='use group normalisation; or unit = "device" with local steps, where the whole change is bounded',
+            )
+        return made
+
+    def _plan(self, model: Model) -> Plan:
         paper = self.recipe.paper if self.privacy.mode == "paper" else None
         reach = paper.reach(self.algorithm) if paper else 1.0
 
@@ -128,7 +139,8 @@ class Task(Settings):
     def _releases(self, model: Model) -> Releases:
         """Say what a device sends, as far as a plan must know."""
         if self.privacy.mode != "sound" or self.recipe.sound is None:
-            return Releases(limit=self.stop.max_releases)
+            steps = self.recipe.steps if self.privacy.noise_at == "steps" else None
+            return Releases(limit=self.stop.max_releases, local=steps(self.algorithm) if steps else None)
         form, size = self.recipe.sound(self.algorithm), trees.size(model.zeros())
         row = input_bound(self.data.transform, 2, self.data.features)
         masking = self.masking()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import ssl
 from pathlib import Path
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from crowdml.cli.homes import server_home
 from crowdml.core import BadInput, CrowdError
 from crowdml.core.validation import write_whole
+
+if TYPE_CHECKING:
+    import httpx
 
 TOKEN_VARIABLE = "CROWDML_OPERATOR_TOKEN"  # noqa: S105  the name of a variable
 ADDRESS_FILE = "server.address"
@@ -55,6 +56,9 @@ class Operator:
 
     def fetch(self, method: str, path: str, body: Any = None) -> httpx.Response:
         """Send a request and return its answer, or raise what the server says is wrong."""
+        # Here, because a server that is started needs this module too, and httpx takes longer than all else of it.
+        import httpx
+
         try:
             answer = httpx.request(
                 method, self.address + path, json=body, headers=self._headers, verify=self._verify, timeout=60.0

@@ -144,8 +144,11 @@ def privacy_lines(privacy: dict[str, Any]) -> list[str]:
     if privacy["paper_claim"]:
         lines.append(f"  the paper would claim        {_promise(privacy['paper_claim'])}")
     lines.append(f"  what it really adds up to    {_promise(privacy['sample'])} for one sample")
-    lines.append(f"                               {_promise(privacy['device'])} for one device")
-    lines.append(f"  proven by                    {_proofs(privacy['sample']['by'], privacy['device']['by'])}")
+    device = privacy["device"]
+    told = _promise(device) if device else "nothing that is worth a figure"
+    lines.append(f"                               {told} for one device")
+    by = privacy["sample"]["by"]
+    lines.append(f"  proven by                    {_proofs(by, device['by'] if device else by)}")
     for group in privacy.get("owners", ()):
         lines.append(
             f"  {group['devices']} owners have chosen ε = {group['epsilon']:g}: {_promise(group['sample'])} for one "

@@ -53,14 +53,16 @@ def serve(
     On the first start an operator's token is made and written to operator.token in --home: `crowdml task create` and
     `crowdml invite` use it. Everything acknowledged is on disk; a restart continues where the tasks were.
     """
+    import gc
     import logging
     import sys
 
+    # What is loaded now stays: `serving.serve` looks for garbage from then on.
+    gc.disable()
     from crowdml.cli import output
     from crowdml.cli.homes import database_url, server_home
     from crowdml.cli.operator import remember_server
     from crowdml.server.app import Access, create_app
-    from crowdml.server.certificates import require_local_tls, require_readable
     from crowdml.server.coordinator import Options
     from crowdml.server.reach import Wish, reach_of
     from crowdml.server.serving import TOKEN_FILE, Place, bind, require_identity
@@ -79,9 +81,11 @@ def serve(
         )
     )
     if tls_cert:
+        from crowdml.server.certificates import require_readable
+
         require_readable(tls_cert, tls_key)
     folder = server_home(home, make=True)
-    local = require_local_tls(server_home(folder / "tls", make=True), reach.names) if lan else None
+    local = _local_tls(folder, reach) if lan else None
     place = Place(
         host=reach.host,
         port=port,
@@ -102,6 +106,13 @@ def serve(
         output.say(line)
     output.say(f"serving {own} (operator's token: {folder / TOKEN_FILE})")
     run(app, place, listening)
+
+
+def _local_tls(folder: Path, reach: Reach) -> LocalTls:
+    from crowdml.cli.homes import server_home
+    from crowdml.server.certificates import require_local_tls
+
+    return require_local_tls(server_home(folder / "tls", make=True), reach.names)
 
 
 def _warnings(reach: Reach, insecure: bool) -> list[str]:

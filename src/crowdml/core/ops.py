@@ -30,10 +30,14 @@ class Ops:
         dot: `dot(a, b)` is `a @ b`.
         dot_t: `dot_t(a, b)` is `a @ b.T`.
         t_dot: `t_dot(a, b)` is `a.T @ b`.
+        each_t_dot: `each_t_dot(a, b)` is `a[i].T @ b[i]` for every i.
+        each_dot_t: `each_dot_t(a, b)` is `a[i] @ b[i].T` for every i.
         sum_of_squares: Of all numbers of an array.
         bits: `bits(x, dtype)` reads the same 32 bits as another type.
         fold: `fold(step, carry, xs)` applies `carry = step(carry, x)` along the first axis of the tree `xs`.
         repeat: `repeat(unfinished, step, carry)` applies `carry = step(carry)` while `unfinished(carry)` says so.
+        in_parts: `in_parts(function, rows, size)` applies a function to so many rows at a time and joins what it gives
+            along the last axis: the same as `function(rows)` with less memory.
         solve: `solve(a, b)` is `a⁻¹ b` for a symmetric positive definite `a`.
         wide: The widest floating-point type there is, for proofs that need double precision on a device.
     """
@@ -43,10 +47,13 @@ class Ops:
     dot: Callable[[Array, Array], Array]
     dot_t: Callable[[Array, Array], Array]
     t_dot: Callable[[Array, Array], Array]
+    each_t_dot: Callable[[Array, Array], Array]
+    each_dot_t: Callable[[Array, Array], Array]
     sum_of_squares: Callable[[Array], Array]
     bits: Callable[[Array, Any], Array]
     fold: Callable[[Callable[[Tree, Tree], Tree], Tree, Tree], Tree]
     repeat: Callable[[Callable[[Tree], Array], Callable[[Tree], Tree], Tree], Tree]
+    in_parts: Callable[[Callable[[Array], Array], Array, int], Array]
     solve: Callable[[Array, Array], Array]
     wide: Any
 
@@ -63,6 +70,12 @@ def _repeat(unfinished: Callable[[Tree], Array], step: Callable[[Tree], Tree], c
     while unfinished(carry):
         carry = step(carry)
     return carry
+
+
+def _in_parts(function: Callable[[Array], Array], rows: Array, size: int) -> Array:
+    if len(rows) <= size:
+        return function(rows)
+    return np.concatenate([function(rows[begin : begin + size]) for begin in range(0, len(rows), size)], axis=-1)
 
 
 def _sum_of_squares(a: Array) -> Array:
@@ -84,10 +97,13 @@ NUMPY = Ops(
     dot=lambda a, b: a @ b,
     dot_t=lambda a, b: a @ b.T,
     t_dot=lambda a, b: a.T @ b,
+    each_t_dot=lambda a, b: a.transpose(0, 2, 1) @ b,
+    each_dot_t=lambda a, b: a @ b.transpose(0, 2, 1),
     sum_of_squares=_sum_of_squares,
     bits=lambda x, dtype: np.asarray(x).view(dtype),
     fold=_fold,
     repeat=_repeat,
+    in_parts=_in_parts,
     solve=_solve,
     wide=np.float64,
 )

@@ -10,7 +10,12 @@ from pydantic import Field
 from crowdml.core import BadInput, Ops, Registry, Settings
 from crowdml.core.settings import OneOf
 from crowdml.models.layers import LAYERS, LayerSettings
+from crowdml.models.layers.activations import Flatten
+from crowdml.models.layers.convolution import Convolution
 from crowdml.models.layers.dense import Dense
+from crowdml.models.layers.normalisation import BatchNorm, GroupNorm
+from crowdml.models.layers.pooling import Pooling
+from crowdml.models.layers.windows import Padding
 from crowdml.models.losses import LOSSES, TWO_CLASS_LOSSES, Loss
 from crowdml.models.model import Model, build
 
@@ -102,6 +107,49 @@ class Mlp(ModelSettings):
         return build((*hidden, last), _loss(self.top, classes, ops), features, ops)
 
 
+class Cnn(ModelSettings):
+    """Convolutional net: convolutions, each with its activation and a pooling, then dense layers."""
+
+    kind: Literal["cnn"] = "cnn"
+    shape: list[Annotated[int, Field(gt=0)]] = Field(
+        [28, 28, 1], min_length=3, max_length=3, description="height, width and channels of a picture"
+    )
+    convolutions: list[Annotated[int, Field(gt=0, le=100_000)]] = Field([16, 32], description="filters of each")
+    kernel: int = Field(3, gt=0, le=64, description="height and width of a filter")
+    connections: list[int] | None = Field(
+        None, description="how many channels each filter sees, for each convolution; not given: all"
+    )
+    pool: Literal["max", "average"] = Field("max", description="what follows each convolution's activation")
+    pool_size: int = Field(2, gt=0, description="height and width of a pooling window")
+    pool_stride: int | None = Field(None, gt=0, description="step between pooling windows; not given: their size")
+    norm: Literal["none", "group", "batch"] = Field("none", description="what stands between filters and activation")
+    groups: int = Field(4, gt=0, description="groups of a group normalisation")
+    layers: list[Annotated[int, Field(gt=0, le=10_000_000)]] = Field([32], description="sizes of the dense layers")
+    activation: Literal["tanh", "sigmoid", "relu"] = Field("tanh", description="what follows each hidden layer")
+    start_scale: float = Field(1.0, gt=0, description="factor on the first weights, which are uniform ±√(6/(in+out))")
+
+    def build(self, features: int, classes: int, ops: Ops) -> Model:
+        """Make convolutions, dense layers, and a last layer with one output per label."""
+        seen = self.connections or [None] * len(self.convolutions)
+        if len(seen) != len(self.convolutions):
+            raise BadInput(f"{len(seen)} numbers for {len(self.convolutions)} convolutions", where="model.connections")
+        made: list[LayerSettings] = []
+        for size, connections in zip(self.convolutions, seen, strict=True):
+            made.append(
+                Convolution(size=size, kernel=self.kernel, connections=connections, start_scale=self.start_scale)
+            )
+            if self.norm != "none":
+                made.append(GroupNorm(groups=self.groups) if self.norm == "group" else BatchNorm())
+            made.append(LAYERS[self.activation]())
+            padding: Padding = "valid" if self.pool_stride in (None, self.pool_size) else "same"
+            made.append(Pooling(of=self.pool, size=self.pool_size, stride=self.pool_stride, padding=padding))
+        made.append(Flatten())
+        for size in self.layers:
+            made += [Dense(size=size, start_scale=self.start_scale), LAYERS[self.activation]()]
+        last = Dense(size=classes, start_scale=self.start_scale)
+        return build((*made, last), _loss("softmax", classes, ops), features, ops, tuple(self.shape))
+
+
 class Layers(ModelSettings):
     """A model declared layer by layer."""
 
@@ -126,5 +174,13 @@ class Layers(ModelSettings):
 
 MODELS: Registry[type[ModelSettings]] = Registry(
     "model",
-    {"softmax": Softmax, "logistic": Logistic, "svm": Svm, "huber": Huber, "mlp": Mlp, "layers": Layers},
+    {
+        "softmax": Softmax,
+        "logistic": Logistic,
+        "svm": Svm,
+        "huber": Huber,
+        "mlp": Mlp,
+        "cnn": Cnn,
+        "layers": Layers,
+    },
 )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from crowdml.core import Array, BadInput, Batch, Coins, Graph, Ops, Value, record, trees
 from crowdml.core.ops import Tree
 from crowdml.models.layers import Factors, Layer, LayerSettings, Shape
 from crowdml.models.losses import Loss
+
+PICTURES_AT_ONCE = 250
+"""Pictures that are predicted together: their unfolded patches take many times the room of the pictures."""
 
 Parameters = Tree
 """A tuple with one dict per layer, such as `({"w": …, "b": …}, {}, {"w": …})`."""
@@ -33,13 +37,21 @@ class Gradients:
             return sum(layer.absolute_norms() for layer in present)
         return ops.xp.sqrt(sum(layer.squared_norms() for layer in present))
 
+    def layer_norms(self, ops: Ops) -> list[Array | None]:
+        """L2 norm of each example's gradient, layer by layer; None where a layer has no parameters."""
+        return [None if layer is None else ops.xp.sqrt(layer.squared_norms()) for layer in self.layers]
+
     def rows(self) -> Parameters:
         """Return each example's gradient: the parameters' shapes with examples as the first axis."""
         return tuple({} if layer is None else layer.rows() for layer in self.layers)
 
     def total(self, weights: Array) -> Parameters:
         """Sum of the examples' gradients, each times its weight."""
-        return tuple({} if layer is None else layer.total(weights) for layer in self.layers)
+        return self.total_by_layer([weights] * len(self.layers))
+
+    def total_by_layer(self, weights: Sequence[Array | None]) -> Parameters:
+        """Sum of the examples' gradients, where an example may have another weight in every layer."""
+        return tuple({} if layer is None else layer.total(own) for layer, own in zip(self.layers, weights, strict=True))
 
 
 @record
@@ -60,6 +72,11 @@ class Model:
     features: int
     shape: Shape
 
+    @property
+    def mixes(self) -> bool:
+        """Whether one example's gradient depends on the other examples of its batch."""
+        return any(layer.mixes for layer in self.layers)
+
     def init(self, coins: Coins) -> Parameters:
         """Draw the first parameters."""
         return tuple(layer.init(coins, f"init/{index}") for index, layer in enumerate(self.layers))
@@ -70,7 +87,9 @@ class Model:
 
     def outputs(self, parameters: Parameters, rows: Array) -> Array:
         """Run forward; outputs have shape (width, size)."""
-        return self._forward(parameters, rows)[0]
+        if len(self.shape) == 1:
+            return self._forward(parameters, rows)[0]
+        return self.ops.in_parts(lambda some: self._forward(parameters, some)[0], rows, PICTURES_AT_ONCE)
 
     def predict(self, parameters: Parameters, rows: Array) -> Array:
         """Return the class number of each row."""
@@ -82,7 +101,7 @@ class Model:
 
     def gradients(self, parameters: Parameters, batch: Batch) -> Gradients:
         """Run forward and backward, and return each example's gradient as factors."""
-        outputs, memories = self._forward(parameters, batch.rows)
+        outputs, memories = self._forward(parameters, batch.rows, batch.mask)
         slope = self.loss.slope(outputs, batch.labels)
         found: list[Factors | None] = []
         for index in reversed(range(len(self.layers))):
@@ -138,11 +157,11 @@ class Model:
         above = graph.add("Greater", first, graph.constant(self.ops.xp.float32(0)))
         return scores, graph.add("Cast", above, name="label", to="INT64")
 
-    def _forward(self, parameters: Parameters, rows: Array) -> tuple[Array, list[Tree]]:
-        x = rows.T if len(self.shape) == 1 else rows.T.reshape(*self.shape, rows.shape[0])
+    def _forward(self, parameters: Parameters, rows: Array, mask: Array | None = None) -> tuple[Array, list[Tree]]:
+        x = rows.T if len(self.shape) == 1 else rows.reshape(-1, *self.shape)
         memories: list[Tree] = []
         for layer, own in zip(self.layers, parameters, strict=True):
-            x, memory = layer.forward(own, x)
+            x, memory = layer.learn(own, x, mask) if layer.learn and mask is not None else layer.forward(own, x)
             memories.append(memory)
         return x, memories
 

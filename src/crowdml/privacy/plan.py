@@ -15,6 +15,7 @@ from crowdml.privacy.banded import Banded, banded_terms
 from crowdml.privacy.calibration import for_owner
 from crowdml.privacy.given import GivenNoise, given_noise
 from crowdml.privacy.mechanisms import MECHANISMS, Bound, Mechanism, calibrated
+from crowdml.privacy.private_steps import PrivateSteps, private_steps
 from crowdml.privacy.promise import Promise, Spent
 from crowdml.privacy.settings import PrivacySettings
 from crowdml.privacy.sound import Sound
@@ -61,6 +62,7 @@ class Plan:
         claim: What the paper would claim for the whole task; None where nothing is claimed.
         delta: The δ at which ε is reported.
         sound: Everything about a release in sound mode; None in other modes.
+        steps: Bound and noise inside local steps; None where there is none.
         banded: The matrix that correlates the noise of a device's releases; None where it is fresh.
     """
 
@@ -72,21 +74,30 @@ class Plan:
     delta: float
     given: GivenNoise | None = None
     sound: Sound | None = None
+    steps: PrivateSteps | None = None
     banded: Banded | None = None
 
     @property
     def promises(self) -> bool:
         """Whether there is noise for which an ε can be stated."""
-        return self.gradient is not None or self.inputs is not None or self.sound is not None
+        return any(own is not None for own in (self.gradient, self.inputs, self.sound, self.steps))
 
     @property
     def noise(self) -> float:
         """Scale of the noise on what a device sends, in levels in sound mode; 0 where there is none."""
         if self.sound:
             return self.sound.update.scale
+        if self.steps:
+            return self.steps.noise
         if self.given:
             return self.given.scale
         return self.gradient.noise if self.gradient else 0.0
+
+    @property
+    def bounds_rows(self) -> bool:
+        """Whether the promise rests on a bound on the gradient of every single row."""
+        per_row = self.sound is not None and self.sound.update.grid.per == "example"
+        return self.gradient is not None or self.steps is not None or per_row
 
     @property
     def scales(self) -> dict[str, float]:
@@ -156,9 +167,13 @@ def make_plan(
     if terms.mode == "none" or perturbs == "nothing":
         free = Statistics() if counts else None
         return Plan(mode=terms.mode, gradient=None, statistics=free, inputs=None, claim=None, delta=terms.delta)
+    if terms.noise_at == "message":
+        _check_no_steps(terms)
     if terms.mode == "sound":
         return _of_sound(make_sound(terms, bound_of, counts, releases or Releases()), terms.delta)
     limit = releases.limit if releases else None
+    if terms.noise_at == "steps":
+        return _steps_plan(terms, releases or Releases())
     if terms.noise_scale is not None and perturbs == "gradient":
         return replace(_given_plan(terms, size), banded=banded_terms(terms, limit))
     _check_paper_terms(terms)
@@ -221,6 +236,14 @@ def _paper_plan(
     )
 
 
+def _steps_plan(terms: PrivacySettings, releases: Releases) -> Plan:
+    _check_steps_terms(terms)
+    steps = private_steps(terms, releases.local, releases.limit)
+    assert terms.epsilon is not None  # noqa: S101  private_steps has seen to it
+    claim = Promise(epsilon=terms.epsilon, delta=terms.delta)
+    return Plan(mode="paper", gradient=None, statistics=None, inputs=None, claim=claim, delta=terms.delta, steps=steps)
+
+
 def _given_plan(terms: PrivacySettings, size: int) -> Plan:
     _check_promise(terms)
     given = given_noise(terms, size)
@@ -272,6 +295,30 @@ def _paper_statistics(epsilon: float, classes: int) -> Statistics:
     )
 
 
+def _check_no_steps(terms: PrivacySettings) -> None:
+    """Refuse what has a meaning for noise in local steps only."""
+    for name, usual in (("clipping", "flat"), ("sampling", "poisson"), ("sampling_rate", None)):
+        if getattr(terms, name) != usual:
+            raise BadInput(
+                "has no effect on noise that is added to the message",
+                where=f"privacy.{name.replace('_', '-')}",
+                hint='leave it out, or noise-at = "steps"',
+            )
+
+
+def _check_steps_terms(terms: PrivacySettings) -> None:
+    """Refuse what has no meaning for noise in local steps."""
+    others = {"noise_scale": None, "noise_factor": None, "noise_bands": None, "noise_sequence": "iid"}
+    for name, usual in {**others, "statistics_epsilon": 0.0}.items():
+        if getattr(terms, name) != usual:
+            raise BadInput(
+                "noise in local steps is fresh and follows from epsilon, and no counts are sent",
+                where=f"privacy.{name.replace('_', '-')}",
+                hint="leave it out",
+            )
+    _check_terms_of_samples(terms)
+
+
 def _check_paper_terms(terms: PrivacySettings) -> None:
     law = MECHANISMS[terms.mechanism]
     if terms.epsilon is None:
@@ -299,6 +346,16 @@ def _check_paper_terms(terms: PrivacySettings) -> None:
 
 
 def _check_promise(terms: PrivacySettings) -> None:
+    _check_terms_of_samples(terms)
+    if terms.adjacency == "add-remove":
+        raise BadInput(
+            "the number of samples travels in clear, so add-remove is not protected",
+            where="privacy.adjacency",
+            hint='use adjacency = "replace"',
+        )
+
+
+def _check_terms_of_samples(terms: PrivacySettings) -> None:
     if terms.unit == "device":
         raise BadInput(
             "the paper's promise is about one sample",
@@ -310,9 +367,3 @@ def _check_promise(terms: PrivacySettings) -> None:
             raise BadInput(
                 "only sound mode can keep this", where=f"privacy.{name.replace('_', '-')}", hint="leave it out"
             )
-    if terms.adjacency == "add-remove":
-        raise BadInput(
-            "the number of samples travels in clear, so add-remove is not protected",
-            where="privacy.adjacency",
-            hint='use adjacency = "replace"',
-        )

@@ -36,6 +36,26 @@ class PrivacySettings(Settings):
     statistics_epsilon: float = Field(
         0.0, ge=0, description="part of ε for error and label counts, half each; 0: counts are not sent"
     )
+    noise_at: Literal["message", "steps"] = Field(
+        "message",
+        description='where noise goes: once on what a device sends, or ("steps": DP-SGD, simulation only) into each of '
+        "its local steps, where every row's gradient is clipped",
+    )
+    clipping: Literal["flat", "per-layer"] = Field(
+        "flat", description="noise in steps: whether clip bounds a row's whole gradient, or each layer by its share"
+    )
+    sampling: Literal["poisson", "fixed"] = Field(
+        "poisson",
+        description='noise in steps: a step takes each row by itself with probability sampling-rate ("poisson", '
+        'adjacency "add-remove"), or always local-batch rows ("fixed", adjacency "replace")',
+    )
+    sampling_rate: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="noise in steps: probability that a step takes a row; the largest share of a device's rows that a "
+        "step may take where their number is fixed",
+    )
     noise_scale: Positive | None = Field(
         None, description="paper mode: standard deviation of the noise itself instead of ε; then no ε can be stated"
     )

@@ -10,6 +10,7 @@ from crowdml.privacy.calibration import calibrate, calibrate_shared, for_owner, 
 from crowdml.privacy.grid import Per, make_fine_grid, make_grid
 from crowdml.privacy.mechanisms import NoiseLaw, Shared
 from crowdml.privacy.moments import moments_grid, moments_sound
+from crowdml.privacy.private_steps import LocalSteps
 from crowdml.privacy.settings import PrivacySettings
 from crowdml.privacy.sound import SOUND_LAWS, Sends, Sound, Stability
 
@@ -27,6 +28,7 @@ class Releases:
         rows: Rows behind a release at most; None where a device sends as many as it has.
         limit: Releases of one device at most (`stop.max-releases`).
         stable: A proof that one sample moves what is sent by little; None where there is none.
+        local: The local steps behind a release; None where there are none.
         shared: Law and least number of shares of noise where releases are masked; None where each is seen alone.
         features: Numbers in a row as the model sees it, with a constant for a bias.
         opening: Part of the budget for the squares of all rows, which are sent first; 0 where they are not.
@@ -38,6 +40,7 @@ class Releases:
     rows: int | None = 1
     limit: int | None = None
     stable: Stability | None = None
+    local: LocalSteps | None = None
     shared: Shared | None = None
     features: int = 1
     opening: float = 0.0
@@ -225,6 +228,14 @@ def _check_fresh(terms: PrivacySettings) -> None:
 
 def _check_form(terms: PrivacySettings, releases: Releases) -> None:
     _check_fresh(terms)
+    if terms.noise_at == "steps":
+        raise BadInput(
+            "noise inside local steps is Gaussian in floating point, on sums that are no integers: no ε can be promised "
+            "for it, only a simulation may add it",
+            where="privacy.noise-at",
+            hint='mode = "paper" in a simulation; live, clip every row on the grid by "crowd-sgd" or "fedsgd", or the '
+            'whole change with unit = "device"',
+        )
     if not releases.sound:
         raise BadInput(
             "this algorithm has no sound form yet: nothing it sends is on the grid",

@@ -4,17 +4,25 @@ A request must be complete ten seconds after it began, and one second later for 
 that begins none is closed as soon. What is refused before its body came is read to its end for a few seconds and thrown
 away: a connection closed at once would take the answer with it. Headers may take 32 KiB. What is not HTTP gets our one
 shape of errors and a closed connection.
+
+So many connections may be open at once, and so many of them from one address. The request of one more is answered 503;
+where even those answers would take too many files, connections are cut off.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from http import HTTPStatus
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crowdml.core import record
 from crowdml.server.answers import PROTOCOL, Refusal
+
+
+CROWDED_S = 5
+"""Seconds after which a refused connection may be tried again."""
 
 
 @record
@@ -27,7 +35,9 @@ class ConnectionLimits:
         bytes_per_second: A body that announces its length gets a second more for so many bytes.
         linger_s: Seconds for which the rest of a refused request is read.
         stall_s: Seconds for which an answer waits for a peer that does not read it.
-        connections: Connections at once; more are cut off, so that files are left for the store.
+        connections: Connections at once; more are refused, so that files are left for the store.
+        per_address: Connections of one address at once, so that nobody takes them all.
+        refused: Connections that are told so at once; more are cut off.
     """
 
     header_bytes: int = 32 << 10
@@ -36,12 +46,17 @@ class ConnectionLimits:
     linger_s: float = 3.0
     stall_s: float = 60.0
     connections: int = 10_000
+    per_address: int = 2_500
+    refused: int = 64
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with the usual limits; `bounded` makes others."""
 
     limits = ConnectionLimits()
+    addresses: Counter[str] = Counter()
+    _address: str | None = None
+    _crowded = False
     _head_bytes = 0
     _header_bytes = 0
     _announced = 0
@@ -56,16 +71,30 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect the first request soon."""
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
+        limits, address = self.limits, self.client[0] if self.client else ""
+        if len(self.connections) > limits.connections + limits.refused:
             transport.abort()
+        elif len(self.connections) > limits.connections or self.addresses[address] >= limits.per_address:
+            self._crowded = True
+            self._start_clock(limits.linger_s)
         else:
-            self._start_clock(self.limits.deadline_s)
+            self._address = address
+            self.addresses[address] += 1
+            self._start_clock(limits.deadline_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadlines."""
+        """Forget the deadlines, and make room for another one."""
         self._stop_clock()
+        if self._address is not None:
+            self._leave(self._address)
         self.resume_writing()
         super().connection_lost(exc)
+
+    def _leave(self, address: str) -> None:
+        self._address = None
+        self.addresses[address] -= 1
+        if not self.addresses[address]:
+            del self.addresses[address]
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; unless they complete a request, a deadline runs."""
@@ -109,7 +138,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """Answer, unless something in the headers is reason enough not to."""
         if self._over:
             return
-        if self._header_bytes > self.limits.header_bytes:
+        if self._crowded:
+            self._refuse(503, "busy", "too many connections at once", retry_after_s=CROWDED_S)
+        elif self._header_bytes > self.limits.header_bytes:
             self._refuse_headers()
         elif self.parser.get_http_version() not in ("1.0", "1.1"):
             self._refuse(400, "not-http", "this server speaks HTTP/1.1")
@@ -183,12 +214,12 @@ class BoundedProtocol(HttpToolsProtocol):
     def _refuse_headers(self) -> None:
         self._refuse(431, "headers", f"headers may have {self.limits.header_bytes} bytes")
 
-    def _refuse(self, status: int, code: str, message: str) -> None:
+    def _refuse(self, status: int, code: str, message: str, retry_after_s: int | None = None) -> None:
         self._over = True
         if not self._may_answer():
             self.transport.close()
             return
-        answer = Refusal(status, code, message).answer()
+        answer = Refusal(status, code, message, retry_after_s=retry_after_s).answer()
         more = ((b"content-length", b"%d" % len(answer.body)), (b"connection", b"close"), PROTOCOL)
         head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
         head += b"".join(name + b": " + value + b"\r\n" for name, value in (*answer.headers, *more))
@@ -224,4 +255,4 @@ class BoundedProtocol(HttpToolsProtocol):
 
 def bounded(limits: ConnectionLimits) -> type[BoundedProtocol]:
     """Make the protocol with other limits."""
-    return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits})
+    return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits, "addresses": Counter()})

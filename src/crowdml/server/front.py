@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from typing import Any
 
 from crowdml.core import CrowdError
-from crowdml.server.answers import PROTOCOL, Answer, Refusal, refusal_of
+from crowdml.server.answers import PROTOCOL, Answer, Refusal, json_answer, refusal_of
 from crowdml.server.asgi import Asgi, Receive, Request, Scope, Send, send_answer
+from crowdml.server.coordinator import Coordinator
 from crowdml.server.exchange import Exchange
+from crowdml.server.lifespan import live
 
 _EXCHANGE = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/(check-out|check-ins)")
 _METHODS = {"check-out": "GET", "check-ins": "POST"}
 _LARGEST_PARTS = 4
 _SAFE = ("GET", "HEAD", "OPTIONS")
+HEALTH = "/healthz"
+"""Asked often, and before anything else; so it does not wait for the framework."""
 
 
 class Front:
     """Routes by path and method; everything else is the framework's.
 
     Args:
+        coordinator: All tasks.
         exchange: Check-out and check-in.
         framework: The control plane and the pages.
         hosts: Values of the Host header, without port, that this server answers to.
+        begun: Called once devices are served.
     """
 
-    def __init__(self, exchange: Exchange, framework: Asgi, hosts: Collection[str]) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        exchange: Exchange,
+        framework: Asgi,
+        hosts: Collection[str],
+        begun: Callable[[], object],
+    ) -> None:
         """Keep the parts."""
-        self._exchange, self._framework = exchange, framework
+        self._coordinator, self._exchange, self._framework = coordinator, exchange, framework
+        self._begun = begun
         self._hosts = frozenset(host.lower().encode() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            await self._framework(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await live(self._coordinator, self._begun, receive, send)
             return
         try:
             request = Request.of(scope)
@@ -43,7 +57,9 @@ class Front:
             await send_answer(send, refusal_of(error).answer())
             return
         found = _EXCHANGE.fullmatch(scope["path"])
-        if found is None:
+        if found is None and scope["path"] == HEALTH and scope["method"] == "GET":
+            await send_answer(send, health_of(self._coordinator))
+        elif found is None:
             await self._framework(scope, receive, _marked(send))
         elif scope["method"] != _METHODS[found[2]]:
             await send_answer(send, _not_allowed(_METHODS[found[2]]))
@@ -63,6 +79,12 @@ class Front:
             _, _, place = origin.partition(b"://")
             if place.lower() != host.lower():
                 raise Refusal(403, "origin", "requests from other pages are not answered")
+
+
+def health_of(coordinator: Coordinator) -> Answer:
+    """Say whether every writer works."""
+    well = all(writer.alive for writer in coordinator.writers.values())
+    return json_answer({"status": "ok" if well else "failed"}, 200 if well else 503)
 
 
 def _marked(send: Send) -> Send:

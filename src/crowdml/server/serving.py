@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import resource
 import signal
@@ -22,6 +23,9 @@ BACKLOG = 4096
 MOST_FILES = 65_536
 RESERVED_FILES = 256
 """Open files that are not connections: of the store, above all."""
+
+GARBAGE = 20_000
+"""Objects made and kept before cycles are looked for: requests leave none, and hundreds of them are under way."""
 
 TOKEN_FILE = "operator.token"  # noqa: S105  the name of a file
 
@@ -114,9 +118,14 @@ def most_connections() -> int:
     return max(wanted - RESERVED_FILES, wanted // 2)
 
 
+def limits_of(place: Place, most: int) -> ConnectionLimits:
+    """Divide the connections: no address takes more than a quarter, but for a proxy, through which all come."""
+    return ConnectionLimits(connections=most, per_address=most if place.proxy else max(most // 4, 1))
+
+
 def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
     """Serve until a signal comes; requests under way are finished."""
-    server = make_server(app, place, bounded(ConnectionLimits(connections=most_connections())))
+    server = make_server(app, place, bounded(limits_of(place, most_connections())))
 
     def end(*_: object) -> None:
         # Before uvicorn has its own handlers. Later it raises the signal again when it is done: all is well then.
@@ -126,4 +135,9 @@ def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
         signal.signal(number, end)
     # What strangers send wrong is counted and answered; to log it would let them fill the disk.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    # Whatever is there by now stays; to go through it again and again would cost as much as folding in.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
+    gc.enable()
     server.run(sockets=[listening])

@@ -6,28 +6,28 @@ import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import PlainTextResponse
 
 from crowdml.server import models
-from crowdml.server.control import coordinator_of, running_of
+from crowdml.server.control import coordinator_of, running_of, to_response
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.events import EventStream
+from crowdml.server.front import HEALTH, health_of
 from crowdml.server.running import RunningTask
 
 router = APIRouter()
 
 
 @router.get(
-    "/healthz",
+    HEALTH,
     response_model=models.Health,
     responses={503: {"model": models.Health, "description": "A writer has ended"}},
     summary="Whether the server works",
     tags=["status"],
 )
 async def health(coordinator: Annotated[Coordinator, Depends(coordinator_of)]) -> Response:
-    """Answer 200 while every writer works."""
-    well = all(writer.alive for writer in coordinator.writers.values())
-    return JSONResponse({"status": "ok" if well else "failed"}, status_code=200 if well else 503)
+    """Answer 200 while every writer works. The front door answers by itself; this describes it."""
+    return to_response(health_of(coordinator))
 
 
 @router.get(

@@ -13,7 +13,8 @@ from crowdml.data import Dataset, Fitted
 from crowdml.privacy import Plan, Sound
 from crowdml.privacy.accounting import FILTER_NAMES
 from crowdml.privacy.banded import noise_of_sum, sensitivity_squared
-from crowdml.privacy.reporting import Figure, correlated_figure, paper_figure, sound_figure
+from crowdml.privacy.private_steps import PrivateSteps
+from crowdml.privacy.reporting import LOSSES, RENYI, Figure, correlated_figure, paper_figure, sound_figure
 from crowdml.simulation.matrices import columns_for
 from crowdml.simulation.timeline import Timeline
 
@@ -48,6 +49,8 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
         return {"mode": plan.mode, "sample": None, "device": None, "paper_claim": None} | _unpromised(task, plan)
     if plan.sound:
         return _of_owners(task, plan, _sound_report(plan, plan.sound, uses, releases, width), uses, releases, width)
+    if plan.steps:
+        return _steps_report(plan, plan.steps, releases)
     group = most_rows if plan.inputs else width
     return {
         "mode": plan.mode,
@@ -57,6 +60,31 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
         "noise": _noise(task, plan),
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
     } | ({"unproven": task.recipe.paper.unproven} if task.recipe.paper else {})
+
+
+def _steps_report(plan: Plan, steps: PrivateSteps, releases: int) -> dict[str, Any]:
+    """Say what all steps behind so many releases cost one sample; a whole device is promised nothing."""
+    by = LOSSES if steps.sampling == "poisson" else RENYI
+    taken = f"each row with probability {steps.share:.4g}" if steps.sampling == "poisson" else f"{steps.batch} rows"
+    clipped = "each layer by its share" if steps.by_layer else "as a whole"
+    assert plan.claim is not None  # noqa: S101  a plan with private steps states an ε
+    return {
+        "mode": plan.mode,
+        "sample": Figure(epsilon=steps.epsilon(releases), delta=steps.delta, by=by).to_json(),
+        "device": None,
+        "paper_claim": {"epsilon": plan.claim.epsilon, "delta": plan.claim.delta},
+        "noise": (
+            f"gaussian of {steps.multiplier:.4g} sensitivities in each of {steps.steps * releases} steps, which take "
+            f"{taken}; one gradient is at most {steps.radius:.3g} in L2, clipped {clipped}"
+        ),
+        "steps": {
+            "multiplier": steps.multiplier,
+            "sampling": steps.sampling,
+            "sampling_rate": steps.share,
+            "count": steps.steps * releases,
+        },
+        "guarantee": f"{steps.adjacency}, one sample; simulated noise, so nothing is promised to anyone",
+    }
 
 
 def _paper(plan: Plan, uses: int, group: int = 1) -> Figure:

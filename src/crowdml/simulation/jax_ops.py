@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from crowdml.core import Array, Ops
 from crowdml.core.records import TREE_RECORDS
+from crowdml.simulation.lazy_rows import read_lazy
 
 Record = TypeVar("Record")
 
@@ -22,7 +23,7 @@ def as_tree(cls: type[Record]) -> type[Record]:
 
 
 def _fold(step, carry, xs):  # type: ignore[no-untyped-def]
-    return jax.lax.scan(lambda state, x: (step(state, x), None), carry, xs)[0]
+    return jax.lax.scan(lambda state, x: (step(state, read_lazy(x)), None), carry, xs)[0]
 
 
 def _sum_of_squares(a: Array) -> Array:
@@ -42,6 +43,15 @@ def _sum_of_squares(a: Array) -> Array:
     return jnp.sum(lanes) + odd
 
 
+def _in_parts(function, rows, size):  # type: ignore[no-untyped-def]
+    whole = len(rows) // size * size
+    if len(rows) <= size:
+        return function(rows)
+    parts = jax.lax.map(function, rows[:whole].reshape(-1, size, *rows.shape[1:]))
+    joined = jnp.moveaxis(parts, 0, -2).reshape(*parts.shape[1:-1], whole)
+    return joined if whole == len(rows) else jnp.concatenate([joined, function(rows[whole:])], axis=-1)
+
+
 for _record in TREE_RECORDS:
     as_tree(_record)
 
@@ -52,10 +62,13 @@ JAX = Ops(
     dot=lambda a, b: jnp.einsum("ij,jk->ik", a, b),
     dot_t=lambda a, b: jnp.einsum("ij,kj->ik", a, b),
     t_dot=lambda a, b: jnp.einsum("ji,jk->ik", a, b),
+    each_t_dot=lambda a, b: jnp.einsum("nji,njk->nik", a, b),
+    each_dot_t=lambda a, b: jnp.einsum("nij,nkj->nik", a, b),
     sum_of_squares=_sum_of_squares,
     bits=jax.lax.bitcast_convert_type,
     fold=_fold,
     repeat=jax.lax.while_loop,
+    in_parts=_in_parts,
     solve=lambda a, b: jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(a, lower=True), b),
     wide=jnp.float32,
 )

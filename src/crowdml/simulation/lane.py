@@ -14,6 +14,7 @@ that keep the loop fast, each measured (docs/decisions/0004-fast-loops.md):
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -25,6 +26,7 @@ from crowdml.core import Array, Batch, record
 from crowdml.core.ops import Tree
 from crowdml.simulation.coins import HashCoins
 from crowdml.simulation.jax_ops import JAX, as_tree
+from crowdml.simulation.lazy_rows import LazyRows, read, read_lazy
 from crowdml.simulation.tables import fetch, repeat, store
 
 
@@ -197,7 +199,7 @@ class Loop:
 
     def _check_in(self, lanes: Lanes, carry: Carry, event: Events, first: Any, never: Array) -> Carry:
         """Have each lane's device work and the server absorb what it sends."""
-        broadcast = jax.vmap(lambda hyper, server: self._build(hyper).check_out(server))(
+        broadcast = _by_lane(lambda hyper, server: self._build(hyper).check_out(server))(
             lanes.hyper, carry.server
         )
         past = carry.past
@@ -208,9 +210,9 @@ class Loop:
         if carry.pending:
             tables = store(tables, first, *carry.pending)
             entries = fetch(tables, first, event.device)
-        made = jax.vmap(self._device_side)(lanes, broadcast, entries[1], event)
+        made = _by_lane(self._device_side)(lanes, broadcast, entries[1], event)
         check_in, device = _fence(made, never)
-        server, row = jax.vmap(self._absorb)(lanes.hyper, carry.server, entries[0], check_in, event.staleness)
+        server, row = _by_lane(self._absorb)(lanes.hyper, carry.server, entries[0], check_in, event.staleness)
         return Carry(
             server=server,
             past=past,
@@ -227,9 +229,9 @@ class Loop:
     def _device_side(self, lane: Lanes, broadcast: Tree, device: Tree, event: Events) -> tuple[Tree, Tree]:
         own = {} if isinstance(event.chosen, tuple) else {name: of[event.chosen] for name, of in lane.scales.items()}
         algorithm = self._build(dict(lane.hyper) | own)
-        # The barrier keeps XLA from reading the rows again for every use.
-        read = (_at(self.rows, event.rows), _at(self.labels, event.rows))
-        rows, labels = jax.lax.optimization_barrier(read)  # type: ignore[no-untyped-call]
+        rows, labels = LazyRows(self.rows, event.rows), read(self.labels, event.rows)
+        if not algorithm.in_parts:
+            rows, labels = read_lazy((rows, labels))
         if algorithm.perturb:
             rows, labels = algorithm.perturb(rows, labels, HashCoins(lane.seeds, event.rows, JAX))
         batch = Batch(rows=rows, labels=labels, mask=_mask(event))
@@ -242,7 +244,7 @@ class Loop:
 
     def _commit(self, hyper: Hyper, server: Tree, event: Events) -> Tree:
         def commit(server: Tree) -> Tree:
-            return jax.vmap(lambda own, state: self._build(own).commit(state)[0])(hyper, server)
+            return _by_lane(lambda own, state: self._build(own).commit(state)[0])(hyper, server)
 
         if isinstance(event.commits, tuple):
             return commit(server)
@@ -276,9 +278,16 @@ def finish(carry: Carry) -> Carry:
     return dataclasses.replace(carry, tables=store(carry.tables, 0, *carry.pending))
 
 
-def _at(table: Array, index: Array) -> Array:
-    """Read rows whose numbers the timeline has checked."""
-    return table.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+def _by_lane(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a function work on every lane; a single lane loses its axis, which would cost copies inside loops."""
+
+    def run(*trees: Tree) -> Tree:
+        if len(jax.tree.leaves(trees)[0]) > 1:
+            return jax.vmap(function)(*trees)
+        found = function(*jax.tree.map(lambda leaf: leaf[0], trees))
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], found)
+
+    return run
 
 
 def _mask(event: Events) -> Array:

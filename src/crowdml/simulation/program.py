@@ -1,6 +1,6 @@
 """Program: a task's loop, compiled ahead of time for all cores.
 
-Lanes are spread over one XLA device per core. On a core they run together when all have the same number of check-ins
+Lanes are spread over the cores. On a core they run together when all have the same number of check-ins
 and their past versions fit into the cache; otherwise one after the other, each to its own end.
 """
 
@@ -14,13 +14,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from crowdml.algorithms import Task
 from crowdml.algorithms.contract import Hyper
 from crowdml.core import Array, record
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
+from crowdml.simulation.cores import Blocks, count_blocks, cut, join, on_all
 from crowdml.simulation.jax_ops import JAX
 from crowdml.simulation.lane import Carry, Events, Lanes, Loop, finish
 from crowdml.simulation.prepare import measured_on
@@ -37,28 +37,49 @@ MEASURED_DEVICES = 100
 
 @record
 class Program:
-    """Compiled functions over all lanes.
+    """Functions over all lanes, compiled for the lanes of one core and run on all cores at once.
+
+    A carry is one block per core (see `cores`) until `finish` puts it together.
 
     Attributes:
-        start: `start(lanes)`: the carry.
-        chunk: `chunk(lanes, carry, events, counts)`: the carry after the chunk.
-        measure: `measure(lanes, carry)`: test error of each lane, that on rows held back, and the estimate from counts, where
-            there are any.
-        opening: As `chunk`, for the first round of an algorithm that begins with another message; None elsewhere.
-        finish: `finish(carry)`: tables with everything written.
+        blocks: Number of cores used.
+        of_block: The compiled functions: start, chunk, measure and finish, and opening where an algorithm begins with
+            another message.
         compile_seconds: What compiling cost.
     """
 
-    start: Callable[..., Carry]
-    chunk: Callable[..., Carry]
-    measure: Callable[[Lanes, Carry], dict[str, Array]]
-    finish: Callable[[Carry], Carry]
+    blocks: int
+    of_block: dict[str, Any]
     compile_seconds: float
-    opening: Callable[..., Carry] | None = None
+    def start(self, lanes: Lanes) -> Blocks:
+        """Begin all lanes."""
+        return on_all(self.of_block["start"], cut(lanes, self.blocks))
 
-    def all_stopped(self, carry: Carry) -> bool:
+    def chunk(self, lanes: Lanes, carry: Blocks, events: Events, counts: Array, first: bool = False) -> Blocks:
+        """Run a chunk, or the first round. The carry that was given is used up."""
+        given = (cut(tree, self.blocks) for tree in (events, counts))
+        name = "opening" if first and "opening" in self.of_block else "chunk"
+        return on_all(self.of_block[name], cut(lanes, self.blocks), carry, *given)
+
+    def measure(self, lanes: Lanes, carry: Blocks) -> dict[str, Array]:
+        """Return test error of each lane, that on rows held back, and the estimate from counts, where there are any."""
+        found: dict[str, Array] = join(on_all(self.of_block["measure"], cut(lanes, self.blocks), carry))
+        return found
+
+    def finish(self, carry: Blocks) -> Carry:
+        """Return the carry of all lanes as NumPy arrays, tables with everything written."""
+        ended: Carry = join(on_all(self.of_block["finish"], carry))
+        return ended
+
+    def all_stopped(self, carry: Blocks) -> bool:
         """Tell whether every lane has met `error-below`."""
-        return not isinstance(carry.stopped, tuple) and bool((np.asarray(carry.stopped) >= 0).all())
+        return all(
+            not isinstance(block.stopped, tuple) and bool((np.asarray(block.stopped) >= 0).all()) for block in carry
+        )
+
+    def code(self) -> str:
+        """Return what XLA made of the loop, for tests."""
+        return str(self.of_block["chunk"].as_text())
 
 
 def compile_program(
@@ -76,7 +97,8 @@ def compile_program(
         per_commit: Check-ins per commit, or 0 where their number varies.
     """
     began = time.perf_counter()
-    mesh = _mesh(len(lanes.seeds))
+    blocks = count_blocks(len(lanes.seeds))
+    lanes, events = cut(lanes, blocks)[0], cut(events, blocks)[0]
     small = events.rows.shape[-1] <= SMALL_BATCH
     loop = Loop(
         task=task,
@@ -87,24 +109,23 @@ def compile_program(
         together=even
         and per_commit > 0
         and not task.build(JAX).solves
-        and not (small and _past_bytes(task, lanes, ring) > CACHE_BYTES * mesh.size),
+        and not (small and _past_bytes(task, lanes, ring) > CACHE_BYTES),
     )
-    first = dataclasses.replace(loop, opening=True) if task.build(JAX).opening else None
     counts = np.zeros(len(lanes.seeds), np.int32)
     carry = jax.eval_shape(loop.start, lanes)
     measure = _measurer(task, dataset)
-
-    def compiled(function: Callable[..., Any], *examples: Any, donate: tuple[int, ...] = (), one: bool = False) -> Any:
-        return _compile(_spread(function, mesh, donate), examples, one)
-
-    return Program(
-        start=compiled(loop.start, lanes),
-        chunk=compiled(loop.chunk, lanes, carry, events, counts, donate=(1,), one=small),
-        measure=compiled(lambda lanes, own: jax.lax.map(measure, (lanes.measured, finish(own))), lanes, carry),
-        opening=compiled(first.chunk, lanes, carry, events, counts, donate=(1,)) if first else None,
-        finish=compiled(finish, carry),
-        compile_seconds=time.perf_counter() - began,
-    )
+    of_block = {
+        "start": jax.jit(loop.start).lower(lanes).compile(),
+        "chunk": _compile(jax.jit(loop.chunk, donate_argnums=1).lower(lanes, carry, events, counts), small),
+        "measure": jax.jit(lambda lanes, own: jax.lax.map(measure, (lanes.measured, finish(own))))
+        .lower(lanes, carry)
+        .compile(),
+        "finish": jax.jit(finish).lower(carry).compile(),
+    }
+    if task.build(JAX).opening:
+        first = dataclasses.replace(loop, opening=True)
+        of_block["opening"] = jax.jit(first.chunk, donate_argnums=1).lower(lanes, carry, events, counts).compile()
+    return Program(blocks=blocks, of_block=of_block, compile_seconds=time.perf_counter() - began)
 
 
 def _past_bytes(task: Task, lanes: Lanes, ring: int) -> int:
@@ -140,21 +161,7 @@ def _measurer(task: Task, dataset: Dataset) -> Callable[[tuple[Hyper, Carry]], d
     return measure
 
 
-def _mesh(lanes: int) -> Mesh:
-    """Use as many cores as divide the lanes evenly."""
-    cores = max(count for count in range(1, jax.device_count() + 1) if lanes % count == 0)
-    return Mesh(np.array(jax.devices()[:cores]), ("lanes",))
-
-
-def _spread(function: Callable[..., Any], mesh: Mesh, donate: tuple[int, ...]) -> Any:
-    by_lane = PartitionSpec("lanes")  # type: ignore[no-untyped-call]
-    mapped = jax.shard_map(function, mesh=mesh, in_specs=by_lane, out_specs=by_lane, check_vma=False)
-    sharding = NamedSharding(mesh, by_lane)
-    return jax.jit(mapped, in_shardings=sharding, out_shardings=sharding, donate_argnums=donate)
-
-
-def _compile(function: Any, examples: tuple[Any, ...], one_kernel: bool) -> Any:
-    lowered = function.lower(*examples)
+def _compile(lowered: Any, one_kernel: bool) -> Any:
     if not one_kernel:
         return lowered.compile()
     try:

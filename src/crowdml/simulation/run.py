@@ -16,6 +16,8 @@ from crowdml.data import Dataset
 from crowdml.simulation import accounting, checkpoint, memory
 from crowdml.simulation.chunks import Chunks, cut_chunks
 from crowdml.simulation.coins import trial_seed
+from crowdml.simulation.cores import Blocks, cut, join
+from crowdml.simulation.jax_setup import CORES
 from crowdml.simulation.lane import Carry, Lanes
 from crowdml.simulation.matrices import numbers
 from crowdml.simulation.prepare import prepare
@@ -115,7 +117,7 @@ def simulate_cells(
 def _places(cells: int, trials: int) -> list[tuple[int, int]]:
     """Return cell and trial of every lane. The last one is repeated until all cores have as many lanes."""
     places = [(cell, trial) for cell in range(cells) for trial in range(trials)]
-    spare = -len(places) % jax.device_count() if len(places) > 1 else 0
+    spare = -len(places) % CORES if len(places) > 1 else 0
     return places + places[-1:] * spare
 
 
@@ -185,12 +187,12 @@ def _go(
     begin, saved = 0, time.monotonic()
     if resume and path.exists():
         progress = checkpoint.load(path)
-        carries = jax.tree.unflatten(jax.tree.structure(carries), progress.leaves)
+        whole = jax.tree.unflatten(jax.tree.structure(carries[0]), progress.leaves)
+        carries = cut(whole, program.blocks)
         begin, measured = progress.chunk, {name: list(values) for name, values in progress.measured.items()}
     for number in range(begin, len(chunks)):
         events, counts = chunks.events(number)
-        run = program.opening if program.opening and number == 0 else program.chunk
-        carries = run(lanes, carries, events, counts)
+        carries = program.chunk(lanes, carries, events, counts, first=number == 0)
         for name, values in program.measure(lanes, carries).items():
             measured.setdefault(name, []).append(np.asarray(values, np.float64))
         if watch:
@@ -209,8 +211,8 @@ def _stops(carries: Carry) -> Any:
     return np.where(stopped >= 0, stopped, np.iinfo(np.int64).max)
 
 
-def _progress(chunk: int, carries: Carry, measured: dict[str, list[Any]]) -> checkpoint.Progress:
-    leaves = tuple(np.asarray(leaf) for leaf in jax.tree.leaves(carries))
+def _progress(chunk: int, carries: Blocks, measured: dict[str, list[Any]]) -> checkpoint.Progress:
+    leaves = tuple(jax.tree.leaves(join(carries)))
     return checkpoint.Progress(
         chunk=chunk, leaves=leaves, measured={name: np.stack(values) for name, values in measured.items()}
     )

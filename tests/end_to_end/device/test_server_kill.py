@@ -36,7 +36,7 @@ DEVICES = 20
 # Everything is imported once, and most servers are forks of it: a start then takes no time and is a start all the same.
 NURSERY = """
 import os, sys
-import crowdml.server.app, crowdml.server.serving, crowdml.server.reach, crowdml.server.certificates
+import crowdml.server.app, crowdml.server.framework, crowdml.server.serving, crowdml.server.reach
 from crowdml.cli import main
 for _ in sys.stdin:
     pid = os.fork()

@@ -55,8 +55,8 @@ def test_the_slope_of_relu_at_zero_is_zero(ops: Ops) -> None:
 @BOTH
 def test_flatten_and_back(ops: Ops) -> None:
     layer = LAYERS["flatten"]().build((2, 3), ops)
-    # Two examples, 0…5 and 6…11; examples are the last axis.
-    x = np.moveaxis(np.arange(12, dtype=np.float32).reshape(2, 2, 3), 0, -1)
+    # Two examples, 0…5 and 6…11; examples of several axes come first, flat ones last.
+    x = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
     y, memory = layer.forward({}, x)
     assert layer.shape == (6,)
     np.testing.assert_array_equal(y.T, [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]])

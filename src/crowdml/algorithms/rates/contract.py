@@ -22,10 +22,12 @@ class Rate:
     Attributes:
         init: `init(parameters)`: what the rate remembers; `()` if nothing.
         step: `step(memory, update, count)` returns the change to subtract and the new memory; counts start at 1.
+        factor: `factor(count)`: what an update is multiplied by; None where the rate looks at updates itself.
     """
 
     init: Callable[[Tree], Tree]
     step: Callable[[Tree, Tree, Array], tuple[Tree, Tree]]
+    factor: Callable[[Array], Array] | None = None
 
 
 class RateSettings(Settings):

@@ -17,7 +17,7 @@ def by_count(factor: Callable[[Array], Array]) -> Rate:
         eta = factor(count)
         return trees.map(lambda leaf: leaf * eta, update), memory
 
-    return Rate(init=lambda parameters: (), step=step)
+    return Rate(init=lambda parameters: (), step=step, factor=factor)
 
 
 class PowerSettings(RateSettings):

@@ -9,6 +9,7 @@ from crowdml.algorithms.contract import Algorithm, Parts
 from crowdml.algorithms.stability import Steps
 from crowdml.core import Settings, record
 from crowdml.privacy import Perturbs
+from crowdml.privacy.private_steps import LocalSteps
 from crowdml.privacy.sound import Sends
 
 
@@ -59,6 +60,7 @@ class Recipe:
         sound: `sound(settings)`: its sound form, in which whatever leaves a device is a sum of checked integers with
             discrete noise; None where it has none.
         paper: What its paper says of the noise; None where it is noise on a mean of bounded gradients.
+        steps: `steps(settings)`: the local steps into which noise may go; None where there are none.
         live: Whether server and devices can run it, and not only a simulation.
         together: `together(settings)`: check-ins behind a version, where nothing but their sum matters and all start
             from the version before: these may be masked. None where they may not.
@@ -72,5 +74,6 @@ class Recipe:
     pooled: bool = False
     sound: Callable[[Any], SoundForm] | None = None
     paper: PaperForm | None = None
+    steps: Callable[[Any], LocalSteps] | None = None
     live: bool = False
     together: Callable[[Any], int] | None = None

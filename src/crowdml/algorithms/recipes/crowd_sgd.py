@@ -61,8 +61,8 @@ def build(parts: Parts) -> Algorithm:
     counting = Counting(classes=parts.classes, noise=noise, ops=parts.ops, scales=parts.hyper) if noise else None
     device_step, sanitise = _device_half(parts, counting)
     averaging = Averaging(stale=settings.stale, alone=True, ops=parts.ops)
-    read = grid_reader(parts, alone=True) if parts.plan.sound else None
-    server = server_half(parts, averaging, "gradient", settings.rate, counting, read)
+    reader = grid_reader(parts, alone=True) if parts.plan.sound else None
+    server = server_half(parts, averaging, "gradient", settings.rate, counting, reader)
     return Algorithm(
         takes="sums",
         batch=settings.batch,
@@ -80,6 +80,7 @@ def build(parts: Parts) -> Algorithm:
         commit=server.commit,
         parameters=lambda server: server.parameters,
         totals=(lambda server: server.totals) if counting else None,
+        succession=server.succession,
     )
 
 

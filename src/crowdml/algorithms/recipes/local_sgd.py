@@ -12,6 +12,7 @@ where a message is a sum over bounded rows (fedsgd, unit sample); messages that 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -28,7 +29,11 @@ from crowdml.algorithms.server import Sends, server_half
 from crowdml.algorithms.stability import Steps
 from crowdml.core import BadInput, Settings, record
 from crowdml.core.settings import OneOf
+from crowdml.privacy.private_steps import LocalSteps
 
+GROUP = Field(
+    256, gt=0, description="noise in steps: rows whose gradients are bounded together; changes memory and speed only"
+)
 RADIUS = Field(100_000.0, gt=0, description="the parameters stay in a ball of this radius")
 
 
@@ -46,6 +51,7 @@ class LocalSgdSettings(Settings):
         description="learning rate of the devices, or of the server when devices send gradients",
     )
     radius: float = RADIUS
+    group: int = GROUP
     stale: staleness.Stale = Field("drop", description="what to do with check-ins that started from an old version")
     max_staleness: int = Field(1_000_000, ge=0, description="an older check-in is never used")
 
@@ -57,8 +63,12 @@ class FedAvgSettings(Settings):
     per_round: int = Field(10, gt=0, description="devices invited to each round")
     epochs: int = Field(1, gt=0, description="times a device goes through its rows in a round")
     local_batch: int = Field(10, gt=0, description="rows per step")
+    local_steps: int | None = Field(
+        None, gt=0, description="noise in steps: steps a device takes in a round, instead of going through its rows"
+    )
     rate: Annotated[Any, OneOf(RATES)] = Field(Constant(c=3.0), description="learning rate of the devices")
     radius: float = RADIUS
+    group: int = GROUP
 
 
 class FedSgdSettings(Settings):
@@ -85,6 +95,7 @@ class _Shape:
     stale: staleness.Stale
     max_staleness: int
     rounds: Rounds | None
+    group: int = 256
 
 
 def build_local_sgd(parts: Parts) -> Algorithm:
@@ -102,6 +113,7 @@ def build_local_sgd(parts: Parts) -> Algorithm:
             stale=own.stale,
             max_staleness=own.max_staleness,
             rounds=None,
+            group=own.group,
         ),
     )
 
@@ -110,8 +122,15 @@ def build_fedavg(parts: Parts) -> Algorithm:
     """Assemble fedavg: rounds, passes over a device's own rows, weights by size."""
     own = parts.settings
     assert isinstance(own, FedAvgSettings)  # noqa: S101  the registry pairs settings and recipe
-    rounds = Rounds(per_round=own.per_round, epochs=own.epochs, multiple=own.local_batch)
-    return _assemble(parts, _in_rounds("change", own.rate, own.local_batch, rounds))
+    if (own.local_steps is None) != (parts.plan.steps is None):
+        raise BadInput(
+            'local-steps and privacy.noise-at = "steps" belong together: otherwise a device goes through its rows',
+            where="algorithm.local-steps",
+            hint="leave it out, or say how many steps a device takes in a round",
+        )
+    # Steps that take rows at random need no whole number of parts.
+    rounds = Rounds(per_round=own.per_round, epochs=own.epochs, multiple=1 if own.local_steps else own.local_batch)
+    return _assemble(parts, replace(_in_rounds("change", own.rate, own.local_batch, rounds), group=own.group))
 
 
 def build_fedsgd(parts: Parts) -> Algorithm:
@@ -146,10 +165,11 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         by_size=shape.rounds is not None,
         alone=alone,
         padded=shape.rounds is not None,
+        group=shape.group,
     )
     averaging = Averaging(stale=shape.stale, alone=alone, ops=parts.ops)
-    read = grid_reader(parts, alone) if parts.plan.sound else None
-    half = server_half(parts, averaging, shape.sends, shape.rate, read=read)
+    reader = grid_reader(parts, alone) if parts.plan.sound else None
+    half = server_half(parts, averaging, shape.sends, shape.rate, reader=reader)
 
     def check_out(server: Any) -> Any:
         return {"count": half.count(server), "parameters": server.parameters} if device.told else server.parameters
@@ -171,6 +191,8 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         commit=half.commit,
         parameters=lambda server: server.parameters,
         rounds=shape.rounds,
+        succession=half.succession,
+        in_parts=shape.sends == "change" and not device.proven,
     )
 
 
@@ -184,6 +206,20 @@ def _local_sgd_form(own: LocalSgdSettings) -> SoundForm:
 def _fedavg_form(own: FedAvgSettings) -> SoundForm:
     steps = Steps(rate=own.rate.steepest, part=own.local_batch, epochs=own.epochs)
     return SoundForm(sends="change", rows=None, steps=steps)
+
+
+def _local_sgd_steps(own: LocalSgdSettings) -> LocalSteps:
+    return LocalSteps(steps=own.local_steps, batch=own.local_batch)
+
+
+def _fedavg_steps(own: FedAvgSettings) -> LocalSteps:
+    if own.local_steps is None or own.epochs != 1:
+        raise BadInput(
+            "noise in steps counts steps, not times through the rows",
+            where="algorithm.local-steps",
+            hint="such as local-steps = 60, and leave epochs out",
+        )
+    return LocalSteps(steps=own.local_steps, batch=own.local_batch)
 
 
 def _together(own: LocalSgdSettings) -> int:
@@ -203,6 +239,7 @@ LOCAL_SGD = Recipe(
     build=build_local_sgd,
     sequences=True,
     sound=_local_sgd_form,
+    steps=_local_sgd_steps,
     live=True,
     together=_together,
 )
@@ -212,6 +249,7 @@ FEDAVG = Recipe(
     build=build_fedavg,
     sequences=True,
     sound=_fedavg_form,
+    steps=_fedavg_steps,
     live=True,
     together=lambda own: int(own.per_round),
 )

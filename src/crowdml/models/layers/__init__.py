@@ -9,7 +9,10 @@ from crowdml.models.layers.activations import Flatten, Relu, Sigmoid, Tanh
 from crowdml.models.layers.contract import Factors as Factors
 from crowdml.models.layers.contract import Layer as Layer
 from crowdml.models.layers.contract import Shape as Shape
+from crowdml.models.layers.convolution import Convolution
 from crowdml.models.layers.dense import Dense
+from crowdml.models.layers.normalisation import BatchNorm, GroupNorm
+from crowdml.models.layers.pooling import Pooling
 
 
 class LayerSettings(Protocol):
@@ -24,6 +27,10 @@ LAYERS: Registry[type[LayerSettings]] = Registry(
     "layer",
     {
         "dense": Dense,
+        "convolution": Convolution,
+        "pooling": Pooling,
+        "group-norm": GroupNorm,
+        "batch-norm": BatchNorm,
         "tanh": Tanh,
         "sigmoid": Sigmoid,
         "relu": Relu,

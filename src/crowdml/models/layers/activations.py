@@ -79,10 +79,17 @@ class Flatten(Settings):
 
     def build(self, shape: Shape, ops: Ops) -> Layer:
         """Make the layer; going back restores the shape."""
+
+        def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
+            return (x if len(shape) == 1 else x.reshape(len(x), -1).T), ()
+
+        def pull_back(parameters: Tree, memory: Tree, slope: Array) -> Array:
+            return slope if len(shape) == 1 else slope.T.reshape(-1, *shape)
+
         return Layer(
             shape=(math.prod(shape),),
             init=no_parameters,
-            forward=lambda parameters, x: (x.reshape(-1, x.shape[-1]), ()),
-            pull_back=lambda parameters, memory, slope: slope.reshape(*shape, slope.shape[-1]),
+            forward=forward,
+            pull_back=pull_back,
             write=lambda graph, parameters, x: graph.add("Flatten", x, axis=1),
         )

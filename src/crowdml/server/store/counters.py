@@ -10,8 +10,8 @@ from collections import defaultdict
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
-from sqlalchemy.dialects import postgresql, sqlite
 
+from crowdml.server.store.dialects import insert_of
 from crowdml.server.store.schema import counters, devices, meta, receipts
 
 EVERY = 16_384
@@ -95,8 +95,7 @@ def _put(kind: str) -> Any:
     """Store a counter, unless the device has withdrawn."""
     given = [bindparam(name, type_=counters.c[name].type) for name in FIELDS]
     own = (devices.c.task == bindparam("of")) & (devices.c.slot == bindparam("at"))
-    dialect: Any = postgresql if kind == "postgresql" else sqlite
-    made = dialect.insert(counters).from_select(
+    made = insert_of(kind)(counters).from_select(
         ["task", "slot", *FIELDS], select(devices.c.task, devices.c.slot, *given).where(own)
     )
     new = {name: made.excluded[name] for name in FIELDS}

@@ -7,19 +7,24 @@ cursor as text with plain tuples: to run a statement, SQLAlchemy takes more time
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Dialect, Integer, Text, bindparam, column, func, insert, select, update, values
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
 
 from crowdml.server.store.counters import Counter, Counters
+from crowdml.server.store.dialects import array_of, insert_of
 from crowdml.server.store.errors import StoreConflict
 from crowdml.server.store.records import Applied, Receipt
 from crowdml.server.store.schema import device_rows, devices, points, receipts, states, tasks
 
 GROUPS = (1, 8, 64, 256)
 """SQLite looks up so many keys at a time; lists are filled up to one of these, so that few statements are compiled."""
+
+INSERTS = (256, 128, 64, 32, 16, 8, 4, 2, 1)
+"""SQLite stores so many receipts with one statement. Its driver gives the interpreter's lock away at every statement,
+and has to wait for it again: with one statement for each receipt the waiting would cost more than the storing."""
 
 Key = tuple[int, str]
 """A slot and an idempotency key."""
@@ -37,14 +42,15 @@ class Hot:
             return str(statement.compile(dialect=dialect))
 
         self._postgres = dialect.name == "postgresql"
-        kind: Any = postgresql if self._postgres else sqlite
+        put = insert_of(dialect.name)
         self._advance, self._turn = text(_advance()), text(_advance("state", "reason"))
         self._state = text(
             update(states).values(server_state=bindparam("given")).where(states.c.task == bindparam("of"))
         )
         self._receipts = text(insert(receipts))
-        self._row = text(_put_row(kind))
-        self._point = text(_put_point(kind))
+        self._inserts = {size: _repeated(self._receipts, size) for size in INSERTS}
+        self._row = text(_put_row(put))
+        self._point = text(_put_point(put))
         self._look_up = text(_look_up(_arrays() if self._postgres else _pair()))
         # SQLAlchemy would take a tenth of a second to write all these pairs.
         self._groups = {size: self._look_up.replace("(?, ?)", ", ".join(["(?, ?)"] * size)) for size in GROUPS}
@@ -61,14 +67,23 @@ class Hot:
             raise StoreConflict(f"task {task} is not at version {fence[1]} with {fence[2]} check-ins any more")
         cursor.execute(self._state, (done.server_state, task))
         new, fresh = _chained(done, counters)
-        if new:
-            cursor.executemany(self._receipts, new)
+        self._insert(cursor, new)
         if done.rows:
             cursor.executemany(self._row, [(row, task, slot) for slot, row in done.rows.items()])
         if done.point:
             p = done.point
             cursor.execute(self._point, (task, p.check_ins, p.version, p.rows, p.estimated_error, p.time))
         return fresh
+
+    def _insert(self, cursor: DBAPICursor, new: list[tuple[Any, ...]]) -> None:
+        if self._postgres:
+            cursor.executemany(self._receipts, new)
+            return
+        at = 0
+        for size in INSERTS:
+            while len(new) - at >= size:
+                cursor.execute(self._inserts[size], tuple(chain.from_iterable(new[at : at + size])))
+                at += size
 
     def receipts_for(self, cursor: DBAPICursor, task: int, keys: Sequence[Key]) -> dict[Key, Receipt]:
         """Find the receipts that are stored under these keys."""
@@ -90,6 +105,12 @@ class Hot:
         """Follow the chain of a device's receipts back from its last one; return the first ones after a number."""
         cursor.execute(self._chain, (last, after, after, limit))
         return [to_receipt(row) for row in cursor.fetchall()]
+
+
+def _repeated(insert_one: str, count: int) -> str:
+    """Make a statement that inserts several rows of one that inserts a single one."""
+    head, values, row = insert_one.partition(" VALUES ")
+    return head + values + ", ".join([row] * count)
 
 
 def to_receipt(row: Sequence[Any]) -> Receipt:
@@ -126,18 +147,18 @@ def _advance(*more: str) -> Any:
     )
 
 
-def _put_row(kind: Any) -> Any:
+def _put_row(put: Any) -> Any:
     """Store a device's row, unless the device has withdrawn meanwhile."""
     given = bindparam("given", type_=device_rows.c.row.type)
     own = (devices.c.task == bindparam("of")) & (devices.c.slot == bindparam("at"))
-    made = kind.insert(device_rows).from_select(
+    made = put(device_rows).from_select(
         ["task", "slot", "row"], select(devices.c.task, devices.c.slot, given).where(own)
     )
     return made.on_conflict_do_update(index_elements=["task", "slot"], set_={"row": made.excluded.row})
 
 
-def _put_point(kind: Any) -> Any:
-    made = kind.insert(points)
+def _put_point(put: Any) -> Any:
+    made = put(points)
     new = {name: made.excluded[name] for name in ("version", "rows", "estimated_error", "time")}
     return made.on_conflict_do_update(index_elements=["task", "check_ins"], set_=new)
 
@@ -148,8 +169,8 @@ def _pair() -> Any:
 
 
 def _arrays() -> Any:
-    slots = bindparam("slots", type_=postgresql.ARRAY(Integer))
-    names = bindparam("names", type_=postgresql.ARRAY(Text))
+    slots = bindparam("slots", type_=array_of(Integer))
+    names = bindparam("names", type_=array_of(Text))
     made = func.unnest(slots, names).table_valued(column("slot", Integer), column("key", Text), name="wanted")
     return made.render_derived()
 

@@ -1,0 +1,200 @@
+"""Convolution by unfolding: every window of the picture becomes a row, and one matrix product does the rest.
+
+The gradient of one example is a product of its windows and its slopes. Its norm is found either by that product, for
+all examples at once, or from inner products between windows and between slopes (their Gram matrices), whichever needs
+fewer multiplications for the shape. Where the gradients were written out for their norms, the weighted sum costs next
+to nothing; otherwise it is one more product. So a bounded step costs about as much as a plain one.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from crowdml.core import BadInput, Coins, Graph, Ops, Settings, Value, record
+from crowdml.core.ops import Array, Tree
+from crowdml.models.layers.contract import Layer, Shape, channels_first, channels_last, require_picture
+from crowdml.models.layers.windows import Padding, windows
+
+
+@record
+class ConvolutionFactors:
+    """Example i's gradient is `windows[i].T @ slope[i]` (and the sum of slope[i] over all places for the bias).
+
+    Attributes:
+        windows: Shape (size, places, inputs).
+        slope: Shape (size, places, outputs).
+        bias: Whether there is a bias.
+        shape: Shape of the weights, (kernel, kernel, channels seen, outputs).
+        table: Which channels each output sees, as `Convolution.table`; None where each sees all.
+        ops: Array operations.
+    """
+
+    windows: Array
+    slope: Array
+    bias: bool
+    shape: tuple[int, ...]
+    table: Array | None
+    ops: Ops
+
+    @property
+    def by_gram(self) -> bool:
+        """Whether Gram matrices are cheaper: places² (inputs + outputs) against places · inputs · outputs."""
+        _, places, inputs = self.windows.shape
+        outputs = self.slope.shape[2]
+        return self.table is None and places * (inputs + outputs) < inputs * outputs
+
+    def squared_norms(self) -> Array:
+        """Squares of the written-out gradients, or the product of Gram matrices summed up."""
+        xp = self.ops.xp
+        if self.by_gram:
+            found = xp.sum(
+                self.ops.each_dot_t(self.windows, self.windows) * self.ops.each_dot_t(self.slope, self.slope),
+                axis=(1, 2),
+            )
+        else:
+            found = xp.sum(self._weights * self._weights, axis=(1, 2))
+        return found + xp.sum(self._biases * self._biases, axis=1) if self.bias else found
+
+    def absolute_norms(self) -> Array:
+        """Absolute values of the written-out gradients."""
+        xp = self.ops.xp
+        found = xp.sum(xp.abs(self._weights), axis=(1, 2))
+        return found + xp.sum(xp.abs(self._biases), axis=1) if self.bias else found
+
+    def rows(self) -> Tree:
+        """Write the gradients out."""
+        made = {"w": self._weights.reshape(-1, *self.shape)}
+        return made | {"b": self._biases} if self.bias else made
+
+    def total(self, weights: Array) -> Tree:
+        """Weighted sum of the written-out gradients if there are any already, otherwise one product."""
+        ops = self.ops
+        if "_weights" in self.__dict__:
+            flat = ops.dot(weights[None], self._weights.reshape(len(weights), -1))
+        else:
+            weighted = self.slope * weights[:, None, None]
+            inputs, outputs = self.windows.shape[2], self.slope.shape[2]
+            product = ops.t_dot(self.windows.reshape(-1, inputs), weighted.reshape(-1, outputs))
+            flat = product if self.table is None else self._seen(product[None])
+        summed = {"w": flat.reshape(self.shape)}
+        return summed | {"b": ops.dot(weights[None], self._biases)[0]} if self.bias else summed
+
+    @functools.cached_property
+    def _weights(self) -> Array:
+        """Each example's gradient, shape (size, inputs seen, outputs)."""
+        found = self.ops.each_t_dot(self.windows, self.slope)
+        return found if self.table is None else self._seen(found)
+
+    @functools.cached_property
+    def _biases(self) -> Array:
+        return self.ops.xp.sum(self.slope, axis=1)
+
+    def _seen(self, found: Array) -> Array:
+        """Keep what belongs to channels that an output sees."""
+        assert self.table is not None  # noqa: S101  the callers asked
+        kernel, _, seen, outputs = self.shape
+        all_channels = found.reshape(len(found), kernel * kernel, 1, -1, outputs)
+        kept = self.ops.xp.sum(all_channels * self.table, axis=3)
+        return kept.reshape(len(found), kernel * kernel * seen, outputs)
+
+
+class Convolution(Settings):
+    """Filters that look at every window of a picture."""
+
+    kind: Literal["convolution"] = "convolution"
+    size: int = Field(gt=0, le=100_000, description="number of filters: channels of the picture that results")
+    kernel: int = Field(3, gt=0, le=64, description="height and width of a window")
+    stride: int = Field(1, gt=0, le=64, description="step from one window to the next")
+    padding: Padding = Field("same", description='"same": zeros around the picture; "valid": windows stay inside')
+    bias: bool = Field(True, description="whether each filter has a constant of its own")
+    connections: int | list[list[int]] | None = Field(
+        None,
+        description="sparse connections: how many channels each filter sees, in turn (filter f sees f, f+1, …), or for "
+        "each filter the numbers of the channels it sees; not given: all",
+    )
+    start_scale: float = Field(1.0, gt=0, description="factor on the first weights, uniform ±√(6/(in+out))")
+
+    def build(self, shape: Shape, ops: Ops) -> Layer:
+        """Make the layer for pictures of the given shape."""
+        channels = require_picture("convolution", shape)[2]
+        at, table = windows(shape, self.kernel, self.stride, self.padding), self.table(channels)
+        seen = channels if table is None else table.shape[0]
+        weights_shape = (self.kernel, self.kernel, seen, self.size)
+        area = self.kernel * self.kernel
+        reach = self.start_scale * math.sqrt(6.0 / (area * (seen + self.size)))
+        xp = ops.xp
+
+        def dense(parameters: Tree) -> Array:
+            """Weights of all channels, shape (inputs, outputs); zero where a filter does not look."""
+            own = parameters["w"]
+            if table is not None:
+                own = xp.sum(own[:, :, :, None] * table, axis=2)
+            return own.reshape(area * channels, self.size)
+
+        def init(coins: Coins, stage: str) -> Tree:
+            drawn = (coins.uniform(f"{stage}/w", weights_shape) * 2 - 1) * reach
+            return {"w": drawn} | ({"b": xp.zeros((self.size,), dtype=xp.float32)} if self.bias else {})
+
+        def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
+            unfolded = at.unfold(x, ops).reshape(-1, area * channels)
+            y = ops.dot(unfolded, dense(parameters))
+            y = y + parameters["b"] if self.bias else y
+            return y.reshape(-1, *at.places, self.size), unfolded
+
+        def pull_back(parameters: Tree, unfolded: Array, slope: Array) -> Array:
+            back = ops.dot_t(slope.reshape(-1, self.size), dense(parameters))
+            back = back.reshape(-1, *at.places, area, channels)
+            return at.fold([back[:, :, :, place] for place in range(area)], ops)
+
+        def factors(parameters: Tree, unfolded: Array, slope: Array) -> ConvolutionFactors:
+            places = at.places[0] * at.places[1]
+            return ConvolutionFactors(
+                windows=unfolded.reshape(-1, places, area * channels),
+                slope=slope.reshape(-1, places, self.size),
+                bias=self.bias,
+                shape=weights_shape,
+                table=table,
+                ops=ops,
+            )
+
+        def write(graph: Graph, parameters: Tree, x: Value) -> Value:
+            weights = np.asarray(dense(parameters)).reshape(self.kernel, self.kernel, channels, self.size)
+            arrays = [graph.constant(np.ascontiguousarray(weights.transpose(3, 2, 0, 1)))]
+            arrays += [graph.constant(parameters["b"])] if self.bias else []
+            above, below, left, right = at.margin
+            pads, strides = (above, left, below, right), (self.stride, self.stride)
+            y = graph.add("Conv", channels_first(graph, x), *arrays, pads=pads, strides=strides)
+            return channels_last(graph, y)
+
+        return Layer(
+            shape=(*at.places, self.size),
+            init=init,
+            forward=forward,
+            pull_back=pull_back,
+            factors=factors,
+            biased=self.bias,
+            write=write,
+        )
+
+    def table(self, channels: int) -> Array | None:
+        """Return 1 where what an output sees as its s-th channel is channel c: shape (seen, channels, outputs)."""
+        if self.connections is None:
+            return None
+        if isinstance(self.connections, int):
+            lists = [[(own + more) % channels for more in range(self.connections)] for own in range(self.size)]
+        else:
+            lists = self.connections
+        seen = {len(own) for own in lists}
+        right = len(lists) == self.size and len(seen) == 1 and 0 < min(seen) <= channels
+        if not right or any(len(set(own)) != len(own) or not set(own) <= set(range(channels)) for own in lists):
+            raise BadInput(
+                f"connections must name, for each of {self.size} filters, equally many of the {channels} channels",
+                where="model.layers",
+                hint=f"a number from 1 to {channels}, or {self.size} lists of the same length, no channel twice",
+            )
+        return np.eye(channels, dtype=np.float32)[np.array(lists)].transpose(1, 2, 0)

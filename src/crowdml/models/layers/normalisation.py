@@ -1,0 +1,199 @@
+"""Normalisation: numbers of mean 0 and variance 1, then a scale and a shift that are learnt.
+
+Group normalisation takes mean and variance over groups of channels of one example: examples do not see each other, so
+each has a gradient of its own that can be bounded. Batch normalisation takes them over the whole batch: the gradient
+of one example then depends on all others, and no bound on it protects anybody. A model with it says so (`mixes`), and
+terms that bound single examples refuse it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from crowdml.core import Array, BadInput, Coins, Graph, Ops, Settings, Value, record
+from crowdml.core.ops import Tree
+from crowdml.models.layers.contract import Layer, RowFactors, Shape
+
+FLOOR = 1e-5
+"""Added to every variance, against division by zero."""
+
+
+class GroupNorm(Settings):
+    """Normalise each example over groups of its channels (Wu and He 2018)."""
+
+    kind: Literal["group-norm"] = "group-norm"
+    groups: int = Field(4, gt=0, description="number of groups; the channels are shared out evenly")
+    affine: bool = Field(True, description="whether a scale and a shift per channel are learnt")
+
+    def build(self, shape: Shape, ops: Ops) -> Layer:
+        """Make the layer for pictures, or for flat examples."""
+        channels, xp, learnt = shape[-1], ops.xp, self.affine
+        if channels % self.groups:
+            raise BadInput(
+                f"{channels} channels cannot be shared out to {self.groups} groups",
+                where="model.layers",
+                hint="a number of groups that divides them",
+            )
+
+        def grouped(x: Array) -> Array:
+            first = x if len(shape) > 1 else x.T
+            return first.reshape(len(first), -1, self.groups, channels // self.groups)
+
+        def back(x: Array) -> Array:
+            return x.reshape(-1, *shape) if len(shape) > 1 else x.reshape(-1, channels).T
+
+        def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
+            own = grouped(x)
+            centred = own - xp.mean(own, axis=(1, 3), keepdims=True)
+            scale = 1 / xp.sqrt(xp.mean(centred * centred, axis=(1, 3), keepdims=True) + xp.float32(FLOOR))
+            unit = centred * scale
+            y = unit
+            if learnt:
+                scales, shifts = (parameters[name].reshape(self.groups, -1) for name in ("scale", "shift"))
+                y = unit * scales + shifts
+            return back(y), (unit, scale)
+
+        def pull_back(parameters: Tree, memory: Tree, slope: Array) -> Array:
+            unit, scale = memory
+            own = grouped(slope)
+            if learnt:
+                own = own * parameters["scale"].reshape(self.groups, -1)
+            mean = xp.mean(own, axis=(1, 3), keepdims=True)
+            along = xp.mean(own * unit, axis=(1, 3), keepdims=True)
+            return back((own - mean - unit * along) * scale)
+
+        def factors(parameters: Tree, memory: Tree, slope: Array) -> RowFactors:
+            own = grouped(slope)
+            scales, shifts = (xp.sum(each, axis=1).reshape(-1, channels) for each in (own * memory[0], own))
+            return RowFactors(each={"scale": scales, "shift": shifts}, ops=ops)
+
+        def write(graph: Graph, parameters: Tree, x: Value) -> Value:
+            split = graph.constant((0, -1, self.groups, channels // self.groups))
+            own = graph.add("Reshape", x, split)
+            mean = graph.add("ReduceMean", own, axes=(1, 3), keepdims=1)
+            centred = graph.add("Sub", own, mean)
+            y = graph.add("Div", centred, _deviation(graph, centred, (1, 3)))
+            y = graph.add("Reshape", y, graph.constant((0, *shape)))
+            if learnt:
+                y = graph.add("Mul", y, graph.constant(parameters["scale"]))
+                y = graph.add("Add", y, graph.constant(parameters["shift"]))
+            return y
+
+        return Layer(
+            shape=shape,
+            init=lambda coins, stage: _one_and_zero(channels, ops) if learnt else {},
+            forward=forward,
+            pull_back=pull_back,
+            factors=factors if learnt else None,
+            biased=learnt,
+            write=write,
+        )
+
+
+@record
+class BatchFactors:
+    """Scale and shift as `RowFactors`; statistics move towards those of the batch, however examples are weighted."""
+
+    learnt: RowFactors
+    statistics: dict[str, Array]
+
+    def squared_norms(self) -> Array:
+        """Squares of scale and shift: statistics are no gradient."""
+        return self.learnt.squared_norms()
+
+    def absolute_norms(self) -> Array:
+        """Absolute values of scale and shift."""
+        return self.learnt.absolute_norms()
+
+    def rows(self) -> Tree:
+        """Refuse: there is no gradient of one example."""
+        raise BadInput("batch normalisation mixes the examples of a batch", where="model", hint='use "group-norm"')
+
+    def total(self, weights: Array) -> Tree:
+        """Weighted sum, and how far the statistics are from those of the batch."""
+        return self.learnt.total(weights) | self.statistics
+
+
+class BatchNorm(Settings):
+    """Normalise each channel over the batch (Ioffe and Szegedy 2015); no terms that bound single examples allow it."""
+
+    kind: Literal["batch-norm"] = "batch-norm"
+    pace: float = Field(
+        1.0, gt=0, description="the statistics for prediction move towards those of a batch by pace × rate, at most 1"
+    )
+
+    def build(self, shape: Shape, ops: Ops) -> Layer:
+        """Make the layer for pictures, or for flat examples."""
+        channels, xp = shape[-1] if len(shape) > 1 else shape[0], ops.xp
+        axes = tuple(range(len(shape)))
+
+        def last(x: Array) -> Array:
+            return x if len(shape) > 1 else x.T
+
+        def begin(coins: Coins, stage: str) -> Tree:
+            zeros, ones = xp.zeros((channels,), dtype=xp.float32), xp.ones((channels,), dtype=xp.float32)
+            return {"scale": ones, "shift": zeros, "mean": zeros, "variance": ones}
+
+        def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
+            scale = parameters["scale"] / xp.sqrt(xp.maximum(parameters["variance"], 0) + xp.float32(FLOOR))
+            return last((last(x) - parameters["mean"]) * scale + parameters["shift"]), ()
+
+        def learn(parameters: Tree, x: Array, mask: Array) -> tuple[Array, Tree]:
+            own = last(x)
+            places = own.size // (len(mask) * channels)
+            share = (mask / (xp.maximum(xp.sum(mask), 1) * places)).reshape(-1, *[1] * len(shape))
+            mean = xp.sum(own * share, axis=axes)
+            centred = own - mean
+            variance = xp.sum(centred * centred * share, axis=axes)
+            scale = 1 / xp.sqrt(variance + xp.float32(FLOOR))
+            unit = centred * scale
+            return last(unit * parameters["scale"] + parameters["shift"]), (unit, scale, share, mean, variance)
+
+        def pull_back(parameters: Tree, memory: Tree, slope: Array) -> Array:
+            unit, scale, share, _, _ = memory
+            own = last(slope) * (share > 0) * parameters["scale"]
+            common = xp.sum(own, axis=axes) + unit * xp.sum(own * unit, axis=axes)
+            return last((own - common * share) * scale)
+
+        def factors(parameters: Tree, memory: Tree, slope: Array) -> BatchFactors:
+            unit, _, _, mean, variance = memory
+            own = last(slope)
+            between = tuple(range(1, len(shape)))
+            each = {"scale": xp.sum(own * unit, axis=between), "shift": xp.sum(own, axis=between)}
+            pace = xp.float32(self.pace)
+            moving = {
+                "mean": (parameters["mean"] - mean) * pace,
+                "variance": (parameters["variance"] - variance) * pace,
+            }
+            return BatchFactors(learnt=RowFactors(each=each, ops=ops), statistics=moving)
+
+        def write(graph: Graph, parameters: Tree, x: Value) -> Value:
+            scale = parameters["scale"] / np.sqrt(np.maximum(parameters["variance"], 0) + np.float32(FLOOR))
+            y = graph.add("Sub", x, graph.constant(parameters["mean"]))
+            y = graph.add("Mul", y, graph.constant(np.asarray(scale, np.float32)))
+            return graph.add("Add", y, graph.constant(parameters["shift"]))
+
+        return Layer(
+            shape=shape,
+            init=begin,
+            forward=forward,
+            pull_back=pull_back,
+            factors=factors,
+            biased=True,
+            mixes=True,
+            learn=learn,
+            write=write,
+        )
+
+
+def _one_and_zero(channels: int, ops: Ops) -> Tree:
+    xp = ops.xp
+    return {"scale": xp.ones((channels,), dtype=xp.float32), "shift": xp.zeros((channels,), dtype=xp.float32)}
+
+
+def _deviation(graph: Graph, centred: Value, axes: tuple[int, ...]) -> Value:
+    square = graph.add("ReduceMean", graph.add("Mul", centred, centred), axes=axes, keepdims=1)
+    return graph.add("Sqrt", graph.add("Add", square, graph.constant(np.float32(FLOOR))))

@@ -1,0 +1,103 @@
+"""The framework: control plane and pages put together, everything but the two raw routes.
+
+It takes as long to load as everything else together, so a server begins to serve devices without it: see `later`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+import crowdml
+from crowdml.core import CrowdError
+from crowdml.server import control, pages, status
+from crowdml.server.answers import Refusal, refusal_of
+from crowdml.server.coordinator import Coordinator
+from crowdml.server.events import Watchers
+from crowdml.server.limits import Limiter
+from crowdml.server.openapi import complete
+from crowdml.server.store import StoreFailed
+
+LARGEST_TEXT = 500
+"""Characters of an error that repeats what was sent."""
+
+
+def make_framework(
+    coordinator: Coordinator,
+    devices: Limiter,
+    strangers: Limiter,
+    address: str | None,
+    failed: Callable[[BaseException], None],
+) -> FastAPI:
+    """Make the control plane and the pages of a server.
+
+    Args:
+        coordinator: All tasks.
+        devices: Pace of each device.
+        strangers: Pace of each address that shows no valid token.
+        address: What invites give as the server's address; None: as the request was made.
+        failed: What happens when the store fails.
+    """
+    fast = _routes()
+    fast.state.coordinator = coordinator
+    fast.state.public_address = address
+    fast.state.watchers = Watchers()
+    fast.state.creating = asyncio.Lock()
+    fast.state.require_pace = lambda request: strangers.require(request.client.host if request.client else "")
+    fast.state.require_device_pace = devices.require
+    pages.mount_static(fast)
+    _add_errors(fast, failed)
+    return fast
+
+
+def describe() -> dict[str, Any]:
+    """Return what /openapi.json says, without a server."""
+    return _routes().openapi()
+
+
+def _routes() -> FastAPI:
+    """Make everything but the raw routes, which are only described."""
+    fast = FastAPI(
+        title="crowdml", version=crowdml.__version__, docs_url=None, redoc_url=None, openapi_url="/openapi.json"
+    )
+    for router in (control.router, status.router, pages.router):
+        fast.include_router(router)
+    complete(fast, (control.router, status.router))
+    return fast
+
+
+def _add_errors(fast: FastAPI, failed: Callable[[BaseException], None]) -> None:
+    """Give every error the one shape."""
+
+    @fast.exception_handler(CrowdError)
+    async def ours(_: Request, error: CrowdError) -> Response:
+        if isinstance(error, StoreFailed):
+            # Reading failed: the store is as unreliable as if a writer had met it.
+            failed(error)
+        return control.to_response(refusal_of(error).answer())
+
+    @fast.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"][1:])
+        text = f"{place}: {first['msg']}".lstrip(": ")
+        return control.to_response(Refusal(422, "bad-input", text[:LARGEST_TEXT]).answer())
+
+    @fast.exception_handler(HTTPException)
+    async def framework(_: Request, error: HTTPException) -> Response:
+        codes = {404: "not-found", 405: "method"}
+        code = codes.get(error.status_code, "refused")
+        answer = control.to_response(Refusal(error.status_code, code, str(error.detail)).answer())
+        for name, value in (error.headers or {}).items():
+            answer.headers[name] = value
+        return answer
+
+    @fast.exception_handler(Exception)
+    async def ours_alone(_: Request, error: Exception) -> Response:
+        # It is raised again after this answer, and so reaches the log.
+        return control.to_response(Refusal(500, "internal", "a mistake in this server").answer())
