@@ -7,6 +7,7 @@ another, so that nobody else's device and no server has to know.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 
@@ -57,6 +58,7 @@ def calibrate(
     return mechanism, Filter(kind=kind, epsilon=epsilon, delta=delta)
 
 
+@functools.lru_cache(maxsize=256)
 def calibrate_shared(
     shared: Shared, grid: Grid, epsilon: float, delta: float, uses: int, stable: Stability | None, unit: str
 ) -> tuple[SoundMechanism, Filter]:

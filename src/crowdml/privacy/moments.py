@@ -17,6 +17,7 @@ are exact in integers.
 
 from __future__ import annotations
 
+import functools
 import math
 
 from crowdml.core import BadInput
@@ -105,6 +106,7 @@ def _require(terms: PrivacySettings, uses: int, gradients: Grid | None) -> None:
         )
 
 
+@functools.lru_cache(maxsize=256)
 def _least_noise(grid: Grid, rho: float, shared: Shared | None) -> SoundMechanism:
     """Return the least noise with which one release costs at most ρ."""
     if shared is None:

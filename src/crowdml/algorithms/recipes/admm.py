@@ -149,7 +149,7 @@ def _one_vector(parts: Parts) -> dict[str, Callable[..., Any]]:
         local = solve(centre, device["local"], batch)
         dual = _minus(local, centre)
         told = trees.map(lambda new, old: 2 * new - old, dual, device["dual"])
-        return {"change": grid_change(parts, told, coins)}, {"local": local, "dual": dual}
+        return {"change": grid_change(parts, told, coins), "weight": xp.int32(1)}, {"local": local, "dual": dual}
 
     def init(coins: Coins) -> Tree:
         first = model.init(coins)
@@ -165,9 +165,11 @@ def _one_vector(parts: Parts) -> dict[str, Callable[..., Any]]:
         began = (server["version"] - stale) % kept
         read = trees.map(lambda leaf: xp.take(leaf, began, axis=0), server["past"])
         told = trees.map(lambda leaf: leaf.astype(xp.float32) * xp.float32(step), check_in["change"])
+        # A sum of several that began with the same version says how many they are.
+        weight = check_in["weight"].astype(xp.float32)
         window = {
-            "sum": trees.map(lambda total, own, base: total + own + base, server["window"]["sum"], told, read),
-            "count": server["window"]["count"] + xp.float32(1),
+            "sum": trees.map(lambda total, own, base: total + own + weight * base, server["window"]["sum"], told, read),
+            "count": server["window"]["count"] + weight,
         }
         return server | {"window": window}, row
 
@@ -187,7 +189,7 @@ def _one_vector(parts: Parts) -> dict[str, Callable[..., Any]]:
         "init": init,
         "device_init": device_init,
         "device_step": device_step,
-        "sanitise": lambda release, coins: {"change": sanitise_grid(parts, release["change"], coins)},
+        "sanitise": lambda release, coins: release | {"change": sanitise_grid(parts, release["change"], coins)},
         "absorb": absorb,
         "commit": commit,
     }
