@@ -13,16 +13,16 @@ import os
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"  # before NumPy starts
 
-import argparse
-import json
-import resource
-from pathlib import Path
+import argparse  # noqa: E402
+import json  # noqa: E402
+import resource  # noqa: E402
+from pathlib import Path  # noqa: E402
 
-import numpy as np
+import numpy as np  # noqa: E402
 
-from crowdml.algorithms.prox import Pull, local_solver
-from crowdml.core import NUMPY, Batch
-from crowdml.models import MODELS
+from crowdml.algorithms.prox import Pull, local_solver  # noqa: E402
+from crowdml.core import NUMPY, Batch  # noqa: E402
+from crowdml.models import MODELS  # noqa: E402
 
 WANTED = 500.0
 ROWS, FEATURES, DEVICES, ROUNDS = 300, 105, 100, 20
@@ -62,7 +62,9 @@ def measure(kind: str, steps: int) -> tuple[float, float]:
         asked = centre
         dual = [own + found[0]["w"] - asked for own, found in zip(dual, local, strict=True)]
         centre = np.mean([found[0]["w"] + own for found, own in zip(local, dual, strict=True)], axis=0)
-    exact = solve(({"w": asked - (dual[0] - local[0][0]["w"] + asked)},), local[0], batches[0], Pull(rho=1.0, decay=0.0, steps=50))
+    exact = solve(
+        ({"w": asked - (dual[0] - local[0][0]["w"] + asked)},), local[0], batches[0], Pull(rho=1.0, decay=0.0, steps=50)
+    )
     return DEVICES * ROUNDS / spent, float(np.abs(exact[0]["w"] - local[0][0]["w"]).max())
 
 
@@ -75,7 +77,8 @@ def main() -> None:
         rate, off = measure(kind, steps)
         found[kind] = {"solves_per_cpu_second": round(rate), "largest_error": off}
         print(f"{kind:10} {steps} steps: {rate:6.0f} solves per CPU-second, off by {off:.1e}")
-    print(f"wanted for logistic: {WANTED:.0f}: {'reached' if found['logistic']['solves_per_cpu_second'] >= WANTED else 'missed'}")
+    reached = found["logistic"]["solves_per_cpu_second"] >= WANTED
+    print(f"wanted for logistic: {WANTED:.0f}: {'reached' if reached else 'missed'}")
     if path := parser.parse_args().json:
         path.write_text(json.dumps(found, indent=2) + "\n")
 

@@ -23,9 +23,7 @@ ROW = st.lists(NUMBERS, min_size=FEATURES, max_size=FEATURES)
 
 def integers(row: list[float], label: int, labels: bool) -> np.ndarray:
     moments = Moments(features=FEATURES, labels=labels, ops=NUMPY)
-    batch = Batch(
-        rows=np.array([row], np.float32), labels=np.array([label], np.int32), mask=np.ones(1, np.float32)
-    )
+    batch = Batch(rows=np.array([row], np.float32), labels=np.array([label], np.int32), mask=np.ones(1, np.float32))
     found = moments.on_grid(batch.rows, batch, moments_grid(FEATURES, labels))
     return np.asarray(found, np.int64)
 
@@ -62,7 +60,9 @@ def terms(**changes: object) -> PrivacySettings:
 
 
 def releases(opening: float = 0.2) -> Releases:
-    return Releases(sound=True, sends="gradient" if opening else "moments", size=105, rows=None, features=105, opening=opening)
+    return Releases(
+        sound=True, sends="gradient" if opening else "moments", size=105, rows=None, features=105, opening=opening
+    )
 
 
 def test_squares_and_gradients_together_keep_the_total() -> None:

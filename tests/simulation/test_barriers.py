@@ -60,7 +60,9 @@ def test_staleness_counts_the_versions_since_the_device_was_heard(digits: Make) 
     began = dict.fromkeys(range(20), 0)
     version = 0
     waiting: list[int] = []
-    for device, stale, ends in zip(found.device.tolist(), found.staleness.tolist(), found.commits.tolist(), strict=True):
+    for device, stale, ends in zip(
+        found.device.tolist(), found.staleness.tolist(), found.commits.tolist(), strict=True
+    ):
         assert stale == version - began[device]
         waiting.append(device)
         if ends:

@@ -22,7 +22,7 @@ from crowdml.models import Model
 from crowdml.models.losses import Loss
 
 CHORDS = 4
-"""Chords that find where a step ends. Along a step outputs change linearly, so that each of them costs next to nothing."""
+"""Chords that find where a step ends. Along a step outputs change linearly, so each of them costs next to nothing."""
 
 BOX_STEPS = 25
 """Steps in the dual of the hinge for each Newton step that another loss would take."""
@@ -54,7 +54,9 @@ def local_solver(model: Model, ops: Ops) -> Callable[[Tree, Tree, Batch, Pull], 
 
     def run(centre: Tree, start: Tree, batch: Batch, pull: Pull) -> Tree:
         rows = with_constant(batch.rows, "b" in centre[0], ops)
-        found = solve(model.loss, rows, batch, as_matrix(centre, ops), as_matrix(start, ops), pull, _decays(centre, ops), ops)
+        found = solve(
+            model.loss, rows, batch, as_matrix(centre, ops), as_matrix(start, ops), pull, _decays(centre, ops), ops
+        )
         return as_parameters(found, centre)
 
     return run

@@ -56,7 +56,13 @@ def moments_grid(features: int, labels: bool) -> Grid:
 
 
 def moments_sound(
-    terms: PrivacySettings, epsilon: float, uses: int, moments: Grid, gradients: Grid | None, share: float, shared: Shared | None
+    terms: PrivacySettings,
+    epsilon: float,
+    uses: int,
+    moments: Grid,
+    gradients: Grid | None,
+    share: float,
+    shared: Shared | None,
 ) -> Sound:
     """Split a budget between moments, sent once, and gradients, sent as often as uses are left.
 

@@ -19,8 +19,8 @@ SOUND_LAWS: dict[str, NoiseLaw] = {"laplace": DISCRETE_LAPLACE, "gaussian": DISC
 """What a mechanism of the task file becomes on the grid."""
 
 Sends = Literal["gradient", "change", "moments"]
-"""What a message carries, and its name in the message: a gradient, what local steps have changed, or squares of rows and
-rows times labels."""
+"""What a message carries, and its name in the message: a gradient, what local steps have changed, or squares of rows
+and rows times labels."""
 
 
 SLACK = 1e-3

@@ -20,7 +20,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from crowdml.core import record
 from crowdml.server.answers import PROTOCOL, Refusal
 
-
 CROWDED_S = 5
 """Seconds after which a refused connection may be tried again."""
 

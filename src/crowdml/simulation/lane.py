@@ -86,8 +86,8 @@ class Lanes:
         seeds: Seeds, shape (lanes, 2).
         scales: Scales of noise for every ε that owners may choose, each of shape (lanes, choices); empty where all
             have the same.
-        measured: Rows to measure each lane on, by the name of the measurement, with lanes as the first axis; empty where
-            all lanes have the same.
+        measured: Rows to measure each lane on, by the name of the measurement, with lanes as the first axis; empty
+            where all lanes have the same.
     """
 
     hyper: Hyper
@@ -199,9 +199,7 @@ class Loop:
 
     def _check_in(self, lanes: Lanes, carry: Carry, event: Events, first: Any, never: Array) -> Carry:
         """Have each lane's device work and the server absorb what it sends."""
-        broadcast = _by_lane(lambda hyper, server: self._build(hyper).check_out(server))(
-            lanes.hyper, carry.server
-        )
+        broadcast = _by_lane(lambda hyper, server: self._build(hyper).check_out(server))(lanes.hyper, carry.server)
         past = carry.past
         if self.ring:
             past = store(past, first, event.version % self.ring, broadcast)

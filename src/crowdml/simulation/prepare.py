@@ -9,9 +9,8 @@ import numpy as np
 from crowdml.algorithms import Task
 from crowdml.core import NUMPY, BadInput
 from crowdml.core.ops import Tree
-from crowdml.data import Dataset, Fitted
+from crowdml.data import Dataset, Fitted, resplit
 from crowdml.data import load as load_dataset
-from crowdml.data import resplit
 from crowdml.data.dataset import Ints, Rows
 from crowdml.data.transforms import fit_all
 from crowdml.privacy import require_meaning
@@ -56,7 +55,13 @@ def _parted(task: Task, dataset: Dataset) -> tuple[Rows | None, Dataset]:
         raise BadInput(f"{dataset.name} has {len(rows)} rows in all", where="data.split", hint="fewer rows")
     aside = {"validation_rows": rows[:1], "validation_labels": labels[:1]} if data.validation else {}
     return None, replace(
-        dataset, train_rows=rows, train_labels=labels, test_rows=rows[:1], test_labels=labels[:1], train_owners=None, **aside
+        dataset,
+        train_rows=rows,
+        train_labels=labels,
+        test_rows=rows[:1],
+        test_labels=labels[:1],
+        train_owners=None,
+        **aside,
     )
 
 
@@ -75,9 +80,7 @@ def measured_errors(task: Task, parameters: Tree, dataset: Dataset, trial: int =
     tables = measured_on(dataset)
     if split:
         tables = {name: (dataset.train_rows[own], dataset.train_labels[own]) for name, own in split.measured.items()}
-    return {
-        name: float(np.mean(model.predict(parameters, rows) != labels)) for name, (rows, labels) in tables.items()
-    }
+    return {name: float(np.mean(model.predict(parameters, rows) != labels)) for name, (rows, labels) in tables.items()}
 
 
 def _require_public_fit(task: Task) -> None:

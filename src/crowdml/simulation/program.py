@@ -51,6 +51,7 @@ class Program:
     blocks: int
     of_block: dict[str, Any]
     compile_seconds: float
+
     def start(self, lanes: Lanes) -> Blocks:
         """Begin all lanes."""
         return on_all(self.of_block["start"], cut(lanes, self.blocks))

@@ -73,9 +73,7 @@ def run_stepwise(
             body = wire.check_in.encode(message(version - stale, own.sanitise(release, coins)))
         with _Stage("absorb", number, slot):
             check_in = wire.check_in.decode(body)["content"]
-            server, rows[slot] = now.absorb(
-                server, rows.get(slot, algorithm.row_init()), check_in, np.int32(stale)
-            )
+            server, rows[slot] = now.absorb(server, rows.get(slot, algorithm.row_init()), check_in, np.int32(stale))
         if timeline.commits[number]:
             with _Stage("commit", number, slot):
                 server, measurements = now.commit(server)

@@ -44,7 +44,9 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
         noisy = local[device]
         if task.privacy.epsilon is not None:
             # Rows of L1 norm at most 1 have softmax gradients of L2 norm at most √2, where the paper has 1.
-            sigma = np.sqrt(2 * np.log(1.25 / task.privacy.delta)) * 2 * np.sqrt(2) / (settings.rho * task.privacy.epsilon)
+            sigma = (
+                np.sqrt(2 * np.log(1.25 / task.privacy.delta)) * 2 * np.sqrt(2) / (settings.rho * task.privacy.epsilon)
+            )
             noisy = noisy + sigma / np.sqrt(s) * HashCoins(seed, i + 1, NUMPY).gaussian("local/0/w", zero.shape)
         changes, duals = changes + noisy - sent[device], duals + noisy - w0
         sent[device], dual[device] = noisy, dual[device] + noisy - w0

@@ -26,7 +26,7 @@ from crowdml.algorithms.grid_gradient import grid_change, sanitise_grid
 from crowdml.algorithms.prox import Pull, local_solver, solvable
 from crowdml.algorithms.recipes.contract import PaperForm, Recipe, SoundForm
 from crowdml.algorithms.tail import Tail
-from crowdml.core import Array, BadInput, Batch, Coins, Ops, Settings, trees
+from crowdml.core import Array, BadInput, Batch, Coins, Settings, trees
 from crowdml.core.ops import Tree
 from crowdml.privacy import add_noise, classical_scale
 
@@ -178,9 +178,7 @@ def _one_vector(parts: Parts) -> dict[str, Callable[..., Any]]:
         share = count / parts.devices
         mean = trees.map(lambda total: total / xp.maximum(count, xp.float32(1)), server["window"]["sum"])
         # Those who were not heard are taken to be where the model is: then what they would say needs no memory.
-        new = trees.map(
-            lambda old, own: old + share * (own - old), server["parameters"], _regularised(parts, mean)
-        )
+        new = trees.map(lambda old, own: old + share * (own - old), server["parameters"], _regularised(parts, mean))
         slot = (server["version"] + xp.int32(1)) % kept
         past = trees.map(lambda ring, own: _put(ring, slot, own, xp), server["past"], new)
         return _committed(parts, server, new, {"past": past, "window": _empty(model.zeros(), xp)}), {}
@@ -259,9 +257,9 @@ def _together(own: AdmmSettings) -> int:
 
 
 UNPROVEN = (
-    "the paper bounds a local model for one fixed dual (lemma 1), so for the first iteration only: later duals depend on "
-    "the rows themselves, and no bound is proven for them. Its theorem is about one iteration; the ε here is what all of "
-    "them add up to if the lemma held in each"
+    "the paper bounds a local model for one fixed dual (lemma 1), so for the first iteration only: later duals depend "
+    "on the rows themselves, and no bound is proven for them. Its theorem is about one iteration; the ε here is what "
+    "all of them add up to if the lemma held in each"
 )
 ADMM = Recipe(
     settings=AdmmSettings,

@@ -2,9 +2,9 @@
 
 Beyond the paper of `admm`, for promises to samples. In the first round devices send the squares of their rows, summed
 (`privacy.moments`). The server takes from them the matrix M = h·A + ν·I, where A is their mean without negative
-eigenvalues and h a typical second derivative of the loss. In all other rounds devices send sums of clipped gradients, as in
-fedsgd, and the server steps along M⁻¹: w ← w - η·M⁻¹·(mean gradient + λw). Only sums are ever used, so that with all
-devices in every round it does not matter which rows belong to whom.
+eigenvalues and h a typical second derivative of the loss. In all other rounds devices send sums of clipped gradients,
+as in fedsgd, and the server steps along M⁻¹: w ← w - η·M⁻¹·(mean gradient + λw). Only sums are ever used, so that with
+all devices in every round it does not matter which rows belong to whom.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ class ConsensusNewtonSettings(Settings):
     kind: Literal["consensus-newton"] = "consensus-newton"
     per_round: int = Field(10, gt=0, description="devices invited to each round; best all of them")
     rate: float = Field(0.8, gt=0, le=2, description="η: length of a step, where 1 is Newton's")
-    curvature: float = Field(0.15, gt=0, description="h: a typical second derivative of the loss, 0.1 to 0.2 for logistic")
-    floor: float = Field(1e-3, gt=0, description="ν: what the matrix has at least in every direction; more with more noise")
+    curvature: float = Field(
+        0.15, gt=0, description="h: a typical second derivative of the loss, 0.1 to 0.2 for logistic"
+    )
+    floor: float = Field(
+        1e-3, gt=0, description="ν: what the matrix has at least in every direction; more with more noise"
+    )
     opening_share: float = Field(0.2, gt=0, lt=1, description="part of the budget for the squares (sound mode)")
     average_from: int | None = Field(
         None, gt=0, description="the model is the mean of all versions from this one on; not given: the last one"

@@ -1,7 +1,7 @@
 """local-fit: a baseline in which every device fits its own rows as well as it can, and nothing leaves it.
 
-The local approach of Guo and Gong, section VI: argmin Σ loss + ½β‖w‖² over the rows of one device. The test error of the
-crowd is the mean over its devices.
+The local approach of Guo and Gong, section VI: argmin Σ loss + ½β‖w‖² over the rows of one device. The test error of
+the crowd is the mean over its devices.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ridge: least squares in one round, for devices that can be reached only once.
 
 Devices send squares of their rows and rows times labels, summed (`privacy.moments`); the server solves
-(A + ν·n·I) w = b, where A is their sum without negative eigenvalues, b the sum of rows times labels, and n the number of
-rows. Vu and Slavkovic, and AdaSSP (Wang 2018), do so with a trusted server; masked sums need none.
+(A + ν·n·I) w = b, where A is their sum without negative eigenvalues, b the sum of rows times labels, and n the number
+of rows. AdaSSP (Wang 2018) does so with a trusted server; masked sums need none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Weigh: multiply some columns by factors that everybody knows, so that what matters is not drowned by what does not."""
+"""Weigh: multiply some columns by factors that everybody knows, so that what matters is not drowned by the rest."""
 
 from __future__ import annotations
 

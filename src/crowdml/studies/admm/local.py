@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def _local(devices: int, beta: float) -> Curve:
 
 def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
     means = [float(accuracies(results[_label(devices)]).mean()) for devices in LOCAL]
-    falls = all(more > fewer for more, fewer in zip(means, means[1:], strict=False))
+    falls = all(more > fewer for more, fewer in itertools.pairwise(means))
     lost = float(accuracies(results[CENTRALISED]).mean()) - means[-1]
     return (
         level(results, CENTRALISED),

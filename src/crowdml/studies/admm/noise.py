@@ -81,7 +81,9 @@ def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
 
 
 def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
-    lines = {which: [(epsilon, accuracies(results[label(epsilon, which)])) for epsilon in RHO] for which in (LAST, MEAN)}
+    lines = {
+        which: [(epsilon, accuracies(results[label(epsilon, which)])) for epsilon in RHO] for which in (LAST, MEAN)
+    }
     levels = {name: accuracies(results[name]) for name in (CENTRALISED, LOCAL)}
     draw_levels(lines, levels, path, title, "ε that the paper claims for one iteration (δ = 0.001)")
 
@@ -103,8 +105,8 @@ FIG4 = Study(
     trials=SPLITS,
     notes=(
         TUNED,
-        "no ε is proven for any of these curves beyond the first iteration: lemma 1 is about a fixed dual, and later duals "
-        "depend on the rows",
+        "no ε is proven for any of these curves beyond the first iteration: lemma 1 is about a fixed dual, and later "
+        "duals depend on the rows",
         "δ = 0.001 is no promise to 30,000 samples; the mean of the last versions is made of what is public",
         "a trial is a split of all complete rows; the paper has 100 trials, of which it shows the mean",
     ),

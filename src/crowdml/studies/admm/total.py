@@ -1,4 +1,4 @@
-"""Accuracy against the *total* ε over all rounds: ADMM and its relatives, with the discrete noise that devices would add.
+"""Accuracy against the *total* ε over all rounds: ADMM and its relatives, with the discrete noise of devices.
 
 Not a figure of the paper. Samples: 100 devices of 300 rows. Devices: 1000 of 30 rows. All at δ = 1e-5, replace-one.
 """
@@ -65,7 +65,12 @@ class Line:
     def curves(self) -> tuple[Curve, ...]:
         """Return one curve per ε."""
         return tuple(
-            Curve(label=self.label(epsilon), changes=self.changes, chosen={"privacy.epsilon": epsilon} | dict(own), grid={})
+            Curve(
+                label=self.label(epsilon),
+                changes=self.changes,
+                chosen={"privacy.epsilon": epsilon} | dict(own),
+                grid={},
+            )
             for epsilon, own in self.cells.items()
         )
 
@@ -81,7 +86,9 @@ def _sound(unit: str, clip: float, uses: int) -> tuple[str, ...]:
     )
 
 
-def _newton(name: str, data: tuple[str, ...], cells: Mapping[float, tuple[float, float, float]], wanted: Mapping[float, float]) -> Line:
+def _newton(
+    name: str, data: tuple[str, ...], cells: Mapping[float, tuple[float, float, float]], wanted: Mapping[float, float]
+) -> Line:
     algorithm = 'algorithm={ kind = "consensus-newton", per-round = 100, opening-share = 0.15, average-from = 6 }'
     return Line(
         name=name,
@@ -94,7 +101,9 @@ def _newton(name: str, data: tuple[str, ...], cells: Mapping[float, tuple[float,
     )
 
 
-def _fedsgd(name: str, changes: tuple[str, ...], unit: str, uses: int, devices: int, rates: Mapping[float, float]) -> Line:
+def _fedsgd(
+    name: str, changes: tuple[str, ...], unit: str, uses: int, devices: int, rates: Mapping[float, float]
+) -> Line:
     rows = f", max-rows = {30_000 // devices}"
     return Line(
         name=name,
@@ -158,7 +167,8 @@ LINES = (
         name="ridge, one round",
         changes=('algorithm={ kind = "ridge", per-round = 100 }', *_sound("sample", 0.5, 1), MASKED),
         cells={
-            epsilon: {"algorithm.floor": floor} for epsilon, floor in {0.1: 0.01, 0.3: 0.006, 1.0: 0.0015, 3.0: 4e-4}.items()
+            epsilon: {"algorithm.floor": floor}
+            for epsilon, floor in {0.1: 0.01, 0.3: 0.006, 1.0: 0.0015, 3.0: 4e-4}.items()
         },
         wanted={},
     ),
@@ -219,7 +229,7 @@ TOTAL = Study(
         "the rows held back for choosing, public weights included, come from other splits of the same rows",
         "not a figure of the paper; the centralised fit has rows without weights and no noise",
         "promises are to samples (100 devices of 300 rows) unless the name says devices (1000 of 30 rows)",
-        "the paper's line is placed at the ε that 20 iterations add up to if lemma 1 held in all; no ε is proven for it",
+        "the paper's line stands at the ε that 20 iterations add up to if lemma 1 held in all; no ε is proven for it",
         "masked sums with γ = 1 and without losses, as in the paper's evaluation; other terms need more noise",
     ),
     draw=_draw,

@@ -1,7 +1,7 @@
 """Async ADMM: how much sooner a server gets there that does not wait for everybody, by simulated time.
 
-Not a figure of the paper, which has no measurement of its main idea. The unit of time is what a device of middling speed
-needs for a check-in. Uneven devices differ by a factor whose logarithm has s.d. 1; each keeps its own speed.
+Not a figure of the paper, which has no measurement of its main idea. The unit of time is what a device of middling
+speed needs for a check-in. Uneven devices differ by a factor whose logarithm has s.d. 1; each keeps its own speed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def _private(how: str) -> Curve:
         label=_label(how, PRIVATE),
         changes=(
             _SPEEDS[UNEVEN],
-            'privacy={ mode = "sound", unit = "device", mechanism = "gaussian", clip = 3.0, epsilon = 1.0, delta = 1e-5 }',
+            'privacy={ mode = "sound", unit = "device", mechanism = "gaussian", clip = 3.0, epsilon = 1.0, '
+            "delta = 1e-5 }",
             MASKED,
             "stop={ max-releases = 40 }",
             "algorithm.average-from=20",
@@ -90,7 +91,9 @@ def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
             rows.append(_row(_label(how, crowd), f"time to centralised - {SHORT:g}", found))
         sooner = times[WAITS] / times[GOES]
         holds = "trend" if crowd == ALIKE else "holds" if float(sooner.mean()) >= WANTED else "differs"
-        metric = f"times sooner (s.e. {standard_error(sooner):.2f}" + (")" if crowd == ALIKE else f", wanted ≥ {WANTED})")
+        metric = f"times sooner (s.e. {standard_error(sooner):.2f}" + (
+            ")" if crowd == ALIKE else f", wanted ≥ {WANTED})"
+        )
         rows.append(
             Row(
                 setting=f"{GOES} against {WAITS}, {crowd}",
@@ -110,7 +113,9 @@ def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
 
 
 def _row(setting: str, metric: str, values: Floats) -> Row:
-    return Row(setting=setting, metric=metric, paper=None, ours=float(values.mean()), std=spread(values), verdict="trend")
+    return Row(
+        setting=setting, metric=metric, paper=None, ours=float(values.mean()), std=spread(values), verdict="trend"
+    )
 
 
 def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
@@ -158,7 +163,7 @@ ASYNC = Study(
     notes=(
         TUNED,
         "not a figure of the paper, which does not measure time",
-        "speeds are lognormal with s.d. 1 of the logarithm, drawn once per device; a check-in takes 1 at middling speed",
+        "speeds are lognormal with s.d. 1 of the logarithm, once per device; a check-in takes 1 at middling speed",
     ),
     draw=_draw,
 )
