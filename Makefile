@@ -5,7 +5,8 @@ UV_VERSION := 0.13.7
 STAMP := .venv/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs bench reproduce lock system-packages clean
+.PHONY: help setup demo test check docs soak soak-short bench reproduce lock system-packages clean
+MINUTES ?= 60
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +27,13 @@ demo: setup  ## Watch a crowd learn handwritten digits (half a minute)
 
 test: setup  ## Run the tests (at most 10 minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+soak-short: setup  ## Kill and disturb a real server under a busy crowd (five minutes)
+	$(BIN)/python -m tests.soak.run --minutes 4
+	$(BIN)/python -m tests.soak.run --minutes 1 --postgres
+
+soak: setup  ## The same for as long as you like: make soak MINUTES=60
+	$(BIN)/python -m tests.soak.run --minutes $(MINUTES)
 
 check: setup  ## Check format, lint, types, layers and generated documentation
 	$(BIN)/ruff format --check .

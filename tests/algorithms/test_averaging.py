@@ -23,7 +23,7 @@ def test_the_mean_is_over_weights(ops: Ops) -> None:
     for update, weight in (((1.0, 4.0), 1), ((3.0, -8.0), 3)):
         weighted = tree(ops, *(weight * number for number in update))
         window = averaging.add(window, weighted, ops.xp.int32(weight), ops.xp.int32(7))
-    np.testing.assert_allclose(averaging.mean(window)["w"], [(1 + 9) / 4, (4 - 24) / 4])
+    np.testing.assert_allclose(averaging.mean(window, ())[0]["w"], [(1 + 9) / 4, (4 - 24) / 4])
 
 
 @BOTH
@@ -32,7 +32,7 @@ def test_an_old_update_is_damped_and_not_made_up_for(ops: Ops) -> None:
     window = averaging.empty(tree(ops, 0.0))
     window = averaging.add(window, tree(ops, 2.0), ops.xp.int32(1), ops.xp.int32(0))
     window = averaging.add(window, tree(ops, 8.0), ops.xp.int32(1), ops.xp.int32(3))
-    np.testing.assert_allclose(averaging.mean(window)["w"], [(2 + 8 / 2) / 2])
+    np.testing.assert_allclose(averaging.mean(window, ())[0]["w"], [(2 + 8 / 2) / 2])
 
 
 @BOTH
@@ -40,8 +40,8 @@ def test_alone_equals_a_window_of_one_and_carries_nothing(ops: Ops) -> None:
     alone, window = (Averaging(stale="weight", alone=alone, ops=ops) for alone in (True, False))
     assert alone.empty(tree(ops, 0.0)) == ()
     one, age = ops.xp.int32(1), ops.xp.int32(8)
-    found = alone.mean(alone.add((), tree(ops, 3.0), one, age))
-    other = window.mean(window.add(window.empty(tree(ops, 0.0)), tree(ops, 3.0), one, age))
+    found = alone.mean(alone.add((), tree(ops, 3.0), one, age), ())[0]
+    other = window.mean(window.add(window.empty(tree(ops, 0.0)), tree(ops, 3.0), one, age), ())[0]
     np.testing.assert_allclose(found["w"], other["w"])
     np.testing.assert_allclose(found["w"], [1.0])
 
@@ -51,9 +51,9 @@ def test_the_sum_of_two_check_ins_is_absorbed_like_both() -> None:
     empty, age = averaging.empty(tree(NUMPY, 0.0)), np.int32(0)
     apart = averaging.add(averaging.add(empty, tree(NUMPY, 2.0), 2, age), tree(NUMPY, 12.0), 3, age)
     summed = averaging.add(empty, tree(NUMPY, 14.0), 5, age)
-    assert averaging.mean(apart)["w"] == averaging.mean(summed)["w"] == pytest.approx(2.8)
+    assert averaging.mean(apart, ())[0]["w"] == averaging.mean(summed, ())[0]["w"] == pytest.approx(2.8)
 
 
 def test_nothing_absorbed_is_no_update() -> None:
     averaging = Averaging(stale="accept", alone=False, ops=NUMPY)
-    assert averaging.mean(averaging.empty(tree(NUMPY, 5.0)))["w"] == 0.0
+    assert averaging.mean(averaging.empty(tree(NUMPY, 5.0)), ())[0]["w"] == 0.0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdml.algorithms.counting import Counting
+from crowdml.algorithms.counting import Counting, is_low
 from crowdml.core import NUMPY, Batch, Ops
 from crowdml.privacy.plan import Statistics
 from crowdml.simulation.jax_ops import JAX
@@ -86,4 +86,11 @@ def test_sums_and_the_estimated_error(ops: Ops) -> None:
     twice = own.add(own.add(own.empty(), tree), tree)
     assert plain(twice) == {"rows": 8, "counted": 6, "errors": 2, "labels": [2, 2, 4]}
     assert float(own.error(twice)) == pytest.approx(1 / 3, rel=1e-6)
-    assert own.error(twice).dtype == np.float32
+    assert own.error(twice).dtype == ops.wide
+
+
+@BOTH
+@pytest.mark.parametrize(("counted", "errors", "low"), [(9, 0, False), (10, 2, True), (10, 3, False), (100, 20, True)])
+def test_the_rule_of_error_below(ops: Ops, counted: int, errors: int, low: bool) -> None:
+    totals = {"counted": ops.xp.int32(counted), "errors": ops.xp.int32(errors)}
+    assert bool(is_low(totals, error_below=0.25, error_rows=10)) == low

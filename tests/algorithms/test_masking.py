@@ -11,6 +11,7 @@ from crowdml.algorithms.live import assemble_form
 from crowdml.algorithms.masked_form import MaskedForm
 from crowdml.core import BadInput
 from crowdml.core.errors import MalformedMessage
+from crowdml.privacy.sound import SharedStatistics
 
 TASK = """
 crowdml = 1
@@ -144,6 +145,50 @@ def test_a_sum_that_has_wrapped_is_noticed() -> None:
     form = form_of()
     with pytest.raises(MalformedMessage, match="wrapped"):
         form.check_in(np.full(13, 1 << (form.terms.bits - 1)), 14)
+
+
+COUNTS = ("algorithm.statistics=true", "privacy.statistics-epsilon=0.4")
+
+
+def test_counts_go_with_the_same_sum_and_are_part_of_epsilon() -> None:
+    from crowdml.core import NUMPY
+
+    task = parse(TASK, changes=COUNTS)
+    sound = task.plan(task.model_for(NUMPY)).sound
+    assert sound is not None
+    assert isinstance(sound.statistics, SharedStatistics)
+    assert sound.filter.covers(sound.event.times(5))
+    assert not sound.filter.covers(sound.event.times(6))
+    # A tenth of ε is a tenth of what divergences may add up to, for a change of √3 among 12 shares.
+    assert 0.095 < sound.statistics.event.rho / sound.event.rho <= 0.1
+    assert sound.statistics.event_of(1).rho == pytest.approx(3 / (2 * 12 * sound.statistics.scale**2))
+    form = form_of(*COUNTS)
+    assert form.terms.size == 12 + 1 + 3 + 3
+    assert form.deviation == sound.update.scale
+
+
+def test_counts_are_summed_and_estimated_from() -> None:
+    form = form_of(*COUNTS)
+    counts = {"rows": 30, "counted": 30, "errors": 12, "labels": np.array([10, 10, 10], np.int32)}
+    counts = {name: np.int32(own) if isinstance(own, int) else own for name, own in counts.items()}
+    release = {"counts": counts, "gradient": np.zeros(12, np.int32), "samples": np.int32(30)}
+    noisy = release | {"counts": counts | {"errors": np.int32(15)}}
+    vector, noise = form.vector(release, noisy)
+    assert noise is not None
+    assert int(noise.sum()) == 3
+    back = form.check_in(2 * (vector + noise), 2)
+    assert int(back["counts"]["errors"]) == 30
+    assert back["counts"]["labels"].tolist() == [20, 20, 20]
+
+
+def test_counts_of_a_round_are_never_sent_alone() -> None:
+    with pytest.raises(BadInput, match="masked sums only"):
+        parse(TASK, changes=[*COUNTS, "sums.masked=false"])
+
+
+def test_a_rate_cannot_count_check_ins_that_nobody_sees() -> None:
+    with pytest.raises(BadInput, match="one by one"):
+        parse(TASK, changes=['algorithm.rate={ kind = "constant", c = 1.0, counter = "check-ins" }'])
 
 
 def test_owners_are_told_on_whom_the_promise_rests() -> None:

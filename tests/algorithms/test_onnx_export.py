@@ -63,6 +63,7 @@ PICTURE_KINDS: dict[str, dict[str, Any]] = {
 CHAINS: dict[str, tuple[int, list[dict[str, Any]]]] = {
     "scale": (6, [{"kind": "scale", "by": 0.0625}]),
     "norm": (6, [{"kind": "norm", "order": 1, "exactly": 2.0}, {"kind": "norm", "order": 2, "at-most": 0.7}]),
+    "norm, centred": (6, [{"kind": "norm", "order": 2, "exactly": 2.0, "centre": True}]),
     "norm at most": (6, [{"kind": "norm", "order": 1, "at-most": 4.0}]),
     "intercept": (6, [{"kind": "intercept", "value": 0.25}]),
     "standardise": (6, [{"kind": "standardise"}]),
@@ -74,6 +75,8 @@ CHAINS: dict[str, tuple[int, list[dict[str, Any]]]] = {
         [{"kind": "one-hot", "column": 5, "size": 4}, {"kind": "one-hot", "column": 0, "size": 4}],
     ),
     "random-features": (16 * 16 * 3, [{"kind": "random-features", "size": 16, "filters": 6}]),
+    "scattering": (16 * 16 * 3, [{"kind": "scattering", "size": 16, "grid": 2}]),
+    "scattering of grey": (16 * 16, [{"kind": "scattering", "size": 16, "grid": 4, "colours": 1}]),
     "several": (6, [{"kind": "standardise"}, {"kind": "intercept"}, {"kind": "norm", "order": 2, "at-most": 1.0}]),
 }
 
@@ -136,7 +139,7 @@ def test_every_kind_of_model_answers_alike(name: str) -> None:
 
 @pytest.mark.parametrize("name", PICTURE_KINDS)
 def test_models_of_pictures_answer_alike(name: str) -> None:
-    rows = rows_for(160) / 64 - 1.5
+    rows = (rows_for(160) / 64 - 1.5).astype(np.float32)
     rows[:, :80] *= np.linspace(-3, 3, ROWS, dtype=np.float32)[:, None]  # pictures that differ from each other
     same(*answers(a_task(PICTURE_KINDS[name], 160), rows))
 

@@ -80,7 +80,7 @@ def test_the_bits_are_those_of_one_after_another(form: str, at_once: int, monkey
     live = task(QUICK[form])
     algorithm, made = live.server, contents(live, 23)
     slots, ages = [number % 5 for number in range(23)], [number % 4 for number in range(23)]
-    server, rows = algorithm.init(StillCoins()), {}
+    server, rows = algorithm.init(StillCoins()), dict[int, Any]()
     for slot, content, age in zip(slots, made, ages, strict=True):
         row = rows.get(slot, algorithm.row_init())
         server, rows[slot] = algorithm.absorb(server, row, content, np.int32(age))
@@ -106,7 +106,7 @@ def test_where_there_is_no_quick_way_none_is_offered(form: str) -> None:
 @pytest.mark.parametrize("radius", [0.1, 1.0, 22.3, 1e6])
 def test_shrinking_in_place_changes_the_same_bits(radius: float) -> None:
     draws, shrink, moved = np.random.default_rng(1), projection.shrinker(radius), 0
-    for scale in np.float32([0.0, 1e-30, 0.01, 1.0, 1.0, 1.0, 30.0, 1e19, 1e25]):
+    for scale in np.array([0.0, 1e-30, 0.01, 1.0, 1.0, 1.0, 30.0, 1e19, 1e25], np.float32):
         vector = draws.standard_normal(500).astype(np.float32) * scale
         with np.errstate(over="ignore"):
             expected = projection.onto_ball(vector, radius, NUMPY)

@@ -22,10 +22,10 @@ from crowdml.server.store import (
     Point,
     Receipt,
     Store,
-    backup,
     open_store,
-    restore,
 )
+from crowdml.server.store.backup import backup
+from crowdml.server.store.restore import restore
 
 KEY = SigningKey(b"k" * 32)
 

@@ -19,13 +19,16 @@ import pytest
 import uvicorn
 from safetensors.numpy import load as read_tensors
 
-from crowdml.algorithms import parse
+from crowdml.algorithms import Task, parse
+from crowdml.algorithms.averaging_terms import public_rows_needed
 from crowdml.core import NUMPY, Batch, trees
+from crowdml.data import Dataset
 from crowdml.device import Device
 from crowdml.device.batches import Gathered
 from crowdml.device.calls import CheckOut
 from crowdml.device.joining import join
 from crowdml.models import flatten
+from crowdml.protocol.sheet import write_arrays
 from crowdml.server.app import Access, create_app
 from crowdml.server.connection import BoundedProtocol
 from crowdml.server.coordinator import Options
@@ -33,6 +36,7 @@ from crowdml.server.limits import Pace
 from crowdml.server.serving import TOKEN_FILE, Place, bind, require_identity
 from crowdml.server.store import open_store
 from crowdml.simulation.coins import HashCoins, trial_seed
+from crowdml.simulation.matrices import numbers
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.stepwise import run_stepwise
 from crowdml.simulation.timeline import Timeline, make_timeline
@@ -70,8 +74,19 @@ CASES = {
         SLOW,
     ),
     "fedavg": ('kind = "fedavg"\nper-round = 5\nlocal-batch = 20', NONE, "passes = 16"),
+    "fedavg, learned": (
+        'kind = "fedavg"\nper-round = 5\nlocal-batch = 20\naveraging = "learned"\nlearned = { steps = 10 }',
+        NONE,
+        "passes = 16",
+    ),
+    "fedsgd, root set": (
+        'kind = "fedsgd"\nper-round = 5\n[robust]\nrule = { kind = "root-cosine" }',
+        NONE,
+        "passes = 16",
+    ),
     "fedsgd, sound": ('kind = "fedsgd"\nper-round = 5', SOUND.rsplit("\n", 1)[0], "passes = 16"),
 }
+WITH_PUBLIC_ROWS = ("fedavg, learned", "fedsgd, root set")
 SEED = trial_seed(7, 0)
 WANTED = 100
 
@@ -115,9 +130,11 @@ def reads(timeline: Timeline) -> list[int]:
 def test_a_live_run_equals_the_simulation(name: str, tmp_path: Path) -> None:
     algorithm_text, privacy, crowd = CASES[name]
     file = TASK.format(algorithm=algorithm_text, privacy=privacy, crowd=crowd)
+    if name in WITH_PUBLIC_ROWS:
+        file = file.replace("[model]", "public = 200\n[model]", 1)
     task = parse(file)
     _, dataset = prepare(task)
-    algorithm = task.build(NUMPY)
+    algorithm = task.build(NUMPY, numbers(task))
     timeline = make_timeline(task, dataset, algorithm, np.random.default_rng(3))
     ends = np.flatnonzero(timeline.commits) + 1
     timeline = _cut(timeline, int(ends[ends >= WANTED][0]))
@@ -131,7 +148,7 @@ def test_a_live_run_equals_the_simulation(name: str, tmp_path: Path) -> None:
     with ExitStack() as stack:
         address, operator = stack.enter_context(serving(tmp_path, lambda version, slots: invited.get(version, [])))
         session = stack.enter_context(httpx.Client(base_url=address, headers=operator))
-        session.post("/v1/tasks", json={"file": file}).raise_for_status()
+        session.post("/v1/tasks", json={"file": file} | _public(task, dataset)).raise_for_status()
         links = session.post("/v1/tasks/parity/invites", json={"count": task.crowd.devices}).json()["invites"]
         devices = []
         for slot, link in enumerate(links):
@@ -146,6 +163,14 @@ def test_a_live_run_equals_the_simulation(name: str, tmp_path: Path) -> None:
     found = flatten(trees.map_paths(lambda path, _leaf: arrays[path], task.model_for(NUMPY).zeros()))
     assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
     assert np.abs(expected).max() > 0.1
+
+
+def _public(task: Task, dataset: Dataset) -> dict[str, Any]:
+    """What the operator sends along, where the server learns from public rows."""
+    if not public_rows_needed(task):
+        return {}
+    assert dataset.public_rows is not None and dataset.public_labels is not None
+    return {"public": write_arrays([{"rows": dataset.public_rows, "labels": dataset.public_labels}])[0]}
 
 
 def _run(devices: list[Device], timeline: Timeline, read: list[int], dataset: Any, coins: Injected) -> None:

@@ -20,7 +20,8 @@ import pytest
 
 from crowdml.core import trees
 from crowdml.protocol import message
-from crowdml.server.store import backup, restore
+from crowdml.server.store.backup import backup
+from crowdml.server.store.restore import restore
 
 SOUND = (
     "privacy={ mode = 'sound', epsilon = 6.0, max-uses = 3, statistics-epsilon = 0.6, clip = 1.0 }",

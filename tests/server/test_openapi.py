@@ -10,7 +10,13 @@ from fastapi.routing import APIRoute
 from crowdml.server import control, status
 from crowdml.server.models import Described, Summary
 
-RAW = {("get", "/v1/tasks/{task}/check-out"), ("post", "/v1/tasks/{task}/check-ins")}
+RAW = {
+    ("get", "/v1/tasks/{task}/check-out"),
+    ("post", "/v1/tasks/{task}/check-ins"),
+    ("get", "/v1/tasks/{task}/sums"),
+    ("get", "/v1/tasks/{task}/sums/{stage}"),
+    ("post", "/v1/tasks/{task}/sums/{stage}"),
+}
 PUBLIC = {
     ("get", "/healthz"),
     ("get", "/metrics"),
@@ -93,7 +99,7 @@ def test_whoever_is_named_may_call_and_nobody_else(shared: Any, described: Any) 
     for (method, path), operation in described.items():
         if path.endswith("/events"):
             continue  # a stream has no end
-        place = path.replace("{task}", "walk").replace("{device}", "nobody")
+        place = path.replace("{task}", "walk").replace("{device}", "nobody").replace("{stage}", "hello")
         named = {name for own in operation.get("security", []) for name in own}
         alone = shared.send(method.upper(), place).status_code
         assert (alone == 401) == bool(named), (method, path, alone)

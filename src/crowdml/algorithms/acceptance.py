@@ -39,7 +39,7 @@ class Acceptance:
         limits = acceptance(plan) if plan.sound else None
         rounds = algorithm.rounds
         rows = (rounds.max_rows or LARGEST_ROWS) if rounds else algorithm.buffer
-        return Acceptance(limits=limits, rows=rows, alike=algorithm.rounds is None)
+        return Acceptance(limits=limits, rows=rows, alike=not algorithm.by_size)
 
     def require(self, content: Tree) -> None:
         """Raise `MalformedMessage` for what no honest device sends."""

@@ -20,11 +20,13 @@ class Averaging:
         stale: What happens to check-ins that started from an old version.
         alone: True where a commit follows every check-in.
         ops: Array operations.
+        shown: What is shown of an average: nothing.
     """
 
     stale: staleness.Stale
     alone: bool
     ops: Ops
+    shown: Tree = ()
 
     def empty(self, parameters: Tree) -> Tree:
         """Begin a window; `()` where it never holds more than one update."""
@@ -42,9 +44,9 @@ class Averaging:
         summed = trees.map(lambda total, leaf: total + leaf * factor, window["sum"], update)
         return {"sum": summed, "weight": window["weight"] + self.ops.xp.float32(weight)}
 
-    def mean(self, window: Tree) -> Tree:
-        """Return the update that the window stands for."""
+    def mean(self, window: Tree, parameters: Tree) -> tuple[Tree, Tree]:
+        """Return the update that the window stands for, and what is to be shown of it: nothing."""
         if self.alone:
-            return window
+            return window, ()
         share = 1 / self.ops.xp.maximum(window["weight"], self.ops.xp.float32(1))
-        return trees.map(lambda total: total * share, window["sum"])
+        return trees.map(lambda total: total * share, window["sum"]), ()

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from crowdml.algorithms.attacks import Attack
+from crowdml.algorithms.robust import RobustSettings
 from crowdml.core import Array, Batch, Coins, Ops, record
 from crowdml.core.ops import Tree
 from crowdml.privacy import Plan
@@ -97,12 +99,15 @@ class Algorithm:
         opening: What is done in the first round instead, with the same states; None where all rounds are alike.
         solves: Whether it solves linear equations. Several trials are then run one after the other, as compiled code
             cannot solve several systems at once on a core of its own without waiting for itself.
+        shown: `shown(server)`: how the last version was averaged; None where there is nothing to tell.
+        by_size: Whether a device counts as much as it has rows, and says so.
+        attack: What devices of a simulated crowd do that lie; None where all are honest.
         of_device: `of_device(device)`: a device's own model, where each learns alone; None where one is common.
         succession: `succession(server, rows, slots, check_ins, staleness)` does for several check-ins, bit for bit,
             what `absorb` and `commit` do for each in turn, but more quickly; it returns the server's state and changes
             `rows`, by slot, in place. None where there is no quicker way.
-        in_parts: Whether `device_step` goes through its batch by `ops.fold` alone, so that rows need not be read before
-            the part they are in.
+        in_parts: Whether `device_step` takes its rows part by part, by `ops.fold` or `rows[numbers]`, so that none need
+            be read before its turn.
     """
 
     takes: Literal["sums", "individuals"]
@@ -128,6 +133,9 @@ class Algorithm:
     rounds: Rounds | None = None
     succession: Callable[[Tree, dict[int, Tree], Sequence[int], Sequence[Tree], Sequence[int]], Tree] | None = None
     in_parts: bool = False
+    shown: Callable[[Tree], Tree] | None = None
+    by_size: bool = False
+    attack: Attack | None = None
     barrier: Barrier | None = None
 
     @property
@@ -148,6 +156,8 @@ class Parts:
         hyper: Hyper-parameters, possibly traced.
         ops: Array operations.
         devices: Devices that take part.
+        robust: The `[robust]` section.
+        attack: What devices of a simulated crowd do that lie; None where all are honest.
     """
 
     settings: object
@@ -157,3 +167,5 @@ class Parts:
     hyper: Hyper
     ops: Ops
     devices: int = 1
+    robust: RobustSettings = RobustSettings()
+    attack: Attack | None = None

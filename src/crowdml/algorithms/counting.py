@@ -10,10 +10,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from crowdml.algorithms.contract import Parts
 from crowdml.core import Array, Batch, Coins, Ops, record, trees
 from crowdml.core.ops import Tree
 from crowdml.models.losses import one_hot
-from crowdml.privacy.mechanisms import DISCRETE_LAPLACE
+from crowdml.privacy.mechanisms import DISCRETE_LAPLACE, SKELLAM, NoiseLaw
 from crowdml.privacy.plan import Statistics
 
 
@@ -26,12 +27,25 @@ class Counting:
         noise: Scales of the noise; zero where none is added.
         ops: Array operations.
         scales: Scales that take their place, as `errors_noise` and `labels_noise`: those may be traced.
+        law: The noise law; in masked sums each device adds a share.
     """
 
     classes: int
     noise: Statistics
     ops: Ops
     scales: Mapping[str, Array] = dataclasses.field(default_factory=dict)
+    law: NoiseLaw = DISCRETE_LAPLACE
+
+    @staticmethod
+    def of(parts: Parts) -> Counting | None:
+        """Count as the plan says; None where counts are not sent."""
+        noise, sound = parts.plan.statistics, parts.plan.sound
+        if noise is None:
+            return None
+        law = sound.update.law if sound and sound.update.shared else DISCRETE_LAPLACE
+        # A Skellam table is made before anything is compiled, so its scale is never traced.
+        scales = {} if law is SKELLAM else parts.hyper
+        return Counting(classes=parts.classes, noise=noise, ops=parts.ops, scales=scales, law=law)
 
     def empty(self) -> Tree:
         """Begin at zero. `rows` and `counted` travel in clear, `errors` and `labels` with noise."""
@@ -51,12 +65,12 @@ class Counting:
         }
 
     def sanitise(self, counts: Tree, coins: Coins) -> Tree:
-        """Add discrete Laplace noise to errors and labels."""
+        """Add discrete noise to errors and labels."""
         made = dict(counts)
         for name, scale in (("errors", self.noise.error_scale), ("labels", self.noise.label_scale)):
             if scale:
                 own = self.scales.get(f"{name}_noise", scale)
-                made[name] = counts[name] + DISCRETE_LAPLACE.draw(coins, f"counts/{name}", own, counts[name].shape)
+                made[name] = counts[name] + self.law.draw(coins, f"counts/{name}", own, counts[name].shape)
         return made
 
     def add(self, totals: Tree, counts: Tree) -> Tree:
@@ -64,10 +78,21 @@ class Counting:
         return trees.map(lambda total, own: total + own, totals, counts)
 
     def error(self, totals: Tree) -> Array:
-        """Estimate the error rate, equation (14); 1 before anything was counted."""
-        xp = self.ops.xp
-        rate = totals["errors"].astype(xp.float32) / xp.maximum(totals["counted"], 1).astype(xp.float32)
-        return xp.where(totals["counted"] > 0, rate, xp.float32(1))
+        """Estimate the error rate."""
+        return estimated_error(totals, self.ops)
+
+
+def estimated_error(totals: Tree, ops: Ops) -> Array:
+    """Estimate the error rate from counts, equation (14); 1 before anything was counted."""
+    xp = ops.xp
+    errors, counted = xp.asarray(totals["errors"]), xp.asarray(totals["counted"])
+    rate = errors.astype(ops.wide) / xp.maximum(counted, 1).astype(ops.wide)
+    return xp.where(counted > 0, rate, ops.wide(1))
+
+
+def is_low(totals: Tree, error_below: float, error_rows: int) -> Array:
+    """Tell whether counts meet `error-below`: enough rows, and few enough errors among them."""
+    return (totals["counted"] >= error_rows) & (totals["errors"] <= error_below * totals["counted"])
 
 
 def _whole(mask: Array, xp: Any) -> Array:

@@ -137,6 +137,12 @@ def _curve(sound: Sound) -> tuple[tuple[int, float, Figure], ...]:
 def _words(task: Task, plan: Plan) -> str:
     if task.recipe.perturbs == "nothing":
         return "Nothing leaves a device, so nothing needs to be promised."
+    if plan.steps:
+        return (
+            f"Noise inside local steps, for simulation only: ε = {task.privacy.epsilon:g} and "
+            f"δ = {task.privacy.delta:g} for one sample over all {plan.steps.steps * plan.steps.releases} steps; no "
+            "owner is promised anything."
+        )
     if plan.sound is None and plan.promises:
         return (
             f"A paper's formula, for simulation only. It claims ε = {task.privacy.epsilon:g} for each release; no "
@@ -144,6 +150,10 @@ def _words(task: Task, plan: Plan) -> str:
         )
     if plan.given:
         return "No formal guarantee: for noise given by its standard deviation no ε can be stated."
+    if task.recipe.sliced:
+        return (
+            "No formal guarantee: sums and weights leave a device as they are. crowdml audit measures what they tell."
+        )
     if plan.sound is None:
         return "No formal guarantee: what leaves a device carries no noise."
     sound, terms = plan.sound, task.privacy
@@ -234,6 +244,8 @@ def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:
         )
     if task.recipe.perturbs == "nothing":
         return ()
+    if task.recipe.sliced:
+        return _leaving_a_group_member(task)
     algorithm, nothing = task.build(NUMPY, _hyper(task, plan)), _Nothing()
     server = algorithm.init(nothing)
     batch = Batch(
@@ -250,6 +262,23 @@ def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:
 def _hidden(own: Leaving) -> Leaving:
     """Say that what would be in clear is masked too: only its sum is seen."""
     return replace(own, protection="masked") if own.protection == "in clear" and own.name != "version" else own
+
+
+def _leaving_a_group_member(task: Task) -> tuple[Leaving, ...]:
+    """Name what a device of a sliced net sends; bytes are for one example, and for the upload after a pass."""
+    model = task.model_for(NUMPY)
+    sums = next(own.shape for own in model.layers if own.factors and not own.mixes)
+    first = 4 * math.prod(sums)
+    upload = round(4 * task.algorithm.theta * trees.size(model.zeros()))
+    return (
+        Leaving(
+            name="sums", what="a dominator's sums of the first layer, to followers", size_bytes=first, protection="none"
+        ),
+        Leaving(name="slopes", what="slopes of these sums, back from followers", size_bytes=first, protection="none"),
+        Leaving(
+            name="weights", what="a group's weights after a pass, to the server", size_bytes=upload, protection="none"
+        ),
+    )
 
 
 def _hyper(task: Task, plan: Plan) -> dict[str, Any]:
@@ -279,6 +308,9 @@ def _one(path: str, leaf: Array, plan: Plan) -> Leaving:
 
 def _protection(word: str, plan: Plan) -> str:
     counts, correlated = plan.statistics, ", correlated over messages" if plan.banded else ""
+    if word in ("errors", "labels") and plan.sound and plan.sound.update.shared and counts:
+        law = plan.sound.update.law.name.replace("-", " ")
+        return f"a share of {law} noise of scale {counts.error_scale:g}; then masked"
     if word == "errors" and counts and counts.error_scale:
         return f"discrete Laplace noise of scale {counts.error_scale:g}"
     if word == "labels" and counts and counts.label_scale:
@@ -293,6 +325,11 @@ def _protection(word: str, plan: Plan) -> str:
     if word == "gradient" and plan.gradient:
         bound, law = plan.gradient.bound, plan.gradient.law.name
         return f"one example at most {bound.radius:.3g} in L{bound.order}; {law} noise{correlated}, simulated"
+    if word == "change" and plan.steps:
+        return (
+            f"in every step each row's gradient clipped at {plan.steps.radius:g}, gaussian noise of "
+            f"{plan.steps.multiplier:.3g} times the sensitivity, simulated"
+        )
     if word in ("gradient", "change") and plan.given:
         return f"{plan.given.law.name} noise of s.d. {plan.given.deviation:.3g}{correlated}, simulated"
     return "in clear"

@@ -11,8 +11,6 @@ whole counts as one: then the noise of a mean is least, and nothing has to be sa
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -38,12 +36,12 @@ def grid_gradient(parts: Parts, parameters: Tree, batch: Batch, training: Array,
     else:
         mean = gradients.total(training / xp.maximum(samples, xp.float32(1)))
         total = _on_grid(parts, *_alone(mean, xp), coins)
-    return MeanGradient(gradient=_shaped(total, parameters), outputs=gradients.outputs, samples=samples)
+    return MeanGradient(gradient=trees.cut(total, parameters), outputs=gradients.outputs, samples=samples)
 
 
 def grid_change(parts: Parts, change: Tree, coins: Coins) -> Tree:
     """Turn what local steps have changed into checked integers; without noise yet."""
-    return _shaped(_on_grid(parts, *_alone(change, parts.ops.xp), coins), change)
+    return trees.cut(_on_grid(parts, *_alone(change, parts.ops.xp), coins), change)
 
 
 def sanitise_grid(parts: Parts, update: Tree, coins: Coins) -> Tree:
@@ -52,7 +50,7 @@ def sanitise_grid(parts: Parts, update: Tree, coins: Coins) -> Tree:
     # A Skellam table is made before anything is compiled, so its scale is the plan's and never traced.
     scale = sound.update.scale if sound.update.law is SKELLAM else parts.hyper["noise"]
     noise = sound.update.law.draw(coins, sound.sends, scale, (trees.size(update),))
-    return trees.map(lambda own, more: own + more, update, _shaped(noise, update))
+    return trees.map(lambda own, more: own + more, update, trees.cut(noise, update))
 
 
 @record
@@ -113,17 +111,6 @@ def _on_grid(parts: Parts, vectors: Tree, marks: Array, coins: Coins) -> Array:
 
 def _flat(tree: Tree, count: int, xp: Array) -> Array:
     return xp.concatenate([leaf.reshape(count, -1) for leaf in trees.leaves(tree)], axis=1)
-
-
-def _shaped(vector: Array, like: Tree) -> Tree:
-    """Cut a vector into the shapes of a tree, in the order of its leaves."""
-    sizes = [math.prod(leaf.shape) for leaf in trees.leaves(like)]
-    ends = dict(zip((path for path, _ in trees.paths(like)), itertools.accumulate(sizes), strict=True))
-
-    def cut(path: str, leaf: Array) -> Array:
-        return vector[ends[path] - math.prod(leaf.shape) : ends[path]].reshape(leaf.shape)
-
-    return trees.map_paths(cut, like)
 
 
 def _sound(parts: Parts) -> Sound:

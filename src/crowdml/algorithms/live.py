@@ -5,15 +5,17 @@ Both build it from the same sheet, so that they cannot disagree about the one le
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdml.algorithms.attacks.contract import UPDATES
 from crowdml.algorithms.contract import Algorithm
 from crowdml.algorithms.masked_form import MaskedForm, make_masked_form
+from crowdml.algorithms.public_file import read_public
 from crowdml.algorithms.task import Task
 from crowdml.core import NUMPY, Array, BadInput, Batch, record
 from crowdml.core.ops import Tree
@@ -25,9 +27,6 @@ from crowdml.protocol import Layout, Messages, Sheet, layouts, message
 LIVE_MODES = ("sound", "none")
 Rows = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """Turns rows into rows."""
-
-UPDATES = ("gradient", "change")
-"""Parts of a check-in that have the model's shape."""
 
 
 @record
@@ -67,8 +66,13 @@ def definition_of(task: Task) -> dict[str, Any]:
     return content
 
 
-def open_task(sheet: Sheet) -> LiveTask:
-    """Build a task from its sheet; what cannot be run live is refused."""
+def open_task(sheet: Sheet, public: Mapping[str, Array] | None = None) -> LiveTask:
+    """Build a task from its sheet; what cannot be run live is refused.
+
+    Args:
+        sheet: The sheet.
+        public: Public rows as `public_file.require_public` returns them, on a server whose task needs some.
+    """
     task = Task.model_validate(sheet.definition, by_alias=True, by_name=False)
     require_live(task)
     if task.name != sheet.task:
@@ -76,13 +80,14 @@ def open_task(sheet: Sheet) -> LiveTask:
     if len(sheet.arrays) != len(task.data.transform):
         raise BadInput(f"{len(task.data.transform)} transforms, but arrays for {len(sheet.arrays)}")
     fitted = [transform.restore(own) for transform, own in zip(task.data.transform, sheet.arrays, strict=True)]
-    return assemble(task, fitted)
+    return assemble(task, fitted, public)
 
 
-def assemble(task: Task, fitted: list[Fitted]) -> LiveTask:
+def assemble(task: Task, fitted: list[Fitted], public: Mapping[str, Array] | None = None) -> LiveTask:
     """Build a task whose transforms are ready."""
-    algorithm, server = task.build(NUMPY), task.build(NUMPY, flat=True)
     model = task.model_for(NUMPY)
+    hyper = task.hyper(task.plan(model)) | dict(public or {})
+    algorithm, server = task.build(NUMPY), task.build(NUMPY, hyper, flat=True)
     broadcast = algorithm.check_out(algorithm.init(StillCoins()))
     check_in = example_check_in(algorithm, broadcast, task.features)
     messages = layouts(broadcast, check_in)
@@ -138,13 +143,7 @@ def fit_public(task: Task, path: Path | None) -> tuple[dict[str, npt.NDArray[Any
             where="data.transform",
             hint='give public rows: --public FILE.npz, with an array "rows"',
         )
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            rows = arrays["rows"]
-    except (OSError, ValueError, KeyError) as error:
-        raise BadInput(f'{path} is not an NPZ file with an array "rows": {error}', where="--public") from None
-    if rows.ndim != 2 or rows.shape[1] != task.data.features:
-        raise BadInput(f"rows of shape {rows.shape}, not (any, {task.data.features})", where="--public")
+    rows, _ = read_public(path, task.data.features)
     return tuple(fitted.arrays for fitted in fit_rows(chain, rows))
 
 

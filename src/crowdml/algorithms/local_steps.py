@@ -2,8 +2,9 @@
 
 A device moves its copy of the parameters by several steps, each on a part of its rows, and sends what has changed.
 With no local steps it sends the mean gradient of all its rows and leaves the step to the server. Noise is added once,
-to the message, or into every step (`private_walk`); where it is correlated over messages, the device remembers what it added. In sound mode the message is
-integers on a grid; the change is bounded as a whole, whatever rate and loss made of it.
+to the message, or into every step (`private_walk`); where it is correlated over messages, the device remembers what it
+added. In sound mode the message is integers on a grid; the change is bounded as a whole, whatever rate and loss made of
+it.
 
 The rate may follow any of four counters: versions and check-ins are the server's and come with the check-out; contacts
 and local steps are the device's own. What a device remembers counts from its last check-in that was used.
@@ -17,6 +18,7 @@ from typing import Any
 from crowdml.algorithms import projection
 from crowdml.algorithms.contract import Parts
 from crowdml.algorithms.correlated import next_noise, no_noise_yet
+from crowdml.algorithms.counting import Counting
 from crowdml.algorithms.gradients import (
     MeanGradient,
     mean_gradient,
@@ -49,6 +51,7 @@ class DeviceHalf:
         alone: Whether a commit follows every check-in; then no weight is needed.
         padded: Whether some of a device's parts may be empty, because devices differ in their number of rows.
         group: Rows that go through together where steps bound every row.
+        counting: Counts errors and labels at the parameters checked out, where a gradient is sent; None: nothing.
     """
 
     parts: Parts
@@ -58,7 +61,8 @@ class DeviceHalf:
     by_size: bool
     alone: bool
     padded: bool
-    group: int = 256
+    group: int = 64
+    counting: Counting | None = None
 
     @property
     def told(self) -> bool:
@@ -103,6 +107,7 @@ class DeviceHalf:
             )
         if self.sends == "gradient":
             found = self._gradient(parameters, batch, coins)
+            release |= self._counts(found, batch)
             return release | {"gradient": found.gradient} | self._weight(found.samples), after
         if self._stable:
             parameters, batch = self._as_proven(parameters, batch, self._stable)
@@ -114,8 +119,18 @@ class DeviceHalf:
         release["change"] = grid_change(self.parts, change, coins) if self.parts.plan.sound else change
         return release | self._weight(self.parts.ops.xp.sum(batch.mask)), after
 
+    def _counts(self, found: MeanGradient, batch: Batch) -> dict[str, Tree]:
+        if self.counting is None:
+            return {}
+        wrong = self.parts.model.loss.predict(found.outputs) != batch.labels
+        return {"counts": self.counting.count(batch, wrong, batch.mask)}
+
     def sanitise(self, release: Tree, coins: Coins) -> Tree:
         """Add the noise, once, and multiply by the weight that the server divides by."""
+        made: Tree = self._sanitise_update(release, coins)
+        return made | {"counts": self.counting.sanitise(release["counts"], coins)} if self.counting else made
+
+    def _sanitise_update(self, release: Tree, coins: Coins) -> Tree:
         if self.parts.plan.sound:
             return self._sanitise_sound(release, coins)
         update = release[self.sends]

@@ -46,7 +46,7 @@ class MaskedForm:
     def vector(self, release: Tree, check_in: Tree) -> tuple[Vector, Vector | None]:
         """Return what a device has to say as integers, and its share of the noise; None where there is none."""
         noisy = self._integers(check_in)
-        bounded = check_in | {name: release[name] for name in ("gradient", "change") if name in check_in}
+        bounded = check_in | {name: release[name] for name in ("gradient", "change", "counts") if name in check_in}
         if all(leaf.dtype.kind == "i" for leaf in map(np.asarray, trees.leaves(check_in))):
             own = self._integers(bounded)
             return own, noisy - own
@@ -97,8 +97,9 @@ def make_masked_form(task: Task, algorithm: Algorithm, plan: Plan, example: Tree
     if plan.sound:
         grid = plan.sound.update.grid
         update, deviation, places = grid.levels * (rows if grid.per == "example" else 1), plan.sound.update.scale, 0
-    counters = [name for name in ("samples", "weight") if name in example]
-    largest = max(update, rows if "samples" in counters or (not plan.sound and algorithm.rounds) else 1)
+        deviation = max(deviation, plan.sound.statistics.error_scale if plan.sound.statistics else 0.0)
+    by_rows = "samples" in example or "counts" in example or (not plan.sound and algorithm.rounds is not None)
+    largest = max(update, rows if by_rows else 1)
     terms = SumTerms(
         task=task.name,
         size=trees.size(example),

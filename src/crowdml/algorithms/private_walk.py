@@ -2,7 +2,7 @@
 
 Every step takes some of the device's rows at random, by its coins; shortens each row's gradient; sums; adds Gaussian
 noise; divides by the number of rows that a step takes on average. Rows go through in small groups, so that memory does
-not grow with the number that a step takes. What the steps have changed is sent as it is: everything in it has its noise.
+not grow with the number that a step takes. What the steps have changed is sent as it is: all of it has its noise.
 """
 
 from __future__ import annotations

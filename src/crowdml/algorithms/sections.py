@@ -6,6 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from crowdml.algorithms.attacks import ATTACKS
+from crowdml.algorithms.attacks.simple import NoAttack
+from crowdml.algorithms.personal import PersonalSettings
 from crowdml.core import Settings
 from crowdml.core.settings import OneOf
 from crowdml.data import PARTITIONS, TRANSFORMS
@@ -136,12 +139,27 @@ class SpeedSettings(Settings):
     jitter: float = Field(0.0, ge=0, le=10, description="its s.d. from one check-in of a device to the next")
 
 
+class CrowdPersonal(PersonalSettings):
+    """Models of the devices' own, measured on rows that each device holds out."""
+
+    held_out: float = Field(0.0, ge=0, lt=1, description="share of each device's rows to measure on, never trained on")
+
+    @model_validator(mode="after")
+    def _is_measured(self) -> CrowdPersonal:
+        if self.steps and not self.held_out:
+            raise ValueError("personal models are measured on rows that devices hold out: give held-out")
+        return self
+
+
 class CrowdSettings(Settings):
     """The `[crowd]` section: the simulated crowd. A live task ignores it."""
 
     devices: int = Field(20, gt=0, description="number of devices")
     passes: int | None = Field(
         None, gt=0, description="times the crowd goes through its rows (default: 10, or what privacy.max-uses covers)"
+    )
+    rows: int | None = Field(
+        None, gt=0, description="so many training rows are handed out, drawn anew in every trial; not given: all"
     )
     partition: Annotated[Any, OneOf(PARTITIONS)] = Field(Iid(), description="which device holds which rows")
     delays: DelaySettings = Field(DelaySettings(), description="travel times")
@@ -151,4 +169,8 @@ class CrowdSettings(Settings):
     leaving: float = Field(0.0, ge=0, le=1, description="devices leave during this last part of the run")
     drop_out: float = Field(0.0, ge=0, lt=1, description="probability that a check-in never arrives")
     owner_epsilon: OwnerSettings = Field(OwnerSettings(), description="which ε owners choose (sound mode)")
+    personal: CrowdPersonal = Field(
+        CrowdPersonal(), description="models of the devices' own, and how they are measured"
+    )
+    attack: Annotated[Any, OneOf(ATTACKS)] = Field(NoAttack(), description="what devices do that lie")
     curve: int = Field(50, gt=0, description="points at which the test error is measured")

@@ -11,9 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
+from crowdml.algorithms.averaging_terms import check_averaging
 from crowdml.algorithms.contract import Algorithm, Hyper, Parts
 from crowdml.algorithms.masking import Masking, SumsSettings, make_masking
 from crowdml.algorithms.recipes import RECIPES, Recipe
+from crowdml.algorithms.robust import RobustSettings
 from crowdml.algorithms.sections import CrowdSettings, DataSettings, StopSettings
 from crowdml.algorithms.stability import stability
 from crowdml.core import BadInput, Ops, Registry, Settings, trees
@@ -46,6 +48,7 @@ class Task(Settings):
     algorithm: Annotated[Any, OneOf(_ALGORITHMS)] = Field(description="how it is learnt")
     privacy: PrivacySettings = Field(description="what is promised to owners")
     sums: SumsSettings = Field(SumsSettings(), description="whether check-ins are masked")
+    robust: RobustSettings = Field(RobustSettings(), description="what is done about devices that lie")
     stop: StopSettings = Field(StopSettings(), description="when the task ends")
     crowd: CrowdSettings = Field(CrowdSettings(), description="the simulated crowd")
 
@@ -154,6 +157,7 @@ class Task(Settings):
             shared=masking.shared if masking else None,
             features=self.features + int(getattr(self.model, "bias", False)),
             opening=form.opening,
+            classes=len(self.data.labels),
         )
 
     def hyper(self, plan: Plan) -> dict[str, float]:
@@ -189,7 +193,8 @@ class Task(Settings):
             return ""
         # Skellam draws come from a table, so their scale is fixed in compiled code too.
         scale = sound.update.scale if sound.update.law is SKELLAM else ""
-        return f"{sound.update.grid}, {sound.update.stable is not None}, {sound.update.law.name} {scale}"
+        counts = sound.statistics.error_scale if scale and sound.statistics else ""
+        return f"{sound.update.grid}, {sound.update.stable is not None}, {sound.update.law.name} {scale} {counts}"
 
     def build(
         self, ops: Ops, hyper: Hyper | None = None, *, flat: bool = False, owner_epsilon: float | None = None
@@ -214,6 +219,8 @@ class Task(Settings):
             hyper=self.hyper(plan) if hyper is None else hyper,
             ops=ops,
             devices=getattr(self.algorithm, "devices", None) or self.crowd.devices,
+            robust=self.robust,
+            attack=self.crowd.attack.build(len(self.data.labels), ops) if self.crowd.attack.liars(1) else None,
         )
         return self.recipe.build(parts)
 
@@ -221,6 +228,7 @@ class Task(Settings):
         """Find what no single key can tell: build everything once, for nothing."""
         from crowdml.core import NUMPY
 
+        self._check_sliced()
         self.build(NUMPY)
         self._check_sums()
         self._check_uses()
@@ -230,6 +238,7 @@ class Task(Settings):
                 where="privacy.noise-sequence",
                 hint='leave it out, or use kind = "local-sgd" with local-steps = 0',
             )
+        check_averaging(self)
         self._check_crowd()
         self._check_owners()
         self._check_correlated()
@@ -246,6 +255,37 @@ class Task(Settings):
 
         if self.masking():
             assemble_form(self)
+            if getattr(getattr(self.algorithm, "rate", None), "counter", "") == "check-ins":
+                raise BadInput(
+                    "a masked sum is one step for all its members: their check-ins are not counted one by one",
+                    where="algorithm.rate.counter",
+                    hint='use counter = "versions"',
+                )
+        elif self.recipe.together and getattr(self.algorithm, "statistics", False):
+            raise BadInput(
+                "counts of a round are sent in masked sums only",
+                where="algorithm.statistics",
+                hint="add sums.masked = true, or leave statistics out",
+            )
+
+    def _check_sliced(self) -> None:
+        """Refuse terms and a crowd that pieces of a net know nothing of."""
+        if not self.recipe.sliced:
+            return
+        if self.privacy.mode != "none":
+            raise BadInput(
+                f"{self.algorithm.kind} passes sums and weights on as they are: no ε can be stated",
+                where="privacy.mode",
+                hint='mode = "none"; crowdml audit measures what is given away',
+            )
+        crowd, plain = self.crowd, CrowdSettings()
+        for name in ("delays", "outages", "joining", "leaving"):
+            if getattr(crowd, name) != getattr(plain, name):
+                raise BadInput(
+                    f"groups of {self.algorithm.kind} wait for each of their devices: this changes nothing",
+                    where=f"crowd.{name}",
+                    hint="leave it out; drop-out takes devices out of turns",
+                )
 
     def _check_crowd(self) -> None:
         """Refuse what would change nothing."""

@@ -8,10 +8,23 @@ from typing import Annotated
 import typer
 
 import crowdml
-from crowdml.cli import backup, data, demo, device, import_legacy, privacy, reproduce, serve, simulate, task
+from crowdml.cli import (
+    audit,
+    backup,
+    data,
+    demo,
+    device,
+    import_legacy,
+    privacy,
+    reproduce,
+    serve,
+    simulate,
+    slice,
+    task,
+)
 
 EXTRAS = {
-    **{name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL")},
+    **{name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL", "pymetis")},
     **{name: "server" for name in ("alembic", "fastapi", "jinja2", "segno", "sqlalchemy", "uvicorn")},
     "psycopg": "postgres",
 }
@@ -29,6 +42,8 @@ app = typer.Typer(
 )
 app.command(name="demo")(demo.demo)
 app.command(name="simulate")(simulate.simulate)
+app.command(name="slice")(slice.slice_)
+app.command(name="audit")(audit.audit)
 app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="serve")(serve.serve)
 app.add_typer(task.app, name="task")

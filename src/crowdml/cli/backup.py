@@ -24,7 +24,7 @@ def backup(
     """
     from crowdml.cli import output
     from crowdml.cli.homes import database_url
-    from crowdml.server.store import backup as run
+    from crowdml.server.store.backup import backup as run
 
     run(database_url(home, db), file)
     output.say(f"backup: {file} ({file.stat().st_size} bytes)")
@@ -42,7 +42,7 @@ def restore(
     """
     from crowdml.cli import output
     from crowdml.cli.homes import database_url
-    from crowdml.server.store import restore as run
+    from crowdml.server.store.restore import restore as run
 
     for task, incarnation in run(file, database_url(home, db, make=True), force=force).items():
         output.say(f"restored: {task}, incarnation {incarnation}")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from crowdml.simulation import Result
 
 FIGURE_KINDS = (".png", ".svg", ".pdf")
+MOST_WEIGHTS = 20
+"""Devices whose weight is printed; a file has them all."""
 
 
 def check_paths(json_path: Path | None, plot_path: Path | None) -> None:
@@ -101,9 +103,12 @@ def print_result(result: Result) -> None:
         table.add_row(words, f"{1 - final[name]['mean']:.4f}", f"{final[name]['std']:.4f}", style=style)
     for name, values in sorted(final.items(), key=lambda item: item[0] != "test_error"):
         table.add_row(name.replace("_", " "), f"{values['mean']:.4f}", f"{values['std']:.4f}")
+    for name, errors in result.beside.items():
+        spread = errors.std(ddof=1) if len(errors) > 1 else 0.0
+        table.add_row(f"beside it: {name}, test accuracy", f"{1 - errors.mean():.4f}", f"{spread:.4f}")
     console = Console()
     console.print(table)
-    for line in privacy_lines(result.privacy):
+    for line in [*average_lines(result), *privacy_lines(result.privacy)]:
         console.print(line, highlight=False)
     console.print(
         f"{result.updates} updates in {result.run_seconds:.2f} s, after {result.compile_seconds:.1f} s of compiling",
@@ -128,6 +133,20 @@ def print_comparison(results: dict[str, Result]) -> None:
         told = _promise(promise) if promise else result.privacy["guarantee"]
         table.add_row(label, f"{accuracy.mean():.3f}", f"{accuracy.std(ddof=1):.3f}", told)
     Console().print(table)
+
+
+def average_lines(result: Result) -> list[str]:
+    """Say how often weights were used, and what devices counted in the last version of the first trial."""
+    if not result.averages:
+        return []
+    first, used = result.averages[0], sum(own.used for own in result.averages)
+    weights = sorted((own["device"], sum(own["weights"]) / len(own["weights"])) for own in first.to_json()["last"])
+    shown = ", ".join(f"{device}: {weight:.3f}" for device, weight in weights[:MOST_WEIGHTS])
+    more = f" and {len(weights) - MOST_WEIGHTS} more" if len(weights) > MOST_WEIGHTS else ""
+    return [
+        f"averaging: weights of their own in {used} of {sum(own.versions for own in result.averages)} versions",
+        f"  at last, by device           {shown}{more}",
+    ]
 
 
 def privacy_lines(privacy: dict[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ def reproduce(
     seed: Annotated[int, typer.Option(help="Same seed, same machine: same result.")] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the report here ('-': standard output).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the figure here (.png, .svg or .pdf).")] = None,
+    full: Annotated[bool, typer.Option("--full", help="The paper's own setting, where that takes hours.")] = False,
     search: Annotated[
         bool, typer.Option("--search", help="Search hyper-parameters on rows held back from training instead.")
     ] = False,
@@ -27,6 +29,7 @@ def reproduce(
     Each row says whether the paper's statement holds, differs, or is a trend without a figure to compare with.
     """
     from crowdml.cli import output
+    from crowdml.core import BadInput
     from crowdml.studies import STUDIES
     from crowdml.studies import reproduce as run
     from crowdml.studies import search as run_search
@@ -37,6 +40,10 @@ def reproduce(
         return
     output.check_paths(json, plot)
     study = STUDIES[id_]
+    if full:
+        if study.full is None:
+            raise BadInput(f"{id_} has no larger setting", where="--full", hint="leave it out")
+        study = replace(study, task=study.full)
     with output.Progress(id_, quiet=json == Path("-")) as progress:
         if search:
             found = run_search(study, trials or 2, seed, progress.named)

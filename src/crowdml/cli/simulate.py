@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,8 +42,10 @@ def simulate(
             from crowdml.simulation.debug import simulate_stepwise as run
         else:
             from crowdml.simulation import simulate as run
+        from crowdml.simulation.beside import beside
+
         result = run(loaded, trials=trials, seed=seed, resume=resume, watch=progress.update)
-    deliver(result, json, plot)
+    deliver(replace(result, beside=result.beside | beside(loaded, trials=trials, seed=seed)), json, plot)
 
 
 def deliver(result: Result, json: Path | None, plot: Path | None) -> None:

@@ -26,7 +26,9 @@ def create(
     ] = None,
     public: Annotated[
         Path | None,
-        typer.Option(help="NPZ file with public rows, for transforms that are fitted: they travel in the sheet."),
+        typer.Option(
+            help="NPZ file with public rows: transforms are fitted on them; with labels, the server learns on them."
+        ),
     ] = None,
     draft: Annotated[bool, typer.Option(help="Do not open it yet: crowdml task resume does.")] = False,
     server: Server = None,
@@ -35,7 +37,9 @@ def create(
 ) -> None:
     """Make a task of a file and open it to devices."""
     from crowdml.algorithms import load
+    from crowdml.algorithms.averaging_terms import warnings
     from crowdml.algorithms.live import fit_public, require_live
+    from crowdml.algorithms.public_file import public_set
     from crowdml.algorithms.task_file import located
     from crowdml.cli import output
     from crowdml.protocol.sheet import write_arrays
@@ -45,7 +49,12 @@ def create(
         task = load(file, changes)
         require_live(task)
         arrays = fit_public(task, public)
+        kept = public_set(task, public, arrays)
+    for warning in warnings(task):
+        output.say(f"note: {warning}")
     request = {"file": file.read_text(), "changes": changes, "arrays": write_arrays(arrays), "draft": draft}
+    if kept is not None:
+        request["public"] = write_arrays([kept])[0]
     made = _operator(server, home, ca).ask("POST", "/v1/tasks", request)
     output.say(f"{made['task']} is {made['state']}; sheet {made['sheet_hash'][:16]}…")
     output.say(f"invite devices with: crowdml invite {made['task']} --count 10")

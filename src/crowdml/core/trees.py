@@ -7,6 +7,7 @@ order of leaves is the same in every driver and on the wire.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -138,6 +139,32 @@ def squared_norm(tree: Tree, ops: Ops) -> Array:
     for leaf in leaves(tree):
         total = total + ops.sum_of_squares(leaf)
     return total
+
+
+def joined(tree: Tree, ops: Ops) -> Array:
+    """Make one vector of a tree's leaves, in their order.
+
+    >>> import numpy as np
+    >>> from crowdml.core import NUMPY
+    >>> joined({"b": np.ones(2), "a": np.zeros((1, 2))}, NUMPY).tolist()
+    [0.0, 0.0, 1.0, 1.0]
+    """
+    found = leaves(tree)
+    return found[0].reshape(-1) if len(found) == 1 else ops.xp.concatenate([leaf.reshape(-1) for leaf in found])
+
+
+def cut(vector: Array, like: Tree) -> Tree:
+    """Cut a vector into the shapes of a tree, in the order of its leaves.
+
+    >>> import numpy as np
+    >>> cut(np.arange(3), {"b": np.ones(1), "a": np.zeros((1, 2))})
+    {'a': array([[0, 1]]), 'b': array([2])}
+    """
+    parts, end = [], 0
+    for leaf in leaves(like):
+        begin, end = end, end + math.prod(leaf.shape)
+        parts.append(vector[begin:end].reshape(leaf.shape))
+    return fill(like, iter(parts))
 
 
 def size(tree: Tree) -> int:

@@ -42,6 +42,8 @@ class Dataset:
         train_owners: Who produced each training row, if that is known; the `writer` partition needs it.
         validation_rows: Rows held back from training, to watch and to choose by; None where there are none.
         validation_labels: Their class numbers.
+        public_rows: Rows that belong to nobody in the crowd, for the server; None where there are none.
+        public_labels: Their class numbers.
         note: Caveats to print beside any result obtained with this data.
     """
 
@@ -54,6 +56,8 @@ class Dataset:
     train_owners: Ints | None = None
     validation_rows: Rows | None = None
     validation_labels: Ints | None = None
+    public_rows: Rows | None = None
+    public_labels: Ints | None = None
     note: str = ""
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ from crowdml.device.ledger_store import Unsettled
 from crowdml.device.memory import Memory
 from crowdml.device.rows import Contract, RowBuffer, source_of
 from crowdml.device.sending import Outcome, Sender
+from crowdml.device.sums import SumTaker
 from crowdml.device.terms import build, terms_of
 from crowdml.device.trust import is_restored, require_whole
 from crowdml.privacy import Promise
@@ -71,6 +72,7 @@ class Device:
         coins: For tests: makes the coins of a release; otherwise the operating system's entropy.
         draw: For tests: random words that choose rows.
         make_key: For tests: makes the idempotency key of a check-in that started from a version.
+        silent: For tests: at which stage of a masked sum the device falls silent, by version.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Device:
         coins: Callable[[], GridCoins] = DeviceCoins,
         draw: Draw = os_words,
         make_key: Callable[[int], str] = check_in_key,
+        silent: Callable[[int, str], bool] = lambda version, stage: False,
     ) -> None:
         """Open the folder, verify the ledger, and build the task from the sheet that was accepted."""
         self.home = Home(default_home() if home is None else home)
@@ -101,6 +104,7 @@ class Device:
             stack.callback(self.memory.close)
             self.calls = stack.enter_context(joining.connected(self.member, connect, tell=tell, patience_s=patience_s))
             self._state_layout = Layout({"device": self.live.algorithm.device_init()})
+            self._sums = self._sum_taker(silent) if self.live.masked else None
             self._open = stack.pop_all()
 
     join = staticmethod(joining.join)
@@ -168,7 +172,7 @@ class Device:
         """Go round until there is a reason to end."""
         self._meet()
         for own in self._sender().unsettled():
-            note(self._sender().send(own))
+            note(self._sums.resend(own) if self._sums else self._sender().send(own))
         refusals = 0
         while until is None or self.releases < until:
             self._require_left()
@@ -184,7 +188,12 @@ class Device:
 
     def _release(self, gathered: Gathered) -> Outcome:
         """Make one release and send it."""
-        return self._contribute(self._check_out(), gathered)
+        if self._sums is None:
+            return self._contribute(self._check_out(), gathered)
+        while True:
+            outcome = self._sums.contribute(self._check_out(), gathered, self._state(), self._encode_state)
+            if outcome is not None:
+                return outcome
 
     def _contribute(self, checked_out: CheckOut, gathered: Gathered) -> Outcome:
         """Work on a check-out, charge what comes of it, and send that."""
@@ -204,7 +213,10 @@ class Device:
         release, state = algorithm.device_step(checked_out.content, self._state(), gathered.batch, coins)
         check_in = algorithm.sanitise(release, coins)
         body = self.live.messages.check_in.encode(message(checked_out.version, check_in))
-        return body, self._state_layout.encode({"device": state})
+        return body, self._encode_state(state)
+
+    def _encode_state(self, state: Tree) -> bytes:
+        return self._state_layout.encode({"device": state})
 
     def _state(self) -> Tree:
         stored = self.memory.state()
@@ -279,6 +291,11 @@ class Device:
             uses=own.uses.counts,
             most_uses=own.terms.uses if own.terms.unit == "sample" else None,
             draw=self._draw,
+        )
+
+    def _sum_taker(self, silent: Callable[[int, str], bool]) -> SumTaker:
+        return SumTaker(
+            self.live, self.member, self.calls, self.ledger, self.memory, self._coins, self._make_key, silent
         )
 
     def _sender(self) -> Sender:

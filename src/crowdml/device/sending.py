@@ -13,7 +13,7 @@ from crowdml.device.ledger_store import Ledger, Unsettled
 from crowdml.device.memory import Memory
 from crowdml.device.trust import require_whole
 
-GO_ON = ("stale", "future-version", "already-in-round", "not-invited")
+GO_ON = ("stale", "future-version", "already-in-round", "not-invited", "late", "sum-aborted", "sum-over")
 """Refusals after which the next release may well be used."""
 
 
@@ -67,7 +67,10 @@ class Sender:
             BudgetExhausted: The server takes no more of this device; the check-in is spent.
             MalformedMessage: The server cannot read it; the check-in is spent.
         """
-        answer = self._calls.check_in(own.key, own.body)
+        return self.settle(own, self._calls.check_in(own.key, own.body))
+
+    def settle(self, own: Unsettled, answer: Answer) -> Outcome:
+        """Settle a check-in by the server's answer; raises as `send` does."""
         if answer.status == 200:
             return self._used(own, answer)
         self._memory.refused(own.key)

@@ -130,7 +130,7 @@ class Cnn(ModelSettings):
 
     def build(self, features: int, classes: int, ops: Ops) -> Model:
         """Make convolutions, dense layers, and a last layer with one output per label."""
-        seen = self.connections or [None] * len(self.convolutions)
+        seen: list[int] | list[None] = self.connections or [None] * len(self.convolutions)
         if len(seen) != len(self.convolutions):
             raise BadInput(f"{len(seen)} numbers for {len(self.convolutions)} convolutions", where="model.connections")
         made: list[LayerSettings] = []

@@ -64,6 +64,7 @@ class Model:
         ops: The array operations they were built for.
         features: Length of a row.
         shape: Shape of one example as the first layer wants it.
+        declared: The settings that the layers were built from.
     """
 
     layers: tuple[Layer, ...]
@@ -71,6 +72,7 @@ class Model:
     ops: Ops
     features: int
     shape: Shape
+    declared: tuple[LayerSettings, ...]
 
     @property
     def mixes(self) -> bool:
@@ -199,4 +201,4 @@ def build(
         )
     if not any(layer.factors for layer in layers):
         raise BadInput("none of the layers has anything to learn", where="model.layers", hint="add a dense layer")
-    return Model(layers=tuple(layers), loss=loss, ops=ops, features=features, shape=first)
+    return Model(layers=tuple(layers), loss=loss, ops=ops, features=features, shape=first, declared=declared)

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from crowdml.core import BadInput
 from crowdml.privacy.accounting import Event, Filter, FilterKind, rho_budget
 from crowdml.privacy.grid import Grid
 from crowdml.privacy.mechanisms import NoiseLaw, Shared
-from crowdml.privacy.sound import Sound, SoundMechanism, SoundStatistics, Stability, sample_sensitivity
+from crowdml.privacy.sound import (
+    SharedStatistics,
+    Sound,
+    SoundMechanism,
+    SoundStatistics,
+    Stability,
+    sample_sensitivity,
+)
 
 LARGEST = 1 << 26
 """Largest scale of noise in levels: with tails of 30 scales the sum still fits into 31 bits."""
@@ -58,29 +66,55 @@ def calibrate(
     return mechanism, Filter(kind=kind, epsilon=epsilon, delta=delta)
 
 
+def share_statistics(
+    shared: Shared, part: float, epsilon: float, delta: float, uses: int, classes: int, rows: int
+) -> SharedStatistics:
+    """Return the least shares of noise on counts that cost no more than their part of what (ε, δ) allows."""
+    budget = part * rho_budget(epsilon, delta)
+
+    def made(steps: int) -> SharedStatistics:
+        return SharedStatistics(scale=steps / 16, classes=classes, rows=rows, shared=shared)
+
+    least = math.ceil(16 * math.sqrt(shared.law.least))
+    return made(_least(least, lambda steps: made(steps).event.times(uses).rho <= budget, "privacy.statistics-epsilon"))
+
+
+def _least(low: int, enough: Callable[[int], bool], where: str) -> int:
+    """Find the least number of sixteenths, from `low` on, that is enough."""
+    low -= 1
+    high = low + 1
+    while not enough(high):
+        low, high = high, 2 * high
+        require_fit(high / 16, where)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
 @functools.lru_cache(maxsize=256)
 def calibrate_shared(
-    shared: Shared, grid: Grid, epsilon: float, delta: float, uses: int, stable: Stability | None, unit: str
+    shared: Shared,
+    grid: Grid,
+    epsilon: float,
+    delta: float,
+    uses: int,
+    stable: Stability | None,
+    unit: str,
+    statistics: SharedStatistics | None = None,
 ) -> tuple[SoundMechanism, Filter]:
     """Return the least share of noise with which the sum of the survivors' shares keeps (ε, δ) over so many uses."""
     limit = Filter(kind="rdp", epsilon=epsilon, delta=delta)
+    counts = statistics.event if statistics else Event()
 
     def made(steps: int) -> SoundMechanism:
         return SoundMechanism(grid=grid, law=shared.law.noise, scale=steps / 16, stable=stable, shared=shared)
 
     def enough(steps: int) -> bool:
         own = made(steps)
-        return limit.covers((own.event_of_sample if unit == "sample" else own.event).times(uses))
+        return limit.covers((own.event_of_sample if unit == "sample" else own.event).plus(counts).times(uses))
 
-    low = math.ceil(16 * math.sqrt(shared.law.least)) - 1
-    high = low + 1
-    while not enough(high):
-        low, high = high, 2 * high
-        require_fit(high / 16, "privacy.epsilon")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return made(high), limit
+    return made(_least(math.ceil(16 * math.sqrt(shared.law.least)), enough, "privacy.epsilon")), limit
 
 
 def split_statistics(epsilon: float, uses: int, rows: int) -> SoundStatistics:
@@ -113,6 +147,7 @@ def for_owner(sound: Sound, epsilon: float) -> Sound:
         # Everybody's noise protects everybody: there is one ε for all, and the range has no other.
         return sound
     counts = sound.statistics
+    assert not isinstance(counts, SharedStatistics)  # noqa: S101  counts are shared where the update is
     statistics = split_statistics(sound.share * epsilon, sound.uses, counts.rows) if counts else None
     own, delta = sound.update, sound.filter.delta
     update, filter_ = calibrate(own.law, own.grid, epsilon, delta, sound.uses, statistics, own.stable, sound.unit)

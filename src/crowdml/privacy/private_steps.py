@@ -14,8 +14,8 @@ Two ways to take rows, each with the only accounting that is right for it:
 
 Clipping layer by layer gives each of L layers the radius C/√L: together they are at most C long.
 
-The noise is drawn in floating point, which is no exact Gaussian, and what it is added to is no integer: a simulation may
-do so, a device may not (`sound_plan` refuses it).
+The noise is drawn in floating point, which is no exact Gaussian, and what it is added to is no integer: a simulation
+may do so, a device may not (`sound_plan` refuses it).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from crowdml.core import BadInput, record
 from crowdml.privacy.settings import PrivacySettings
@@ -174,17 +174,28 @@ def steps_epsilon(sampling: Sampling, multiplier: float, share: float, batch: in
     """
     if sampling == "fixed":
         return _by_divergences(sampling, multiplier, share, batch, steps, delta)
-    import dp_accounting as dp  # late: it costs a second, and only private steps need it
-
+    dp = _accounting()
     losses = dp.pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
     losses.compose(dp.PoissonSampledDpEvent(share, dp.GaussianDpEvent(multiplier)), steps)
     return float(losses.get_epsilon(delta))
 
 
+def _accounting() -> Any:
+    """Load dp-accounting, late: it costs a second, and only private steps need it."""
+    try:
+        import dp_accounting
+    except ImportError:
+        raise BadInput(
+            "accounting for noise in local steps needs dp-accounting",
+            where="privacy.noise-at",
+            hint="pip install 'crowdml[simulation]'",
+        ) from None
+    return dp_accounting
+
+
 def _by_divergences(sampling: Sampling, multiplier: float, share: float, batch: int, steps: int, delta: float) -> float:
     """Return ε by Rényi divergences: valid for both ways of sampling, quick, and looser for Poisson's."""
-    import dp_accounting as dp
-
+    dp = _accounting()
     event, relation = dp.GaussianDpEvent(multiplier), dp.NeighboringRelation
     if sampling == "poisson":
         sampled, neighbours = dp.PoissonSampledDpEvent(share, event), relation.ADD_OR_REMOVE_ONE

@@ -126,6 +126,45 @@ class SoundStatistics:
 
 
 @record
+class SharedStatistics:
+    """Shares of noise on the error count and the label counts of a masked sum.
+
+    Guarantee: one sample changes the error count by 1 and two label counts by 1 each, so the vector of all counts by
+    √3 in L2; a device with `rows` rows in a release by at most `rows` times that.
+
+    Attributes:
+        scale: Standard deviation of each share.
+        classes: Number of label counts.
+        rows: Rows that may change at once.
+        shared: Law and least number of shares.
+    """
+
+    scale: float
+    classes: int
+    rows: int
+    shared: Shared
+
+    @property
+    def error_scale(self) -> float:
+        """Scale on the error count."""
+        return self.scale
+
+    @property
+    def label_scale(self) -> float:
+        """Scale on each label count."""
+        return self.scale
+
+    @property
+    def event(self) -> Event:
+        """Cost of all counts in one release."""
+        return self.event_of(self.rows)
+
+    def event_of(self, rows: int) -> Event:
+        """Cost of all counts where so many rows change at once."""
+        return self.shared.event(3 * rows**2, self.classes + 1, self.scale)
+
+
+@record
 class Sound:
     """Everything a device releases in sound mode, and what enforces the promise.
 
@@ -143,7 +182,7 @@ class Sound:
     """
 
     update: SoundMechanism
-    statistics: SoundStatistics | None
+    statistics: SoundStatistics | SharedStatistics | None
     filter: Filter
     unit: Literal["sample", "device"]
     uses: int

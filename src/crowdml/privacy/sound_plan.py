@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from crowdml.core import BadInput, record
 from crowdml.privacy.banded import require_gaussian
-from crowdml.privacy.calibration import calibrate, calibrate_shared, for_owner, split_statistics
+from crowdml.privacy.calibration import calibrate, calibrate_shared, for_owner, share_statistics, split_statistics
 from crowdml.privacy.grid import Per, make_fine_grid, make_grid
 from crowdml.privacy.mechanisms import NoiseLaw, Shared
 from crowdml.privacy.moments import moments_grid, moments_sound
 from crowdml.privacy.private_steps import LocalSteps
 from crowdml.privacy.settings import PrivacySettings
-from crowdml.privacy.sound import SOUND_LAWS, Sends, Sound, Stability
+from crowdml.privacy.sound import SOUND_LAWS, Sends, SharedStatistics, Sound, SoundStatistics, Stability
 
 LARGEST_EPSILON = 1000.0
 
@@ -32,6 +32,7 @@ class Releases:
         shared: Law and least number of shares of noise where releases are masked; None where each is seen alone.
         features: Numbers in a row as the model sees it, with a constant for a bias.
         opening: Part of the budget for the squares of all rows, which are sent first; 0 where they are not.
+        classes: Number of labels.
     """
 
     sound: bool = False
@@ -44,6 +45,7 @@ class Releases:
     shared: Shared | None = None
     features: int = 1
     opening: float = 0.0
+    classes: int = 2
 
 
 def make_sound(
@@ -64,15 +66,21 @@ def make_sound(
     radius = _radius(terms, law, bound_of, releases)
     stable = releases.stable if law.order == 2 and per == "release" else None
     grid = make_fine_grid(releases.size, radius) if stable else make_grid(law.order, releases.size, radius, per)
-    statistics = None
-    if counts and terms.statistics_epsilon:
-        statistics = split_statistics(
-            terms.statistics_epsilon, uses, 1 if terms.unit == "sample" else releases.rows or 1
+    rows = 1 if terms.unit == "sample" else releases.rows or 1
+    counted = counts and terms.statistics_epsilon > 0
+    if counted and terms.unit == "device" and releases.rows is None:
+        raise BadInput(
+            "nothing bounds the rows that a device counts", where="privacy.statistics-epsilon", hint="leave it out"
         )
+    statistics: SoundStatistics | SharedStatistics | None
     if releases.shared:
-        _require_shared(terms, law, statistics is not None)
-        mechanism, filter_ = calibrate_shared(releases.shared, grid, epsilon, terms.delta, uses, stable, terms.unit)
+        _require_shared(terms, law)
+        part, given = terms.statistics_epsilon / epsilon, (epsilon, terms.delta, uses)
+        own = share_statistics(releases.shared, part, *given, releases.classes, rows) if counted else None
+        mechanism, filter_ = calibrate_shared(releases.shared, grid, *given, stable, terms.unit, own)
+        statistics = own
     else:
+        statistics = split_statistics(terms.statistics_epsilon, uses, rows) if counted else None
         mechanism, filter_ = calibrate(law, grid, epsilon, terms.delta, uses, statistics, stable, terms.unit)
     low, high = terms.owner_range or (epsilon, epsilon)
     made = Sound(
@@ -101,7 +109,7 @@ def _with_moments(
     return moments_sound(terms, epsilon, uses, moments, gradients, releases.opening, releases.shared)
 
 
-def _require_shared(terms: PrivacySettings, law: NoiseLaw, counts: bool) -> None:
+def _require_shared(terms: PrivacySettings, law: NoiseLaw) -> None:
     """Refuse what has no meaning where the noise of many protects each."""
     if law.order != 2:
         raise BadInput(
@@ -115,8 +123,6 @@ def _require_shared(terms: PrivacySettings, law: NoiseLaw, counts: bool) -> None
             where="privacy.owner-range",
             hint="leave it out",
         )
-    if counts:
-        raise BadInput("counts are not masked here", where="privacy.statistics-epsilon", hint="leave it out")
 
 
 def _radius(
@@ -230,8 +236,8 @@ def _check_form(terms: PrivacySettings, releases: Releases) -> None:
     _check_fresh(terms)
     if terms.noise_at == "steps":
         raise BadInput(
-            "noise inside local steps is Gaussian in floating point, on sums that are no integers: no ε can be promised "
-            "for it, only a simulation may add it",
+            "noise inside local steps is Gaussian in floating point, on sums that are no integers: no ε can be "
+            "promised for it, only a simulation may add it",
             where="privacy.noise-at",
             hint='mode = "paper" in a simulation; live, clip every row on the grid by "crowd-sgd" or "fedsgd", or the '
             'whole change with unit = "device"',
@@ -240,7 +246,8 @@ def _check_form(terms: PrivacySettings, releases: Releases) -> None:
         raise BadInput(
             "this algorithm has no sound form yet: nothing it sends is on the grid",
             where="privacy.mode",
-            hint='use "crowd-sgd", "local-sgd", "fedavg", "fedsgd", "admm" or "consensus-newton", or mode = "paper" in a simulation, or "none"',
+            hint='use "crowd-sgd", "local-sgd", "fedavg", "fedsgd", "admm" or "consensus-newton", or mode = "paper" in a '
+            'simulation, or "none"',
         )
     if terms.adjacency == "add-remove":
         seen = (

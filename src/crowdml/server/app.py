@@ -14,6 +14,7 @@ from crowdml.server.front import Front
 from crowdml.server.later import Later
 from crowdml.server.limits import Limiter, Pace
 from crowdml.server.store import Store
+from crowdml.server.sums import SumRoutes
 
 
 @record
@@ -53,8 +54,10 @@ def create_app(
     def load() -> Asgi:
         from crowdml.server.framework import make_framework
 
+        store.warm()
         return make_framework(coordinator, devices, strangers, access.address, failed)
 
     later = Later(load)
-    framework = BodyLimit(later, coordinator.is_operator)
-    return Front(coordinator, Exchange(coordinator, devices, strangers), framework, access.hosts, later.begin)
+    exchange = Exchange(coordinator, devices, strangers)
+    sums = SumRoutes(coordinator, exchange, BodyLimit(later, coordinator.is_operator))
+    return Front(coordinator, exchange, sums, access.hosts, later.begin)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from http import HTTPStatus
+from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -53,7 +54,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with the usual limits; `bounded` makes others."""
 
     limits = ConnectionLimits()
-    addresses: Counter[str] = Counter()
+    addresses: ClassVar[Counter[str]] = Counter()
     _address: str | None = None
     _crowded = False
     _head_bytes = 0

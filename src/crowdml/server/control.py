@@ -32,6 +32,9 @@ class NewTaskBody(_Body):
     file: str = Field(max_length=1 << 20, description="the task file, TOML")
     changes: list[str] = Field([], max_length=1000, description='changes to the file, such as "algorithm.batch=10"')
     arrays: list[dict[str, Any]] | None = Field(None, description="what transforms learnt from public rows")
+    public: dict[str, Any] | None = Field(
+        None, description="labelled public rows that the server keeps: arrays rows and labels, after the transforms"
+    )
     draft: bool = Field(False, description="whether it is not opened yet")
 
 
@@ -131,8 +134,9 @@ async def show_task(coordinator: In, running: Of) -> dict[str, Any]:
 async def create_task(coordinator: In, body: NewTaskBody, request: Request) -> dict[str, Any]:
     """Make a task from its file."""
     arrays = None if body.arrays is None else read_arrays(body.arrays)
+    public = None if body.public is None else read_arrays([body.public])[0]
     async with request.app.state.creating:
-        stored = await asyncio.to_thread(coordinator.create, body.file, body.changes, arrays, body.draft)
+        stored = await asyncio.to_thread(coordinator.create, body.file, body.changes, arrays, body.draft, public)
         running = coordinator.start(stored)
     return coordinator.describe(running)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from crowdml.algorithms import parse
 from crowdml.algorithms.live import definition_of, open_task, require_live
+from crowdml.algorithms.public_file import PublicSet
 from crowdml.core import BadInput, Coins, record
 from crowdml.protocol import Sheet, sign_sheet
 from crowdml.protocol.joining import InviteLink, make_code, make_token, verify_enrolment
@@ -23,6 +24,7 @@ from crowdml.server.answers import Answer, Refusal, json_answer
 from crowdml.server.coins import EntropyCoins
 from crowdml.server.crowd import DeviceState, Tokens, token_hash
 from crowdml.server.metrics import Metrics
+from crowdml.server.public_sets import write_public_set
 from crowdml.server.rounds import Choose, by_hash
 from crowdml.server.running import RunningTask
 from crowdml.server.store import NewDevice, NewTask, Store, StoredTask
@@ -45,6 +47,7 @@ class Options:
         capacity: Check-ins of one task that may wait.
         largest_batch: Check-ins stored in one transaction at most.
         patience_s: Seconds until a round makes up for silent devices.
+        stage_s: Seconds that each stage of a masked sum waits for silent devices.
         coins: Begins models; given coins are for tests.
         choose: Orders devices for rounds; given orders are for tests.
     """
@@ -52,6 +55,7 @@ class Options:
     capacity: int = 4096
     largest_batch: int = LARGEST_BATCH
     patience_s: float = 30.0
+    stage_s: float = 15.0
     coins: Callable[[], Coins] = EntropyCoins
     choose: Choose | None = None
 
@@ -106,11 +110,17 @@ class Coordinator:
         return found
 
     def create(
-        self, file: str, changes: Sequence[str] = (), arrays: tuple[Arrays, ...] | None = None, draft: bool = False
+        self,
+        file: str,
+        changes: Sequence[str] = (),
+        arrays: tuple[Arrays, ...] | None = None,
+        draft: bool = False,
+        public: PublicSet | None = None,
     ) -> StoredTask:
         """Make a task from its file; open unless it is to stay a draft. `start` must follow."""
         task = parse(file, "task file", changes)
         require_live(task)
+        kept = write_public_set(task, public)
         if task.name in self.tasks:
             raise Refusal(409, "name-taken", f"a task named {task.name} exists", hint="choose another name")
         learnt = tuple({} for _ in task.data.transform) if arrays is None else arrays
@@ -133,6 +143,7 @@ class Coordinator:
                 key=signed.key,
                 incarnation=1,
                 server_state=live.state.encode(live.server.init(self.options.coins())),
+                public=kept,
             )
         )
 

@@ -22,6 +22,7 @@ class DeviceState:
         last_version: Version of the last round it contributed to, or -1.
         revoked: Whether it may not speak any more.
         refused: Check-ins since the server started that no honest device sends.
+        public_key: Its Ed25519 key, pinned when it joined.
         invited: Last version that it was given in a round since the server started, or -1.
     """
 
@@ -32,6 +33,7 @@ class DeviceState:
     check_ins: int
     last_version: int
     revoked: bool
+    public_key: bytes = b""
     refused: int = 0
     invited: int = -1
 
@@ -46,6 +48,7 @@ class DeviceState:
             check_ins=stored.check_ins,
             last_version=stored.last_version,
             revoked=stored.revoked,
+            public_key=stored.public_key,
         )
 
 

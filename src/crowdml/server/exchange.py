@@ -92,6 +92,8 @@ class Exchange:
 
     async def _check_in(self, task: str, request: Request, receive: Receive) -> Answer:
         running, device = self._admit(task, request)
+        if running.live.masked:
+            raise Refusal(409, "masked", "this task takes masked sums only", hint=f"/v1/tasks/{task}/sums")
         layout = running.live.server_messages.check_in
         key = _require_headers(request, layout.size_bytes)
         body = await read_body(receive, layout.size_bytes)

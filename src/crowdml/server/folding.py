@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from crowdml.algorithms import Counts
+from crowdml.algorithms.counting import is_low
 from crowdml.algorithms.live import LiveTask
 from crowdml.core.ops import Tree
 from crowdml.server.answers import Answer, Refusal
@@ -172,8 +173,13 @@ def _absorb(live: LiveTask, state: TaskState, check_in: CheckIn, staleness: int)
     )
     _count(state, check_in)
     if algorithm.always_ready or algorithm.ready(Counts(received=state.received, version=state.version)):
-        state.server, _ = algorithm.commit(state.server)
-        _advance(live, state)
+        commit(live, state)
+
+
+def commit(live: LiveTask, state: TaskState) -> None:
+    """Make a version of what was absorbed."""
+    state.server, _ = live.server.commit(state.server)
+    _advance(live, state)
 
 
 def _absorb_all(live: LiveTask, state: TaskState, used: list[tuple[CheckIn, int]]) -> None:
@@ -222,9 +228,7 @@ def _receipt(state: TaskState, check_in: CheckIn) -> Receipt:
 
 def _is_low(live: LiveTask, state: TaskState, error: float, rows: int) -> bool:
     assert live.server.totals is not None  # noqa: S101  the task file was checked
-    totals = live.server.totals(state.server)
-    counted = int(totals["counted"])
-    return counted >= rows and int(totals["errors"]) <= error * counted
+    return bool(is_low(live.server.totals(state.server), error, rows))
 
 
 def receipt_answer(task: str, sheet: str, receipt: Receipt, again: bool = False) -> Answer:

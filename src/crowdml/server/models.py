@@ -13,6 +13,14 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class ShownAverage(_Answer):
+    """How check-ins were weighed, where that is learnt or follows from them."""
+
+    used: int = Field(description="versions whose weights were used; for the others all counted as usual")
+    weights: list[float] = Field(description="weights in the last version, in the order of its check-ins")
+    largest: float = Field(description="the largest of them")
+
+
 class Summary(_Answer):
     """How a task stands."""
 
@@ -25,6 +33,7 @@ class Summary(_Answer):
     devices: int = Field(description="devices that may speak")
     estimated_error: float | None = Field(description="estimated from private counts, where there are any")
     rows: int = Field(description="rows that devices said they learnt from")
+    averaging: ShownAverage | None = Field(None, description="where weights are learnt or follow from check-ins")
 
 
 class Tasks(_Answer):

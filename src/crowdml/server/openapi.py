@@ -11,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from crowdml.server.control import bearer_of, device_of, require_operator
+from crowdml.server.sum_openapi import sum_paths
 
 _ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
 REFUSED = {
@@ -180,6 +181,7 @@ def _describe(fast: FastAPI, routers: Sequence[APIRouter]) -> dict[str, Any]:
                 _add(operation, method, route)
     schema["paths"]["/v1/tasks/{task}/check-out"] = {"get": _CHECK_OUT}
     schema["paths"]["/v1/tasks/{task}/check-ins"] = {"post": _CHECK_IN}
+    schema["paths"] |= sum_paths(_TASK, _OCTETS, _refusals)
     return schema
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from crowdml.algorithms.acceptance import Acceptance
+from crowdml.algorithms.counting import estimated_error
 from crowdml.algorithms.live import LiveTask, open_task
-from crowdml.core import record
+from crowdml.core import NUMPY, record
 from crowdml.protocol import SignedSheet, message
 from crowdml.server.crowd import DeviceState
 from crowdml.server.folding import TaskState
+from crowdml.server.public_sets import read_public_set
 from crowdml.server.rounds import Choose, Invited
 from crowdml.server.store import StoredTask
 
@@ -44,6 +46,7 @@ class Told:
     reason: str | None
     rows: int
     estimated_error: float | None
+    averaging: dict[str, Any] | None = None
 
 
 class RunningTask:
@@ -74,7 +77,7 @@ class RunningTask:
         self.sheet_hash = self.signed.hash
         sheet = self.signed.open()
         self.incarnation = sheet.incarnation
-        self.live: LiveTask = open_task(sheet)
+        self.live: LiveTask = open_task(sheet, read_public_set(sheet, stored.public))
         algorithm = self.live.server
         self.keeps_rows = self.live.row.size_bytes > len(self.live.row.header)
         self.state = TaskState(
@@ -113,6 +116,7 @@ class RunningTask:
             reason=state.reason,
             rows=self.rows,
             estimated_error=self.estimated_error,
+            averaging=self._averaging(),
         )
 
     def _publish(self) -> None:
@@ -121,6 +125,19 @@ class RunningTask:
             message(version, self.live.server.check_out(self.state.server))
         )
         self.published = Published(version=version, etag=f'"{self.incarnation}-{version}"'.encode(), body=body)
+
+    def _averaging(self) -> dict[str, Any] | None:
+        """Say how the last version was averaged: weights in the order of its check-ins, as a mean over layers."""
+        shown = self.live.server.shown
+        if shown is None:
+            return None
+        now = shown(self.state.server)
+        weights = now["weights"].mean(axis=0)
+        return {
+            "used": int(now["accepted"]),
+            "weights": [round(float(own), 4) for own in weights],
+            "largest": round(float(weights.max()), 4),
+        }
 
     def encode_state(self) -> bytes:
         """Write the server's state for the store."""
@@ -164,7 +181,7 @@ class RunningTask:
         if totals is None:
             return None
         counts = totals(self.state.server)
-        return int(counts["errors"]) / int(counts["counted"]) if counts["counted"] else None
+        return float(estimated_error(counts, NUMPY)) if counts["counted"] else None
 
     def summary(self) -> dict[str, Any]:
         """Say how the task stands; nothing in it is private."""
@@ -179,4 +196,5 @@ class RunningTask:
             "devices": len(self.devices),
             "estimated_error": told.estimated_error,
             "rows": told.rows,
+            "averaging": told.averaging,
         }

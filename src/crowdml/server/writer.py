@@ -133,7 +133,11 @@ class Writer:
         keys = [(own.device.slot, own.key) for own in check_ins]
         known = await self._in_thread(self._store.receipts_for, running.id, keys)
         before, count, status = state.version, state.check_ins, state.state
-        folded = fold(running.live, running.sheet_hash, state, check_ins, known)
+        if running.live.server.takes == "individuals":
+            # Comparing check-ins takes a while; others see `told` and `published` alone, so they need not wait.
+            folded = await self._in_thread(fold, running.live, running.sheet_hash, state, check_ins, known)
+        else:
+            folded = fold(running.live, running.sheet_hash, state, check_ins, known)
         if folded.receipts:
             began = time.perf_counter()
             applied = Applied(

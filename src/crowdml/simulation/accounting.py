@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from crowdml.algorithms import Task
+from crowdml.algorithms.averaging_terms import warnings
 from crowdml.core import NUMPY
 from crowdml.data import Dataset, Fitted
 from crowdml.privacy import Plan, Sound
 from crowdml.privacy.accounting import FILTER_NAMES
 from crowdml.privacy.banded import noise_of_sum, sensitivity_squared
 from crowdml.privacy.private_steps import PrivateSteps
+from crowdml.privacy.promise import gaussian_epsilon
 from crowdml.privacy.reporting import LOSSES, RENYI, Figure, correlated_figure, paper_figure, sound_figure
 from crowdml.simulation.matrices import columns_for
 from crowdml.simulation.timeline import Timeline
+
+SLICED_DELTA = 1e-5
+"""At which δ noise on sums and uploads is stated where the task gives none."""
 
 
 def report(task: Task, timelines: Sequence[Timeline]) -> dict[str, Any]:
@@ -34,6 +40,28 @@ def pooled_report(task: Task, dataset: Dataset, seed: int) -> dict[str, Any]:
     crowd, generator = task.crowd, np.random.default_rng([seed, 0])
     owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
     return _report(task, releases=1, width=1, most_rows=int(np.bincount(owner).max()))
+
+
+def sliced_report(task: Task) -> dict[str, Any]:
+    """Say what is promised of sums and weights: nothing as they are, and what noise adds up to where there is some."""
+    own, delta = task.algorithm, task.privacy.delta or SLICED_DELTA
+    found: dict[str, Any] = {"mode": task.privacy.mode, "sample": None, "device": None, "paper_claim": None}
+    told = "no formal guarantee: sums and weights leave devices as they are; crowdml audit measures what they tell"
+    if own.cut_noise:
+        epsilon = gaussian_epsilon(2.0 / own.cut_noise, delta)
+        found["first_cut"] = {"epsilon": round(epsilon, 6), "delta": delta}
+        told = (
+            f"no formal guarantee for labels; for the rest of a row ε = {epsilon:.4g}, δ = {delta:g} towards "
+            "everybody: it enters one release, the noisy sums of the first cut"
+        )
+    if own.upload_noise:
+        epsilon = gaussian_epsilon(2.0 * math.sqrt(task.passes) / own.upload_noise, delta)
+        found["upload"] = {"epsilon": round(epsilon, 6), "delta": delta}
+        told += (
+            f"; towards the server alone ε = {epsilon:.4g}, δ = {delta:g} for a whole device, over "
+            f"{task.passes} uploads of its group"
+        )
+    return found | {"guarantee": told}
 
 
 def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, Any]:
@@ -202,6 +230,7 @@ def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Seq
     public = [transform.kind for transform in task.data.transform if transform.learns and task.data.public]
     if public and task.privacy.mode != "none":
         found.append(f"{' and '.join(public)} fitted on {task.data.public} public rows that no device holds")
+    found += warnings(task)
     silent = max((timeline.silent for timeline in timelines), default=0)
     if silent:
         found.append(

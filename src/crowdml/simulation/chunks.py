@@ -59,6 +59,11 @@ class Chunks:
         return any(bool((timeline.chosen >= 0).any()) for timeline in self.timelines)
 
     @property
+    def attacked(self) -> bool:
+        """Whether some devices lie."""
+        return any(bool(timeline.lies.any()) for timeline in self.timelines)
+
+    @property
     def even(self) -> bool:
         """Whether all lanes have the same number of check-ins."""
         return len({len(timeline) for timeline in self.timelines}) == 1
@@ -81,6 +86,7 @@ class Chunks:
             version=cut(versions),
             commits=() if self.per_commit else cut([timeline.commits for timeline in self.timelines]),
             chosen=cut([timeline.chosen for timeline in self.timelines]) if self.choosing else (),
+            lies=cut([timeline.lies for timeline in self.timelines]) if self.attacked else (),
         )
         return events, (self.ends[number] - begins).astype(np.int32)
 

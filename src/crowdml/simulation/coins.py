@@ -76,9 +76,10 @@ class HashCoins:
     def discrete_gaussian(self, stage: str, scale: Array, shape: tuple[int, ...]) -> Array:
         """Discrete Gaussian as a rounded Gaussian whose variance is less by the 1/12 that rounding adds.
 
-        The total variation distance between the two laws is below 5e-4/σ⁴ for σ ≥ 3: less than 2e-6 at σ = 4, which is
-        the least that a sound plan uses, and 1e-8 from 16 on. (Probabilities differ by a 2880th of the density's fourth
-        derivative.) In float32 a draw is off by 5e-7 σ on average before it is rounded.
+        The total variation distance between the two laws is below 5e-4/σ⁴ for σ ≥ 3: less than 2e-6 at σ = 4, the least
+        of a release that stands alone, and 1e-8 from 16 on. At σ = 2, the least share of a masked sum, it is 3.3e-5.
+        (Probabilities differ by a 2880th of the density's fourth derivative.) In float32 a draw is off by 5e-7 σ on
+        average before it is rounded.
         """
         xp = self._ops.xp
         wide = xp.sqrt(xp.maximum(xp.float32(scale) ** 2 - np.float32(1 / 12), np.float32(0)))

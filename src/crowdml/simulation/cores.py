@@ -42,8 +42,14 @@ def join(blocks: Blocks) -> Tree:
 
 
 def on_all(function: Callable[..., Any], *arguments: Blocks) -> Blocks:
-    """Call a function with every core's block of each argument, all at once."""
-    return tuple(_threads.map(function, *arguments))
+    """Call a compiled function with every core's block of each argument, all at once."""
+
+    def call(*own: Any) -> Any:
+        # XLA hands a call whose arguments are still being copied to its own only thread.
+        given = jax.block_until_ready(jax.device_put(own))  # type: ignore[no-untyped-call]
+        return jax.block_until_ready(function(*given))  # type: ignore[no-untyped-call]
+
+    return tuple(_threads.map(call, *arguments))
 
 
 def _span(lanes: int, number: int, count: int) -> slice:

@@ -16,7 +16,8 @@ def _prepare() -> None:
     os.environ["XLA_FLAGS"] = " ".join([given, *added]).strip()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     # One XLA device with a single thread, and programs that run in the thread that calls them: lanes are spread over
-    # cores by threads of our own (`cores.py`). XLA's pool splits each product over cores, at 1.2 to 2 times the CPU time.
+    # cores by threads of our own (`cores.py`). XLA's pool splits each product over the cores, at 1.2 to 2 times the
+    # CPU time.
     os.environ.setdefault("NPROC", "1")
     import jax  # only now: the variables above are read when it is imported or first used
 

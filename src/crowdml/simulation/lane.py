@@ -8,7 +8,8 @@ that keep the loop fast, each measured (docs/decisions/0004-fast-loops.md):
 - tables are addressed by (lane, slot) and carried whole through all loops;
 - what a device computes is fenced off from what the server does with it: XLA would compute the noise again for
   every use;
-- what is constant is not carried, and what has no leaves costs nothing.
+- what is constant is not carried, and what has no leaves costs nothing;
+- a single lane loses its axis while it works, and a device that takes several steps reads its rows step by step.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import jax.numpy as jnp
 
 from crowdml.algorithms import Algorithm, Task
 from crowdml.algorithms.contract import Hyper
+from crowdml.algorithms.counting import is_low
 from crowdml.core import Array, Batch, record
 from crowdml.core.ops import Tree
 from crowdml.simulation.coins import HashCoins
@@ -63,6 +65,7 @@ class Events:
         staleness: Versions passed since check-out.
         version: Version before this check-in.
         commits: Whether a commit follows; `()` when one follows every check-in, or every fixed number of them.
+        lies: Whether the device lies; `()` when nobody does.
         chosen: Which ε the device's owner has chosen; `()` when all have the same.
     """
 
@@ -74,6 +77,7 @@ class Events:
     version: Array
     commits: Tree
     chosen: Tree
+    lies: Tree = ()
 
 
 @as_tree
@@ -232,10 +236,14 @@ class Loop:
             rows, labels = read_lazy((rows, labels))
         if algorithm.perturb:
             rows, labels = algorithm.perturb(rows, labels, HashCoins(lane.seeds, event.rows, JAX))
+        attack = None if isinstance(event.lies, tuple) else algorithm.attack
+        if attack and attack.labels:
+            labels = jnp.where(event.lies > 0, attack.labels(labels), labels)
         batch = Batch(rows=rows, labels=labels, mask=_mask(event))
         coins = HashCoins(lane.seeds, event.number, JAX)
         release, device = algorithm.device_step(broadcast, device, batch, coins)
-        return algorithm.sanitise(release, coins), device
+        check_in = algorithm.sanitise(release, coins)
+        return attack.forge(check_in, event.lies > 0, coins) if attack else check_in, device
 
     def _absorb(self, hyper: Hyper, server: Tree, row: Tree, check_in: Tree, staleness: Array) -> tuple[Tree, Tree]:
         return self._build(hyper).absorb(server, row, check_in, staleness)
@@ -252,9 +260,8 @@ class Loop:
     def _stop(self, before: Carry, after: Carry, version: Array) -> Carry:
         """Keep the state of the first version that meets `error-below`."""
         algorithm, stop = self._build(), self.task.stop
-        assert algorithm.totals is not None  # noqa: S101  Task.check has seen to it
-        totals = algorithm.totals(after.server)
-        met = (totals["counted"] >= stop.error_rows) & (totals["errors"] <= stop.error_below * totals["counted"])
+        assert algorithm.totals is not None and stop.error_below is not None  # noqa: S101  Task.check has seen to it
+        met = is_low(algorithm.totals(after.server), stop.error_below, stop.error_rows)
         running = before.stopped < 0
 
         def kept(old: Array, new: Array) -> Array:

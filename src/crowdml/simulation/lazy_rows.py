@@ -37,6 +37,10 @@ class LazyRows:
             raise ValueError(f"rows of {self.table.shape[1]} numbers cannot become {shape}")
         return LazyRows(self.table, self.numbers.reshape(shape[:-1]))
 
+    def __getitem__(self, some: Array) -> Array:
+        """Read some of the rows."""
+        return read(self.table, self.numbers[some])
+
 
 def read_lazy(tree: Tree) -> Tree:
     """Read all lazy rows in a tree; the barrier keeps XLA from reading them again for every use."""

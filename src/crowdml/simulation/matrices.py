@@ -1,4 +1,4 @@
-"""Matrices for correlated noise: optimised by jax-privacy, and handed to the algorithm as arrays."""
+"""Arrays handed to the algorithm: matrices for correlated noise, optimised by jax-privacy, and public rows."""
 
 from __future__ import annotations
 
@@ -9,18 +9,26 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.algorithms import Task
+from crowdml.algorithms.averaging_terms import public_rows_needed
 from crowdml.algorithms.correlated import MATRIX
+from crowdml.algorithms.public import LABELS, ROWS, require_labels
 from crowdml.core import NUMPY
 from crowdml.privacy import Plan
 from crowdml.privacy.banded import rows_of
+from crowdml.simulation.prepare import prepare
 
 
 def numbers(task: Task) -> dict[str, Any]:
-    """Return a task's hyper-parameters, with the matrix where its noise is correlated."""
+    """Return a task's hyper-parameters, with a matrix for correlated noise and public rows where it needs them."""
     plan = task.plan(task.model_for(NUMPY))
     own: dict[str, Any] = dict(task.hyper(plan))
     if plan.banded:
         own[MATRIX] = rows_of(columns_for(plan)).astype(np.float32)
+    if needed := public_rows_needed(task):
+        dataset = prepare(task)[1]
+        assert dataset.public_labels is not None  # noqa: S101  the task was checked
+        require_labels(dataset.public_labels, task.data.labels, needed)
+        own[ROWS], own[LABELS] = dataset.public_rows, dataset.public_labels.astype(np.float32)
     return own
 
 

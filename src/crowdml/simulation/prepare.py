@@ -32,13 +32,13 @@ def _prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     _require_public_fit(task)
     key = task.data.model_dump_json()
     if key not in _prepared:
-        public, dataset = _parted(task, _checked(task))
+        dataset = _parted(task, _checked(task))
         _prepared.clear()
-        _prepared[key] = fit_all(task.data.transform, dataset, public)
+        _prepared[key] = fit_all(task.data.transform, dataset, dataset.public_rows)
     return _prepared[key]
 
 
-def _parted(task: Task, dataset: Dataset) -> tuple[Rows | None, Dataset]:
+def _parted(task: Task, dataset: Dataset) -> Dataset:
     """Take public rows and rows to measure on away; where every trial does so by itself, keep all rows together."""
     split, data = task.data.split, task.data
     if split is None or split.seed is not None:
@@ -54,7 +54,7 @@ def _parted(task: Task, dataset: Dataset) -> tuple[Rows | None, Dataset]:
     if split.train + split.test > len(rows):
         raise BadInput(f"{dataset.name} has {len(rows)} rows in all", where="data.split", hint="fewer rows")
     aside = {"validation_rows": rows[:1], "validation_labels": labels[:1]} if data.validation else {}
-    return None, replace(
+    return replace(
         dataset,
         train_rows=rows,
         train_labels=labels,
@@ -95,7 +95,7 @@ def _require_public_fit(task: Task) -> None:
         )
 
 
-def _apart(dataset: Dataset, public: int, validation: int) -> tuple[Rows | None, Dataset]:
+def _apart(dataset: Dataset, public: int, validation: int) -> Dataset:
     """Take public rows and rows to measure on away from the training rows, in a fixed random order.
 
     The first rows are public, the last are held back.
@@ -108,7 +108,7 @@ def _apart(dataset: Dataset, public: int, validation: int) -> tuple[Rows | None,
             hint="a tenth is usual",
         )
     if not public and not validation:
-        return None, dataset
+        return dataset
     order = np.random.RandomState(0).permutation(rows)
     train = order[public : rows - validation]
     left = replace(
@@ -120,7 +120,10 @@ def _apart(dataset: Dataset, public: int, validation: int) -> tuple[Rows | None,
     if validation:
         aside = order[rows - validation :]
         left = replace(left, validation_rows=dataset.train_rows[aside], validation_labels=dataset.train_labels[aside])
-    return dataset.train_rows[order[:public]] if public else None, left
+    if public:
+        known = order[:public]
+        left = replace(left, public_rows=dataset.train_rows[known], public_labels=dataset.train_labels[known])
+    return left
 
 
 def _checked(task: Task) -> Dataset:

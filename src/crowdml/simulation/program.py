@@ -17,6 +17,7 @@ import numpy as np
 
 from crowdml.algorithms import Task
 from crowdml.algorithms.contract import Hyper
+from crowdml.algorithms.counting import estimated_error
 from crowdml.core import Array, record
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
@@ -155,8 +156,7 @@ def _measurer(task: Task, dataset: Dataset) -> Callable[[tuple[Hyper, Carry]], d
             return {name: jnp.mean(each) for name, each in jax.vmap(errors)(algorithm.of_device(own)).items()}
         found = errors(algorithm.parameters(carry.server))
         if algorithm.totals:
-            totals = algorithm.totals(carry.server)
-            found["estimated_error"] = totals["errors"] / jnp.maximum(totals["counted"], 1)
+            found["estimated_error"] = estimated_error(algorithm.totals(carry.server), JAX)
         return found
 
     return measure

@@ -21,6 +21,33 @@ Floats = npt.NDArray[np.float64]
 
 
 @record
+class Average:
+    """How one trial was averaged.
+
+    Attributes:
+        versions: Commits.
+        used: Commits whose weights were not the prior: for learned weights, those that passed the gate.
+        devices: Devices of the last version, in the order of their check-ins.
+        weights: What each of them counted in each layer, shape (layers, check-ins).
+    """
+
+    versions: int
+    used: int
+    devices: tuple[int, ...]
+    weights: Floats
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values: weights by device, one for each layer."""
+        weights = self.weights[:, : len(self.devices)].T
+        by_device = sorted(zip(self.devices, weights.tolist(), strict=True))
+        return {
+            "versions": self.versions,
+            "used": self.used,
+            "last": [{"device": device, "weights": [round(own, 6) for own in layers]} for device, layers in by_device],
+        }
+
+
+@record
 class Result:
     """The outcome of a simulation.
 
@@ -41,6 +68,8 @@ class Result:
         notes: Caveats to print beside the figures.
         times: When each point of the curve was reached, of shape (points, trials); None where there is no time. The
             unit is that of the timeline.
+        averages: How each trial was averaged, where weights depend on the check-ins.
+        beside: Test errors of other uses of the same public rows, by name, each of shape (trials,).
     """
 
     task: Task
@@ -56,6 +85,8 @@ class Result:
     notes: tuple[str, ...] = ()
     counts: dict[str, npt.NDArray[np.int64]] = dataclasses.field(default_factory=dict)
     times: Floats | None = None
+    averages: tuple[Average, ...] = ()
+    beside: dict[str, Floats] = dataclasses.field(default_factory=dict)
 
     @property
     def estimated_labels(self) -> dict[str, Floats]:
@@ -91,6 +122,8 @@ class Result:
             "seconds": {"compile": round(self.compile_seconds, 3), "run": round(self.run_seconds, 3)},
             "updates": self.updates,
             "notes": list(self.notes),
+            "averages": [average.to_json() for average in self.averages],
+            "beside": {name: {"test_error": _summary(errors)} for name, errors in self.beside.items()},
         }
 
     def to_pandas(self) -> pd.DataFrame:

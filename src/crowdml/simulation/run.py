@@ -20,9 +20,10 @@ from crowdml.simulation.cores import Blocks, cut, join
 from crowdml.simulation.jax_setup import CORES
 from crowdml.simulation.lane import Carry, Lanes
 from crowdml.simulation.matrices import numbers
+from crowdml.simulation.personal import personal_errors
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.program import Program, compile_program
-from crowdml.simulation.result import Result, watched
+from crowdml.simulation.result import Average, Result, watched
 from crowdml.simulation.splits import trial_split
 from crowdml.simulation.timeline import Timeline, make_timeline
 
@@ -70,6 +71,10 @@ def simulate_cells(
         from crowdml.simulation.pooled import simulate_pooled
 
         return [simulate_pooled(task, trials=trials, seed=seed, watch=watch) for task in tasks]
+    if tasks[0].recipe.sliced:
+        from crowdml.simulation.sliced import simulate_sliced
+
+        return [simulate_sliced(task, trials=trials, seed=seed, watch=watch) for task in tasks]
     if len({task.structure() for task in tasks}) != 1:
         raise ValueError("the cells of one sweep may differ in hyper-parameters only")
     fitted, dataset = prepare(tasks[0])
@@ -108,6 +113,10 @@ def simulate_cells(
             privacy=accounting.report(tasks[cell], timelines),
             updates=int(ended["updates"][own].sum()),
             times=times[:, own],
+            averages=_averages(tasks[cell], carries, timelines, own),
+            beside=personal_errors(
+                tasks[cell], dataset, timelines, jax.tree.map(lambda leaf: leaf[own], ended["parameters"])
+            ),
             **common,
         )
 
@@ -133,6 +142,25 @@ def _ended(task: Task, carries: Carry, chunks: Chunks) -> dict[str, Any]:
         "counts": jax.tree.map(np.asarray, carries.tables[0]) if algorithm.totals else {},
         "updates": done,
     }
+
+
+def _averages(task: Task, carries: Carry, timelines: Sequence[Timeline], lanes: slice) -> tuple[Average, ...]:
+    """Read how each trial of a cell was averaged out of the last carry."""
+    algorithm = task.build(NUMPY)
+    if algorithm.shown is None:
+        return ()
+    shown = jax.tree.map(lambda leaf: np.asarray(leaf)[lanes], algorithm.shown(carries.server))
+    return tuple(
+        average_of(timeline, shown["weights"][at], shown["accepted"][at]) for at, timeline in enumerate(timelines)
+    )
+
+
+def average_of(timeline: Timeline, weights: Any, used: Any) -> Average:
+    """Say whose weights they are: those of the check-ins before the last commit."""
+    ends = np.flatnonzero(timeline.commits)
+    begin = int(ends[-2]) + 1 if len(ends) > 1 else 0
+    devices = tuple(int(own) for own in timeline.device[begin : int(ends[-1]) + 1])
+    return Average(versions=len(ends), used=int(used), devices=devices, weights=np.asarray(weights, np.float64))
 
 
 def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list[Timeline]:

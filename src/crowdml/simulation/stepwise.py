@@ -73,6 +73,8 @@ def run_stepwise(
             body = wire.check_in.encode(message(version - stale, own.sanitise(release, coins)))
         with _Stage("absorb", number, slot):
             check_in = wire.check_in.decode(body)["content"]
+            if algorithm.attack:
+                check_in = algorithm.attack.forge(check_in, timeline.lies[number], coins)
             server, rows[slot] = now.absorb(server, rows.get(slot, algorithm.row_init()), check_in, np.int32(stale))
         if timeline.commits[number]:
             with _Stage("commit", number, slot):
@@ -93,6 +95,8 @@ def _batch(algorithm: Algorithm, dataset: Dataset, timeline: Timeline, number: i
     rows, labels = dataset.train_rows[chosen], dataset.train_labels[chosen]
     if algorithm.perturb:
         rows, labels = algorithm.perturb(rows, labels, HashCoins(seed, chosen, NUMPY))
+    if algorithm.attack and algorithm.attack.labels and timeline.lies[number]:
+        labels = algorithm.attack.labels(labels)
     return Batch(rows=rows, labels=labels, mask=(np.arange(len(chosen)) < timeline.counts[number]).astype(np.float32))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.algorithms import Algorithm, Counts, Task
-from crowdml.core import BadInput, record
+from crowdml.core import NUMPY, BadInput, record
 from crowdml.data import Dataset
 from crowdml.simulation.barriers import make_barrier_course
 from crowdml.simulation.contacts import Contacts, Times, make_contacts
@@ -40,6 +40,9 @@ class Timeline:
         silent: Devices that never sent anything.
         times: When each arrived: in samples of the crowd, or in the time that a device of middling speed works on a
             check-in, where devices are invited or work over and over.
+        lies: Whether the device lies; all False where nobody does.
+        owner: Device of each training row, -1 for rows that are not trained on.
+        held: Device that holds out a row to measure a model of its own, -1 for all others.
         chosen: Which of the values of `crowd.owner-epsilon` the device's owner has chosen; -1 where there are none.
     """
 
@@ -55,6 +58,9 @@ class Timeline:
     silent: int
     times: Times
     chosen: Ints
+    lies: npt.NDArray[np.bool_]
+    owner: Ints
+    held: Ints
 
     def __len__(self) -> int:
         """Count the check-ins."""
@@ -70,9 +76,8 @@ def make_timeline(
     task: Task, dataset: Dataset, algorithm: Algorithm, generator: np.random.Generator, trial: int = 0
 ) -> Timeline:
     """Work out the course of one trial; its number matters where every trial splits the rows anew."""
-    crowd, split = task.crowd, trial_split(task, len(dataset.train_labels), trial)
-    labels = dataset.train_labels[split.train] if split else dataset.train_labels
-    owner = crowd.partition.assign(labels, dataset.train_owners, crowd.devices, generator)
+    crowd = task.crowd
+    handed, owner, held = _hand_out(task, dataset, generator, trial)
     course = make_barrier_course(task, algorithm, owner, generator) if algorithm.barrier else None
     if course:
         contacts = course.contacts
@@ -81,6 +86,7 @@ def make_timeline(
     else:
         contacts = make_contacts(crowd, task.passes, owner, algorithm.batch, algorithm.buffer, generator)
         contacts = _limited(contacts, task.stop.max_releases)
+    _require_rows(task, contacts)
     per_device = np.bincount(contacts.device, minlength=crowd.devices)
     if crowd.drop_out:
         contacts = contacts.take(np.flatnonzero(generator.random(len(contacts.device)) >= crowd.drop_out))
@@ -110,7 +116,7 @@ def make_timeline(
     used = contacts.take(accepted)
     return Timeline(
         device=used.device.astype(np.int32),
-        rows=split.train[used.rows] if split else used.rows,
+        rows=used.rows if handed is None else handed[used.rows],
         counts=used.counts,
         staleness=staleness.astype(np.int32),
         commits=commits,
@@ -121,7 +127,65 @@ def make_timeline(
         silent=int((per_device == 0).sum()),
         times=used.arrival,
         chosen=_choices(task, generator)[used.device].astype(np.int32),
+        lies=_liars(task, generator)[used.device],
+        owner=owner if handed is None else _everywhere(handed, owner, dataset),
+        held=held,
     )
+
+
+def _require_rows(task: Task, contacts: Contacts) -> None:
+    """Refuse contacts with so few rows that a step of a fixed size would take more of them than is accounted for."""
+    steps = task.plan(task.model_for(NUMPY)).steps
+    if steps and len(contacts.counts) and contacts.counts.min() < steps.least_rows:
+        raise BadInput(
+            f"a device has {contacts.counts.min()} rows to choose from, of which a step takes {steps.batch}: more than "
+            f"{steps.share:.4g} of them",
+            where="privacy.sampling-rate",
+            hint=f"at least {steps.batch / contacts.counts.min():.4g}, or a smaller local-batch",
+        )
+
+
+def _hand_out(
+    task: Task, dataset: Dataset, generator: np.random.Generator, trial: int
+) -> tuple[Ints | None, Ints, Ints]:
+    """Return which rows are trained on (None: all), the device of each of those, and who holds out which row."""
+    crowd, labels, owners = task.crowd, dataset.train_labels, dataset.train_owners
+    none = np.full(len(labels), -1, np.int32)
+    split = trial_split(task, len(labels), trial)
+    if split:
+        if crowd.rows is not None or crowd.personal.held_out:
+            raise BadInput(
+                "every trial splits the rows anew: who holds out which rows is not defined",
+                where="data.split",
+                hint="give data.split.seed, or leave out crowd.rows and crowd.personal",
+            )
+        return split.train, crowd.partition.assign(labels[split.train], None, crowd.devices, generator), none
+    if crowd.rows is None and not crowd.personal.held_out:
+        return None, crowd.partition.assign(labels, owners, crowd.devices, generator), none
+    if crowd.rows is not None and crowd.rows > len(labels):
+        raise BadInput(f"there are {len(labels)} training rows", where="crowd.rows", hint=f"rows = {len(labels)}")
+    handed = generator.permutation(len(labels))[: crowd.rows].astype(np.int32)
+    owner = crowd.partition.assign(labels[handed], None if owners is None else owners[handed], crowd.devices, generator)
+    # The rows are in random order, so the first ones of each device are a fair sample.
+    place = np.empty(len(owner), np.int64)
+    place[np.argsort(owner, kind="stable")] = np.concatenate([np.arange(count) for count in np.bincount(owner)])
+    out = place < np.floor(np.bincount(owner) * crowd.personal.held_out)[owner]
+    return handed[~out], owner[~out], _everywhere(handed[out], owner[out], dataset)
+
+
+def _everywhere(rows: Ints, owner: Ints, dataset: Dataset) -> Ints:
+    """Return the device of every row, -1 for rows that are not named."""
+    found = np.full(len(dataset.train_labels), -1, np.int32)
+    found[rows] = owner
+    return found
+
+
+def _liars(task: Task, generator: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Choose the devices that lie; drawn last, so that the honest course is the same without them."""
+    lies, count = np.zeros(task.crowd.devices, bool), task.crowd.attack.liars(task.crowd.devices)
+    if count:
+        lies[generator.permutation(task.crowd.devices)[:count]] = True
+    return lies
 
 
 def _choices(task: Task, generator: np.random.Generator) -> Ints:

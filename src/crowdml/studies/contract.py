@@ -135,6 +135,7 @@ class Study:
         measure: Which measurement the figure shows.
         notes: Caveats: what differs from the paper's setting, and why.
         draw: Draws the figure; None: one curve per result.
+        full: Task file of the paper's own setting, where that takes hours and `task` is a small one; None elsewhere.
         unstated: What the paper leaves open; None where the task file and the curves' own grids say everything.
     """
 
@@ -147,3 +148,4 @@ class Study:
     notes: tuple[str, ...] = ()
     draw: Drawing | None = None
     unstated: Unstated | None = None
+    full: Path | None = None

@@ -76,6 +76,16 @@ def test_bounds_follow_the_chain() -> None:
         input_bound([], 3)
 
 
+def test_a_centred_norm_takes_the_mean_of_each_row_away() -> None:
+    made = Norm(order=2, exactly=1.0, centre=True)
+    found = made.fit(np.zeros((1, 3))).apply(np.array([[1.0, 2.0, 6.0], [5.0, 5.0, 5.0]], np.float32))
+    np.testing.assert_allclose(found[0], np.array([-2, -1, 3]) / np.sqrt(14), rtol=1e-6)
+    np.testing.assert_array_equal(found[1], np.zeros(3))
+    l1 = Norm(order=1, at_most=1.0)
+    assert input_bound([l1, Norm(order=1, at_most=9.0, centre=True)], 1) == 2.0
+    assert input_bound([l1, Norm(order=2, at_most=9.0, centre=True)], 2) == 1.0
+
+
 def test_norm_leaves_short_and_zero_rows_alone() -> None:
     rows = np.array([[0.0, 0.0], [0.3, 0.4], [30.0, 40.0]], np.float32)
     shortened = Norm(order=2, at_most=1.0).fit(rows).apply(rows)

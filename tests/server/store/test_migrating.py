@@ -26,8 +26,8 @@ from crowdml.server.store.schema import metadata
 SECOND = '''"""One more table."""
 from alembic import op
 import sqlalchemy as sa
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 def upgrade() -> None:
     op.create_table("more", sa.Column("id", sa.Integer(), primary_key=True))
 '''
@@ -38,9 +38,9 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Pretend that a later release has one more migration; return the folder of migrations."""
     scripts = tmp_path / "scripts"
     shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / "m0002_more.py").write_text(SECOND)
+    (scripts / "versions" / "m0003_more.py").write_text(SECOND)
     monkeypatch.setattr(migrating, "SCRIPTS", scripts)
-    monkeypatch.setattr(migrating, "HEAD", "0002")
+    monkeypatch.setattr(migrating, "HEAD", "0003")
     return scripts
 
 
@@ -105,7 +105,7 @@ def test_an_older_file_is_copied_and_then_brought_up_to_date(
     with open_store(f"sqlite:///{path}") as again:
         assert again.tasks() == before
     assert "more" in tables_of(path)
-    copy = path.with_name("crowd.sqlite.before-0002")
+    copy = path.with_name("crowd.sqlite.before-0003")
     assert "more" not in tables_of(copy) and copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as file:
         assert file.execute("SELECT COUNT(*) FROM receipts").fetchone() == (5,)
@@ -119,7 +119,7 @@ def test_a_migration_that_fails_changes_nothing(store: Store, path: Path, reques
     store.close()
     before = tables_of(path)
     scripts = request.getfixturevalue("later")
-    with (scripts / "versions" / "m0002_more.py").open("a") as file:
+    with (scripts / "versions" / "m0003_more.py").open("a") as file:
         file.write("    raise RuntimeError('power cut')\n")
     with pytest.raises(RuntimeError, match="power cut"):
         open_store(f"sqlite:///{path}")

@@ -13,6 +13,7 @@ from crowdml.core import BadInput
 from crowdml.server.store import Store, StoreFailed, open_store
 from crowdml.server.store.engines import parse
 from crowdml.server.store.sqlite import make_safe
+from crowdml.server.store.statements import SQLITE
 
 
 def test_only_its_owner_can_read_it(crowd: Any, path: Path) -> None:
@@ -119,7 +120,7 @@ def test_look_ups_use_the_index(crowd: Any, store: Store) -> None:
             steps = [step for step in plan if "receipts" in step]
             assert len(steps) == 1
             assert "USING INDEX" in steps[0] and "task=? AND key=? AND slot=?" in steps[0], steps
-        plan = [row[3] for row in reader.exec_driver_sql(f"EXPLAIN QUERY PLAN {store._hot._chain}", (1, 0, 0, 9))]
+        plan = [row[3] for row in reader.exec_driver_sql(f"EXPLAIN QUERY PLAN {SQLITE.chain}", (1, 0, 0, 9))]
         assert [step for step in plan if "receipts" in step] == [
             "SEARCH receipts USING INTEGER PRIMARY KEY (rowid=?)"
         ] * 2

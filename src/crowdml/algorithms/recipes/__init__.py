@@ -9,6 +9,7 @@ from crowdml.algorithms.recipes.decentral import DECENTRAL
 from crowdml.algorithms.recipes.local_fit import LOCAL_FIT
 from crowdml.algorithms.recipes.local_sgd import FEDAVG, FEDSGD, LOCAL_SGD
 from crowdml.algorithms.recipes.ridge import RIDGE
+from crowdml.algorithms.recipes.slicenet import SLICENET
 from crowdml.core import Registry
 
 RECIPES: Registry[Recipe] = Registry(
@@ -25,5 +26,6 @@ RECIPES: Registry[Recipe] = Registry(
         "central-batch": CENTRAL_BATCH,
         "decentral": DECENTRAL,
         "local-fit": LOCAL_FIT,
+        "slicenet": SLICENET,
     },
 )

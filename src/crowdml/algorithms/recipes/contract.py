@@ -57,10 +57,12 @@ class Recipe:
         perturbs: Where noise goes: on the gradient a device sends, on the rows it sends, or nowhere.
         sequences: Whether noise of a given size may change from one of a device's messages to the next.
         pooled: True for a baseline that trains on all rows at once instead of folding in check-ins.
+        sliced: True where devices hold pieces of one net and pass sums to each other, instead of checking in.
         sound: `sound(settings)`: its sound form, in which whatever leaves a device is a sum of checked integers with
             discrete noise; None where it has none.
         paper: What its paper says of the noise; None where it is noise on a mean of bounded gradients.
         steps: `steps(settings)`: the local steps into which noise may go; None where there are none.
+        gathers: Whether a version is made of several check-ins, so that they can be compared.
         live: Whether server and devices can run it, and not only a simulation.
         together: `together(settings)`: check-ins behind a version, where nothing but their sum matters and all start
             from the version before: these may be masked. None where they may not.
@@ -72,8 +74,10 @@ class Recipe:
     perturbs: Perturbs = "gradient"
     sequences: bool = False
     pooled: bool = False
+    sliced: bool = False
     sound: Callable[[Any], SoundForm] | None = None
     paper: PaperForm | None = None
     steps: Callable[[Any], LocalSteps] | None = None
     live: bool = False
     together: Callable[[Any], int] | None = None
+    gathers: bool = False

@@ -57,8 +57,7 @@ class CrowdSgdSettings(Settings):
 def build(parts: Parts) -> Algorithm:
     """Assemble the algorithm from its device half and its server half."""
     settings = _settings(parts)
-    noise = parts.plan.statistics
-    counting = Counting(classes=parts.classes, noise=noise, ops=parts.ops, scales=parts.hyper) if noise else None
+    counting = Counting.of(parts)
     device_step, sanitise = _device_half(parts, counting)
     averaging = Averaging(stale=settings.stale, alone=True, ops=parts.ops)
     reader = grid_reader(parts, alone=True) if parts.plan.sound else None

@@ -20,21 +20,28 @@ from pydantic import Field
 from crowdml.algorithms import staleness
 from crowdml.algorithms.averaging import Averaging
 from crowdml.algorithms.contract import Algorithm, Parts, Rounds
+from crowdml.algorithms.counting import Counting
 from crowdml.algorithms.grid_gradient import grid_reader
 from crowdml.algorithms.local_steps import DeviceHalf, check_terms
+from crowdml.algorithms.public import FinetuneSettings
 from crowdml.algorithms.rates import RATES, RateSettings
 from crowdml.algorithms.rates.power import Constant, InverseSqrt
 from crowdml.algorithms.recipes.contract import Recipe, SoundForm
 from crowdml.algorithms.server import Sends, server_half
 from crowdml.algorithms.stability import Steps
+from crowdml.algorithms.weighing import By, LearnedSettings
+from crowdml.algorithms.windows import Crowding, make_window, refiner
 from crowdml.core import BadInput, Settings, record
 from crowdml.core.settings import OneOf
 from crowdml.privacy.private_steps import LocalSteps
 
 GROUP = Field(
-    256, gt=0, description="noise in steps: rows whose gradients are bounded together; changes memory and speed only"
+    64, gt=0, description="noise in steps: rows whose gradients are bounded together; changes memory and speed only"
 )
 RADIUS = Field(100_000.0, gt=0, description="the parameters stay in a ball of this radius")
+
+LEARNED = Field(LearnedSettings(), description='how weights are learnt on public rows, with averaging = "learned"')
+FINETUNE = Field(FinetuneSettings(), description="steps of the server's own on public rows, after every version")
 
 
 class LocalSgdSettings(Settings):
@@ -54,6 +61,11 @@ class LocalSgdSettings(Settings):
     group: int = GROUP
     stale: staleness.Stale = Field("drop", description="what to do with check-ins that started from an old version")
     max_staleness: int = Field(1_000_000, ge=0, description="an older check-in is never used")
+    averaging: Literal["equal", "inverse-variance", "learned"] = Field(
+        "equal", description="how much each of server-batch check-ins counts"
+    )
+    learned: LearnedSettings = LEARNED
+    finetune: FinetuneSettings = FINETUNE
 
 
 class FedAvgSettings(Settings):
@@ -69,6 +81,13 @@ class FedAvgSettings(Settings):
     rate: Annotated[Any, OneOf(RATES)] = Field(Constant(c=3.0), description="learning rate of the devices")
     radius: float = RADIUS
     group: int = GROUP
+    averaging: By = Field(
+        "size",
+        description="how much each device of a round counts: alike, by rows, by how little it scatters, or as public "
+        "rows teach; in sound mode messages are bounded as a whole, and size is the same as equal",
+    )
+    learned: LearnedSettings = LEARNED
+    finetune: FinetuneSettings = FINETUNE
 
 
 class FedSgdSettings(Settings):
@@ -81,6 +100,9 @@ class FedSgdSettings(Settings):
     )
     rate: Annotated[Any, OneOf(RATES)] = Field(Constant(c=30.0), description="learning rate of the server")
     radius: float = RADIUS
+    statistics: bool = Field(
+        False, description="send error and label counts in the same masked sums, where the terms allow it"
+    )
 
 
 @record
@@ -95,7 +117,11 @@ class _Shape:
     stale: staleness.Stale
     max_staleness: int
     rounds: Rounds | None
-    group: int = 256
+    group: int = 64
+    by: By = "size"
+    learned: LearnedSettings = LearnedSettings()
+    finetune: FinetuneSettings = FinetuneSettings()
+    counts: bool = False
 
 
 def build_local_sgd(parts: Parts) -> Algorithm:
@@ -114,6 +140,9 @@ def build_local_sgd(parts: Parts) -> Algorithm:
             max_staleness=own.max_staleness,
             rounds=None,
             group=own.group,
+            by=own.averaging,
+            learned=own.learned,
+            finetune=own.finetune,
         ),
     )
 
@@ -130,7 +159,8 @@ def build_fedavg(parts: Parts) -> Algorithm:
         )
     # Steps that take rows at random need no whole number of parts.
     rounds = Rounds(per_round=own.per_round, epochs=own.epochs, multiple=1 if own.local_steps else own.local_batch)
-    return _assemble(parts, replace(_in_rounds("change", own.rate, own.local_batch, rounds), group=own.group))
+    shape = replace(_in_rounds("change", own.rate, own.local_batch, rounds), group=own.group)
+    return _assemble(parts, replace(shape, by=own.averaging, learned=own.learned, finetune=own.finetune))
 
 
 def build_fedsgd(parts: Parts) -> Algorithm:
@@ -138,7 +168,7 @@ def build_fedsgd(parts: Parts) -> Algorithm:
     own = parts.settings
     assert isinstance(own, FedSgdSettings)  # noqa: S101  the registry pairs settings and recipe
     rounds = Rounds(per_round=own.per_round, epochs=1, multiple=1, max_rows=own.max_rows)
-    return _assemble(parts, _in_rounds("gradient", own.rate, 1, rounds))
+    return _assemble(parts, replace(_in_rounds("gradient", own.rate, 1, rounds), counts=own.statistics))
 
 
 def _in_rounds(sends: Sends, rate: RateSettings, local_batch: int, rounds: Rounds) -> _Shape:
@@ -157,31 +187,42 @@ def _in_rounds(sends: Sends, rate: RateSettings, local_batch: int, rounds: Round
 def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
     check_terms(parts, shape.rate, shape.sends)
     alone = shape.together == 1
+    crowding = Crowding(
+        together=shape.together,
+        stale=shape.stale,
+        sends=shape.sends,
+        by=shape.by,
+        learned=shape.learned,
+        finetune=shape.finetune,
+    )
+    counting = Counting.of(parts) if shape.counts else None
     device = DeviceHalf(
         parts=parts,
         rate=shape.rate,
         sends=shape.sends,
         local_batch=shape.local_batch,
-        by_size=shape.rounds is not None,
+        # How many rows a device has is its own word: nothing may depend on it where devices may lie.
+        by_size=shape.rounds is not None and shape.by in ("size", "learned") and not parts.robust.asked,
         alone=alone,
         padded=shape.rounds is not None,
         group=shape.group,
+        counting=counting,
     )
-    averaging = Averaging(stale=shape.stale, alone=alone, ops=parts.ops)
+    averaging = make_window(parts, crowding)
     reader = grid_reader(parts, alone) if parts.plan.sound else None
-    half = server_half(parts, averaging, shape.sends, shape.rate, reader=reader)
+    half = server_half(parts, averaging, shape.sends, shape.rate, counting, reader, refiner(parts, crowding))
 
     def check_out(server: Any) -> Any:
         return {"count": half.count(server), "parameters": server.parameters} if device.told else server.parameters
 
     return Algorithm(
-        takes="sums",
+        takes="sums" if isinstance(averaging, Averaging) else "individuals",
         batch=shape.batch,
         buffer=shape.batch,
         always_ready=alone,
         init=half.init,
         device_init=device.init,
-        row_init=lambda: (),
+        row_init=lambda: counting.empty() if counting else (),
         check_out=check_out,
         device_step=device.step,
         sanitise=device.sanitise,
@@ -190,9 +231,13 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
         ready=lambda counts: counts.received >= shape.together,
         commit=half.commit,
         parameters=lambda server: server.parameters,
+        totals=(lambda server: server.totals) if counting else None,
         rounds=shape.rounds,
         succession=half.succession,
-        in_parts=shape.sends == "change" and not device.proven,
+        in_parts=shape.sends == "change" and not device.proven and parts.plan.steps is None,
+        shown=(lambda server: server.shown) if averaging.shown else None,
+        by_size=device.by_size,
+        attack=parts.attack,
     )
 
 
@@ -242,6 +287,7 @@ LOCAL_SGD = Recipe(
     steps=_local_sgd_steps,
     live=True,
     together=_together,
+    gathers=True,
 )
 FEDAVG = Recipe(
     settings=FedAvgSettings,
@@ -252,6 +298,7 @@ FEDAVG = Recipe(
     steps=_fedavg_steps,
     live=True,
     together=lambda own: int(own.per_round),
+    gathers=True,
 )
 FEDSGD = Recipe(
     settings=FedSgdSettings,
@@ -261,4 +308,5 @@ FEDSGD = Recipe(
     sound=lambda own: SoundForm(sends="gradient", rows=own.max_rows),
     live=True,
     together=lambda own: int(own.per_round),
+    gathers=True,
 )

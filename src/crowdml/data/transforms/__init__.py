@@ -18,6 +18,7 @@ from crowdml.data.transforms.one_hot import OneHot as OneHot
 from crowdml.data.transforms.pca import Pca as Pca
 from crowdml.data.transforms.random_features import RandomFeatures as RandomFeatures
 from crowdml.data.transforms.scale import Scale as Scale
+from crowdml.data.transforms.scattering import Scattering as Scattering
 from crowdml.data.transforms.standardise import Standardise as Standardise
 from crowdml.data.transforms.weigh import Weigh as Weigh
 
@@ -33,5 +34,6 @@ TRANSFORMS: Registry[type[Transform]] = Registry(
         "fft": Fft,
         "one-hot": OneHot,
         "random-features": RandomFeatures,
+        "scattering": Scattering,
     },
 )

@@ -43,7 +43,13 @@ def fit_all(
             public = None if public is None else _settle(waiting, public)
             tables, waiting = [_settle(waiting, table) for table in tables], []
     train, test, *rest = (_settle(waiting, table) for table in tables)
-    ready = dataclasses.replace(dataset, train_rows=train, test_rows=test, validation_rows=rest[0] if rest else None)
+    ready = dataclasses.replace(
+        dataset,
+        train_rows=train,
+        test_rows=test,
+        validation_rows=rest[0] if rest else None,
+        public_rows=None if public is None else _settle(waiting, public),
+    )
     return fitted, ready
 
 

@@ -33,6 +33,8 @@ class Norm(Transform):
     at_most: float | None = Field(None, gt=0, description="Rows longer than this are shortened to it.")
     exactly: float | None = Field(None, gt=0, description="Every row gets this length, except zero rows.")
 
+    centre: bool = Field(False, description="First subtract from every row the mean of its own numbers.")
+
     @model_validator(mode="after")
     def _one_target(self) -> Norm:
         if (self.at_most is None) == (self.exactly is None):
@@ -50,13 +52,16 @@ class Norm(Transform):
         l2 = radius
         l1 = radius if self.order == 1 else None if root is None else radius * root
         if self.at_most is not None:
-            l1 = _least(l1, before.l1)
+            # Without its mean a row is never longer in L2, and at most twice as long in L1.
+            l1 = _least(l1, 2 * before.l1 if self.centre and before.l1 is not None else before.l1)
             l2 = _least(l2, before.l2) or radius
         return Bounds(l1=l1, l2=l2, features=before.features)
 
     def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
         """Divide by the length where it counts; in float64, as `apply` does."""
         wide = graph.add("Cast", rows, to="DOUBLE")
+        if self.centre:
+            wide = graph.add("Sub", wide, graph.add("ReduceMean", wide, axes=(1,), keepdims=1))
         parts = graph.add("Abs", wide) if self.order == 1 else graph.add("Mul", wide, wide)
         lengths = graph.add("ReduceSum", parts, graph.constant((1,)), keepdims=1)
         if self.order == 2:
@@ -75,6 +80,8 @@ class Norm(Transform):
     def _apply(self, rows: Rows) -> Floats:
         require_finite("norm", rows)
         wide = rows.astype(np.float64)
+        if self.centre:
+            wide = wide - wide.mean(axis=1, keepdims=True)
         lengths = np.abs(wide).sum(axis=1) if self.order == 1 else np.sqrt(np.square(wide).sum(axis=1))
         radius = self._radius()
         factors = np.where(lengths > 0, SHRINK * radius / np.where(lengths > 0, lengths, 1.0), 1.0)

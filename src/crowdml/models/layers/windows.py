@@ -67,7 +67,7 @@ class Windows:
         xp, s = ops.xp, self.stride
         above, below, left, right = self.margin
         high, wide = self.size[0] + above + below, self.size[1] + left + right
-        total = 0
+        total: Array = 0
         for at, own in enumerate(slices):
             row, column = divmod(at, self.kernel)
             if s > 1:

@@ -144,6 +144,16 @@ class SumDevice:
             for own, held in zip(self._neighbours, self._held, strict=True)
         )
 
+    @property
+    def near(self) -> int:
+        """How many neighbours this member has."""
+        return len(self._neighbours)
+
+    @property
+    def members(self) -> int:
+        """How many stand in the roster."""
+        return self._members
+
     def _enter(self, stage: str, following: str) -> None:
         if self.stage != stage:
             raise TermsViolated(f"{stage} at the stage {self.stage}: every step is taken once")

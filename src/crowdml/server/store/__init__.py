@@ -1,6 +1,5 @@
 """The store of the live server: tasks, devices, invites and receipts, in SQLite or PostgreSQL."""
 
-from crowdml.server.store.backup import backup as backup
 from crowdml.server.store.errors import StoreConflict as StoreConflict
 from crowdml.server.store.errors import StoreFailed as StoreFailed
 from crowdml.server.store.records import Applied as Applied
@@ -12,6 +11,5 @@ from crowdml.server.store.records import Point as Point
 from crowdml.server.store.records import Receipt as Receipt
 from crowdml.server.store.records import StoredDevice as StoredDevice
 from crowdml.server.store.records import StoredTask as StoredTask
-from crowdml.server.store.restore import restore as restore
 from crowdml.server.store.store import Store as Store
 from crowdml.server.store.store import open_store as open_store

@@ -7,12 +7,14 @@ few that came after the last writing are counted anew.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
-
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from typing import TYPE_CHECKING, Any
 
 from crowdml.server.store.dialects import insert_of
-from crowdml.server.store.schema import counters, devices, meta, receipts
+from crowdml.server.store.statements import Statements
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.engine.interfaces import DBAPICursor
 
 EVERY = 16_384
 """Receipts between two writings."""
@@ -38,18 +40,19 @@ class Counters:
         next: Place in the log of the next receipt.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, cursor: DBAPICursor, statements: Statements) -> None:
         """Read them, and count the receipts that came after they were written."""
         self._of: dict[int, dict[int, Counter]] = defaultdict(dict)
         self._changed: dict[int, set[int]] = defaultdict(set)
-        for task, slot, *known in connection.execute(select(counters)):
+        cursor.execute(statements.counters)
+        for task, slot, *known in cursor.fetchall():
             self._of[task][slot] = (known[0], known[1], known[2])
-        mark = connection.execute(select(meta.c.value).where(meta.c.name == COUNTED)).scalar()
+        cursor.execute(statements.counted, (COUNTED,))
+        mark = cursor.fetchone()
         self._pending = 0
-        self.next = int(mark or 0) + 1
-        wanted = (receipts.c.task, receipts.c.slot, receipts.c.number, receipts.c.started, receipts.c.id)
-        later = select(*wanted).where(receipts.c.id >= self.next).order_by(receipts.c.id)
-        for task, slot, number, started, place in connection.execute(later):
+        self.next = int(mark[0] if mark else 0) + 1
+        cursor.execute(statements.later, (self.next,))
+        for task, slot, number, started, place in cursor.fetchall():
             self.add(task, {slot: (number, started, place)}, place + 1)
 
     def of(self, task: int) -> dict[int, Counter]:
@@ -75,6 +78,10 @@ class Counters:
 
     def write(self, connection: Connection) -> None:
         """Write what has changed, inside a transaction; call `written` when it is stored."""
+        from sqlalchemy import delete, insert
+
+        from crowdml.server.store.schema import meta
+
         new = [
             {"of": task, "at": slot} | dict(zip(FIELDS, self._of[task][slot], strict=True))
             for task, slots in self._changed.items()
@@ -93,6 +100,10 @@ class Counters:
 
 def _put(kind: str) -> Any:
     """Store a counter, unless the device has withdrawn."""
+    from sqlalchemy import bindparam, select
+
+    from crowdml.server.store.schema import counters, devices
+
     given = [bindparam(name, type_=counters.c[name].type) for name in FIELDS]
     own = (devices.c.task == bindparam("of")) & (devices.c.slot == bindparam("at"))
     made = insert_of(kind)(counters).from_select(

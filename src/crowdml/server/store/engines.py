@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-
-from sqlalchemy import make_url
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING
 
 from crowdml.core import BadInput
 from crowdml.server.store.database import Database
-from crowdml.server.store.postgres import open_postgres
 from crowdml.server.store.sqlite import open_sqlite
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+_PLAIN = re.compile(r"sqlite:///([^?:]+)")
+"""An address that needs no interpretation: a file, no options."""
 
 URLS = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 
 
 def open_database(url: str) -> Database:
     """Open a database by its address, or say why it cannot be used."""
+    if plain := _PLAIN.fullmatch(url):
+        # Read without SQLAlchemy, which takes longer to load than a server with SQLite needs for all else.
+        return open_sqlite(Path(plain[1]))
     parsed = parse(url)
-    return open_postgres(parsed) if is_postgres(parsed) else open_sqlite(path_of(parsed))
+    if not is_postgres(parsed):
+        return open_sqlite(path_of(parsed))
+    from crowdml.server.store.postgres import open_postgres
+
+    return open_postgres(parsed)
 
 
 def parse(url: str) -> URL:
@@ -28,6 +38,9 @@ def parse(url: str) -> URL:
     >>> parse("postgresql://crowd@localhost/crowd").drivername
     'postgresql+psycopg'
     """
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         parsed = make_url(url)
     except ArgumentError:

@@ -5,18 +5,30 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-
-from sqlalchemy import Connection, inspect
+from typing import TYPE_CHECKING
 
 from crowdml.core import BadInput
-from crowdml.server.store.schema import metadata
+from crowdml.server.store.database import Database
 from crowdml.server.store.sqlite import make_file
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
 VERSION_TABLE = "schema_version"
-HEAD = "0001"
+HEAD = "0002"
 """The last migration. Alembic is imported only where a database is not there yet: it takes a while."""
 
 SCRIPTS = Path(__file__).with_name("migrations")
+
+
+def is_current(database: Database) -> bool:
+    """Tell whether the tables are there and up to date, without SQLAlchemy; in doubt, no."""
+    try:
+        with database.look_up() as cursor:
+            cursor.execute(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608  a constant
+            return cursor.fetchall() == [(HEAD,)]
+    except database.driver.Error:
+        return False
 
 
 def migrate(connection: Connection) -> None:
@@ -44,6 +56,10 @@ def upgrade(connection: Connection, to: str) -> None:
 
 def present_version(connection: Connection) -> str | None:
     """Return the migration that the database is at; None for an empty one."""
+    from sqlalchemy import inspect
+
+    from crowdml.server.store.schema import metadata
+
     tables = set(inspect(connection).get_table_names())
     if VERSION_TABLE not in tables:
         if taken := sorted(tables & set(metadata.tables)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -13,14 +15,17 @@ from crowdml.server.store.database import Database
 LOCK = int.from_bytes(b"crowdml")
 """The advisory lock that a server holds on its database."""
 
+BUSY_MS = 5000
+"""How long to wait for it: PostgreSQL may take a moment to notice that a server was killed."""
+
+LOCK_NOT_AVAILABLE = "55P03"
+
 
 def open_postgres(url: URL) -> Database:
     """Open a database. The lock lives in the writing connection: whoever loses it cannot write any more."""
     writer = connect_postgres(url)
     try:
-        if not writer.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (LOCK,)).scalar_one():
-            raise BadInput(f"another server has {_shown(url)} open", where="--db", hint="stop it first")
-        writer.commit()
+        _lock(writer, url)
     except BaseException:
         writer.close()
         raise
@@ -28,8 +33,34 @@ def open_postgres(url: URL) -> Database:
     readers = create_engine(
         url, paramstyle="format", isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1, pool_reset_on_return=None
     )
+
+    def release() -> None:
+        writer.close()
+        readers.dispose()
+
     # The lock ends with the connection. Deleted rows are the business of PostgreSQL's own vacuum.
-    return Database(writer=writer, begin="", readers=readers, release=lambda: None, scrub=lambda: None)
+    return Database(
+        driver=writer.dialect.loaded_dbapi,
+        dialect="postgresql",
+        connection=writer.connection,
+        begin="",
+        borrow=lambda: closing(readers.raw_connection()),
+        writer=lambda: writer,
+        readers=lambda: readers,
+        release=release,
+        scrub=lambda: None,
+    )
+
+
+def _lock(writer: Connection, url: URL) -> None:
+    try:
+        writer.exec_driver_sql(f"SET LOCAL lock_timeout = {BUSY_MS}")
+        writer.exec_driver_sql("SELECT pg_advisory_lock(%s)", (LOCK,))
+        writer.commit()
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+            raise
+        raise BadInput(f"another server has {_shown(url)} open", where="--db", hint="stop it first") from None
 
 
 def connect_postgres(url: URL) -> Connection:

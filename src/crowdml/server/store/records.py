@@ -22,6 +22,7 @@ class NewTask:
         server_state: The algorithm's state, encoded.
         incarnation: 1 at first; one more after every restore of a backup.
         reason: Why it is in this state.
+        public: Labelled public rows as the model sees them, safetensors; None where the task needs none.
     """
 
     name: str
@@ -33,6 +34,7 @@ class NewTask:
     server_state: bytes
     incarnation: int = 1
     reason: str | None = None
+    public: bytes | None = None
 
 
 @record

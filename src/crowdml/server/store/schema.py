@@ -2,8 +2,9 @@
 
 `receipts` is a log: a batch of check-ins is appended to it, so that it dirties few pages however large the log is. The
 other tables keep away from that path. What changes with every batch (`tasks`, `states`) stands apart from what is long
-and never changes (`sheets`); what follows from receipts (`counters`) is written from time to time. A receipt names a
-device by its slot alone: the name is in one place, `devices`, so that deleting that row erases it from all receipts.
+and never changes (`sheets`, `public_sets`); what follows from receipts (`counters`) is written from time to time. A
+receipt names a device by its slot alone: the name is in one place, `devices`, so that deleting that row erases it from
+all receipts.
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ sheets = Table(
     Column("sheet", LargeBinary, nullable=False),
     Column("signature", LargeBinary, nullable=False),
     Column("key", LargeBinary, nullable=False),
+)
+
+public_sets = Table(
+    "public_sets",
+    metadata,
+    _task(),
+    Column("content", LargeBinary, nullable=False),
 )
 
 states = Table(

@@ -5,23 +5,26 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import DatabaseError
-from sqlalchemy.pool import NullPool, QueuePool
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
 
 from crowdml.core import BadInput
 from crowdml.server.store.database import Database
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
 
 BUSY_S = 5.0
 """How long to wait for another program to let go of the file."""
 
 WAL_BYTES = 64 << 20
 """The log is cut to this size after it was copied into the file."""
+
+_ARGUMENTS: dict[str, Any] = {"timeout": BUSY_S, "isolation_level": None, "check_same_thread": False}
+"""Without an isolation level Python's driver leaves transactions to us."""
 
 BEGIN = "BEGIN IMMEDIATE"
 """Takes the write lock at once, so that a transaction never finds out later that it cannot write."""
@@ -32,40 +35,123 @@ SAFE = {"journal_mode": ("WAL", "wal"), "synchronous": ("FULL", 2), "foreign_key
 
 def open_sqlite(path: Path) -> Database:
     """Open a file, made if it is not there; readable by its owner alone, and open in one server at a time."""
-    release = lock_file(path)
+    unlock = lock_file(path)
     try:
         make_file(path)
-        writer = connect_sqlite(path)
-        readers = _engine(path, QueuePool, pool_size=8, max_overflow=-1, pool_reset_on_return=None)
-
-        @event.listens_for(readers, "connect")
-        def only_read(connection: Any, _: object) -> None:
-            connection.execute("PRAGMA query_only = ON")
-
-        return Database(writer=writer, begin=BEGIN, readers=readers, release=release, scrub=lambda: _empty_log(writer))
+        writer, readers = _connect(path), _Readers(path)
     except BaseException:
-        release()
+        unlock()
         raise
+
+    def release() -> None:
+        try:
+            writer.close()
+            readers.close()
+        finally:
+            unlock()
+
+    return Database(
+        driver=sqlite3,
+        dialect="sqlite",
+        connection=writer,
+        begin=BEGIN,
+        borrow=readers.borrow,
+        writer=lambda: _seen(writer, path),
+        readers=lambda: _reading(path),
+        release=release,
+        scrub=lambda: _empty_log(writer),
+    )
+
+
+class _Readers:
+    """Connections that read, as many as are used at once. One that met an error is not used again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._idle = path, SimpleQueue[sqlite3.Connection]()
+
+    @contextmanager
+    def borrow(self) -> Iterator[sqlite3.Connection]:
+        try:
+            connection = self._idle.get_nowait()
+        except Empty:
+            connection = _connect(self._path)
+            _only_read(connection)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.put(connection)
+
+    def close(self) -> None:
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open a connection of the driver's own."""
+    try:
+        connection: sqlite3.Connection = sqlite3.connect(path, **_ARGUMENTS)
+        try:
+            make_safe(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.DatabaseError as error:
+        raise BadInput(f"{path} cannot be opened: {error}", where="--db") from None
+    return connection
+
+
+def _only_read(connection: sqlite3.Connection, _: object = None) -> None:
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _seen(writer: sqlite3.Connection, path: Path) -> Connection:
+    """Let SQLAlchemy see a connection, which is safe already."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.engine import URL
+    from sqlalchemy.pool import StaticPool
+
+    address = URL.create("sqlite", database=str(path))
+    return _writing(create_engine(address, poolclass=StaticPool, creator=lambda: writer))
+
+
+def _reading(path: Path) -> Engine:
+    from sqlalchemy import event
+    from sqlalchemy.pool import QueuePool
+
+    readers = _engine(path, QueuePool, pool_size=8, max_overflow=-1, pool_reset_on_return=None)
+    event.listen(readers, "connect", _only_read)
+    return readers
 
 
 def connect_sqlite(path: Path) -> Connection:
     """Open a connection for writing: a transaction takes the write lock when it begins."""
-    engine = _engine(path, NullPool)
+    from sqlalchemy.exc import DatabaseError
+    from sqlalchemy.pool import NullPool
+
+    try:
+        return _writing(_engine(path, NullPool))
+    except DatabaseError as error:
+        raise BadInput(f"{path} cannot be opened: {error.orig}", where="--db") from None
+
+
+def _writing(engine: Engine) -> Connection:
+    from sqlalchemy import event
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         connection.exec_driver_sql(BEGIN)
 
-    try:
-        return engine.connect()
-    except DatabaseError as error:
-        raise BadInput(f"{path} cannot be opened: {error.orig}", where="--db") from None
+    return engine.connect()
 
 
 def _engine(path: Path, pool: Any, **options: Any) -> Engine:
-    # Without an isolation level Python's driver leaves transactions to us.
-    arguments = {"timeout": BUSY_S, "isolation_level": None, "check_same_thread": False}
-    engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=pool, connect_args=arguments, **options)
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.engine import URL
+
+    address = URL.create("sqlite", database=str(path))
+    engine = create_engine(address, poolclass=pool, connect_args=dict(_ARGUMENTS), **options)
 
     @event.listens_for(engine, "connect")
     def connect(connection: sqlite3.Connection, _: object) -> None:
@@ -74,10 +160,9 @@ def _engine(path: Path, pool: Any, **options: Any) -> Engine:
     return engine
 
 
-def _empty_log(writer: Connection) -> None:
-    """Copy the log into the file and cut it to nothing; past SQLAlchemy, which would begin a transaction."""
-    raw: Any = writer.connection.driver_connection
-    raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+def _empty_log(writer: sqlite3.Connection) -> None:
+    """Copy the log into the file and cut it to nothing."""
+    writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def make_safe(connection: sqlite3.Connection, path: Path) -> None:

@@ -9,20 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Select, delete, func, insert, select, update
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
-
-from crowdml.core import BadInput
-from crowdml.server.store import joining
 from crowdml.server.store.counters import NEVER, Counters
 from crowdml.server.store.database import Database
 from crowdml.server.store.engines import open_database
 from crowdml.server.store.errors import StoreConflict, StoreFailed
 from crowdml.server.store.hot import Hot, Key
-from crowdml.server.store.joining import Refused
-from crowdml.server.store.migrating import migrate
+from crowdml.server.store.migrating import is_current, migrate
 from crowdml.server.store.records import (
     Applied,
     Identity,
@@ -34,23 +28,13 @@ from crowdml.server.store.records import (
     StoredDevice,
     StoredTask,
 )
-from crowdml.server.store.schema import (
-    device_rows,
-    devices,
-    invites,
-    points,
-    server_identity,
-    sheets,
-    states,
-    tasks,
-)
+from crowdml.server.store.statements import SQLITE, Statements
 
-_WHOLE_TASK = (
-    select(tasks, sheets.c.file, sheets.c.sheet, sheets.c.signature, sheets.c.key, states.c.server_state)
-    .join(sheets, sheets.c.task == tasks.c.id)
-    .join(states, states.c.task == tasks.c.id)
-    .order_by(tasks.c.id)
-)
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.engine.interfaces import DBAPICursor
+
+    from crowdml.server.store.joining import Refused
 
 
 def open_store(url: str) -> Store:
@@ -63,7 +47,8 @@ def open_store(url: str) -> Store:
     """
     database = open_database(url)
     try:
-        migrate(database.writer)
+        if not is_current(database):
+            migrate(database.writer)
         return Store(database)
     except BaseException:
         database.close()
@@ -76,10 +61,10 @@ class Store:
     def __init__(self, database: Database) -> None:
         """Take an open database whose tables are there."""
         self._database = database
-        self._hot = Hot(database.writer.dialect)
-        self._driver: Any = database.writer.dialect.loaded_dbapi
-        with database.writer.begin():
-            self._counters = Counters(database.writer)
+        self._statements = _statements(database)
+        self._hot = Hot(self._statements, database.dialect == "postgresql")
+        with database.look_up() as cursor:
+            self._counters = Counters(cursor, self._statements)
         self._lock = threading.Lock()
         self._failure: str | None = None
         self._open = True
@@ -100,47 +85,46 @@ class Store:
                 self._failure = self._failure or "the store is closed"
                 self._database.close()
 
+    def warm(self) -> None:
+        """Load what is needed now and then, before somebody has to wait for it."""
+        from crowdml.server.store import cold, joining  # noqa: F401
+
+        with self._lock:
+            if self._failure is None:
+                self._database.writer  # noqa: B018  made when it is first asked for
+
     # Tasks
 
     def create_task(self, task: NewTask) -> StoredTask:
         """Store a new task, at version 0."""
+        from crowdml.server.store import cold
+
         with self._write() as connection:
-            if connection.execute(select(tasks.c.id).where(tasks.c.name == task.name)).first():
-                raise BadInput(f"there is already a task {task.name!r}", where="name")
-            number = (connection.execute(select(func.max(tasks.c.id))).scalar() or 0) + 1
-            own = {name: getattr(task, name) for name in ("name", "state", "reason", "incarnation")}
-            connection.execute(insert(tasks).values(id=number, **own, version=0, check_ins=0, received=0, slots=0))
-            sheet = {name: getattr(task, name) for name in ("file", "sheet", "signature", "key")}
-            connection.execute(insert(sheets).values(task=number, **sheet))
-            connection.execute(insert(states).values(task=number, server_state=task.server_state))
-        return StoredTask(**vars(task), id=number, version=0, check_ins=0, received=0, slots=0)
+            return cold.create_task(connection, task)
 
     def tasks(self) -> list[StoredTask]:
         """Return all tasks, oldest first."""
-        with self._read() as connection:
-            return [StoredTask(**row) for row in connection.execute(_WHOLE_TASK).mappings()]
+        return [StoredTask(**row) for row in self._found(self._statements.tasks)]
 
     def task(self, name: str) -> StoredTask | None:
         """Return the task of that name."""
-        with self._read() as connection:
-            row = connection.execute(_WHOLE_TASK.where(tasks.c.name == name)).mappings().first()
-            return StoredTask(**row) if row else None
+        return next((own for own in self.tasks() if own.name == name), None)
 
     def set_state(self, task: int, state: str, reason: str | None = None) -> None:
         """Open, pause or stop a task."""
+        from crowdml.server.store import cold
+
         with self._write() as connection:
-            changed = update(tasks).where(tasks.c.id == task).values(state=state, reason=reason)
-            if connection.execute(changed).rowcount != 1:
-                raise StoreConflict(f"there is no task {task}")
+            cold.set_state(connection, task, state, reason)
 
     # Devices
 
     def add_invites(self, task: int, code_hashes: Iterable[bytes]) -> None:
         """Store invites by the SHA-256 of their codes."""
-        new = [{"task": task, "code_hash": code, "used": False} for code in code_hashes]
-        if new:
-            with self._write() as connection:
-                connection.execute(insert(invites), new)
+        from crowdml.server.store import cold
+
+        with self._write() as connection:
+            cold.add_invites(connection, task, code_hashes)
 
     def use_invite(self, task: int, code_hash: bytes, device: NewDevice) -> Joined | Refused:
         """Let a device join, once per invite; the same key again gets a new token for the same slot.
@@ -149,25 +133,35 @@ class Store:
             The device, or why it cannot join: the invite is unknown, or somebody else has used it (or this device, and
             it was revoked since), or the key belongs to a device that joined with another invite.
         """
+        from crowdml.server.store import joining
+
         with self._write() as connection:
             done = joining.use_invite(connection, task, code_hash, device)
         return done if isinstance(done, str) else Joined(device=self._counted(done[0]), again=done[1])
 
     def devices(self, task: int) -> list[StoredDevice]:
         """Return the devices of a task by slot, revoked ones too."""
-        return self._found(select(devices).where(devices.c.task == task).order_by(devices.c.slot))
+        return [self._counted(row) for row in self._found(self._statements.devices, task)]
 
     def device(self, device: str) -> StoredDevice | None:
         """Return a device by its name."""
-        return next(iter(self._found(select(devices).where(devices.c.id == device))), None)
+        from crowdml.server.store import cold
+
+        with self._read() as connection:
+            found = cold.device(connection, device)
+        return None if found is None else self._counted(found)
 
     def revoke(self, device: str) -> bool:
         """Shut a device out; say whether there is such a device."""
+        from crowdml.server.store import cold
+
         with self._write() as connection:
-            return connection.execute(update(devices).where(devices.c.id == device).values(revoked=True)).rowcount == 1
+            return cold.revoke(connection, device)
 
     def withdraw(self, device: str) -> bool:
         """Erase a device and its space; its receipts stay and name nobody. Say whether there is such a device."""
+        from crowdml.server.store import joining
+
         with self._lock:
             with self._transaction() as connection:
                 gone = joining.withdraw(connection, device)
@@ -212,44 +206,40 @@ class Store:
 
     def rows(self, task: int) -> dict[int, bytes]:
         """Return the rows of the device state that differ from the first one, by slot."""
-        query = select(device_rows.c.slot, device_rows.c.row).where(device_rows.c.task == task)
-        with self._read() as connection:
-            return {slot: row for slot, row in connection.execute(query)}
+        return {own["slot"]: own["row"] for own in self._found(self._statements.rows, task)}
 
     def points(self, task: int) -> list[Point]:
         """Return the learning curve."""
-        wanted = (points.c.version, points.c.check_ins, points.c.rows, points.c.estimated_error, points.c.time)
+        from crowdml.server.store import cold
+
         with self._read() as connection:
-            found = connection.execute(select(*wanted).where(points.c.task == task).order_by(points.c.check_ins))
-            return [Point(**row) for row in found.mappings()]
+            return cold.curve(connection, task)
 
     # The server itself
 
     def identity(self) -> Identity | None:
         """Return the server's keys, if it has been given any."""
-        query = select(server_identity.c.signing_key, server_identity.c.operator_token_hash)
-        with self._read() as connection:
-            row = connection.execute(query).mappings().first()
-            return Identity(**row) if row else None
+        return next((Identity(**row) for row in self._found(self._statements.identity)), None)
 
     def set_identity(self, identity: Identity) -> None:
         """Store the server's keys in place of any before."""
-        with self._write() as connection:
-            connection.execute(delete(server_identity))
-            connection.execute(
-                insert(server_identity).values(
-                    id=1, signing_key=identity.signing_key, operator_token_hash=identity.operator_token_hash
-                )
-            )
+        from crowdml.server.store import cold
 
-    def _found(self, query: Select[Any]) -> list[StoredDevice]:
-        with self._read() as connection:
-            found = connection.execute(query).mappings().all()
-        return [self._counted(row) for row in found]
+        with self._write() as connection:
+            cold.set_identity(connection, identity)
+
+    def _found(self, statement: str, *given: Any) -> list[dict[str, Any]]:
+        """Read rows with the driver's own cursor, by the names of their columns."""
+        with self._failing(), self._database.look_up() as cursor:
+            cursor.execute(statement, given)
+            names = _names(cursor)
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def _counted(self, row: Any) -> StoredDevice:
         check_ins, last_version, _ = self._counters.of(row["task"]).get(row["slot"], NEVER)
-        return StoredDevice(**row, check_ins=check_ins, last_version=last_version)
+        # SQLite has no truth values, only numbers.
+        known = {**row, "revoked": bool(row["revoked"])}
+        return StoredDevice(**known, check_ins=check_ins, last_version=last_version)
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
@@ -274,9 +264,21 @@ class Store:
             raise StoreFailed(self._failure)
         try:
             yield
-        except (IntegrityError, self._driver.IntegrityError) as error:
+        except self._database.conflicts as error:
             told = getattr(error, "orig", None) or error
             raise StoreConflict(f"it is stored already, or belongs to nothing: {told}") from error
-        except (SQLAlchemyError, self._driver.Error, OSError) as error:
+        except self._database.failures as error:
             self._failure = f"the database failed: {getattr(error, 'orig', None) or error}"
             raise StoreFailed(self._failure) from error
+
+
+def _statements(database: Database) -> Statements:
+    if database.dialect == "sqlite":
+        return SQLITE
+    from crowdml.server.store.compiling import compiled
+
+    return compiled(database.writer.dialect)
+
+
+def _names(cursor: DBAPICursor) -> list[str]:
+    return [column[0] for column in cursor.description or ()]

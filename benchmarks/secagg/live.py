@@ -1,0 +1,268 @@
+"""Masked rounds over real HTTP on loopback: devices that drop out at random, and the same course without a network.
+
+    python benchmarks/secagg/live.py [--devices 100] [--rounds 20] [--drop-out 0.3]
+
+A server in a thread, every device in a thread of its own with its own folder and ledger. In each round a random part of
+the devices falls silent at a random stage. Afterwards the course is gone through again in plain NumPy: the same
+survivors, the same coins, sums by addition. The model must come out equal in every bit, so every sum was exact.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from crowdml.algorithms.live import StillCoins, open_task
+from crowdml.core import NUMPY, Batch, record
+from crowdml.device import Device
+from crowdml.protocol import SignedSheet, message
+from crowdml.server.app import Access, create_app
+from crowdml.server.coordinator import Options
+from crowdml.server.limits import Pace
+from crowdml.server.serving import Place, bind, make_server, require_identity
+from crowdml.server.store import open_store
+from crowdml.simulation.coins import HashCoins, trial_seed
+
+TASK = """
+crowdml = 1
+name = "masked"
+objective = "Tell three kinds of rows apart"
+[data]
+features = 20
+labels = ["a", "b", "c"]
+transform = [{{ kind = "norm", order = 2, at-most = 1.0 }}]
+[model]
+kind = "softmax"
+[algorithm]
+kind = "fedsgd"
+per-round = {devices}
+max-rows = {rows}
+[privacy]
+mechanism = "gaussian"
+clip = 1.0
+epsilon = 8.0
+delta = 1e-5
+max-uses = {uses}
+[sums]
+masked = true
+drop-out = {allowed}
+law = "{law}"
+[stop]
+max-versions = {rounds}
+"""
+STAGES = ("hello", "shares", "masked", "consent", "reveal")
+ROWS = 12
+SEED = trial_seed(7, 0)
+FAST = Pace(per_second=1e6, burst=1_000_000)
+
+
+@record
+class Course:
+    """What a run came to."""
+
+    versions: int
+    check_ins: int
+    releases: int
+    refused: int
+    lost: dict[str, int]
+    equal: bool
+    seconds: float
+
+
+def run(
+    folder: Path,
+    devices: int = 100,
+    rounds: int = 20,
+    drop_out: float = 0.3,
+    allowed: float = 0.5,
+    stage_s: float = 5.0,
+    law: str = "discrete-gaussian",
+) -> Course:
+    """Run a crowd, then check its course.
+
+    Args:
+        folder: Where server and devices keep everything.
+        devices: How many, all invited to every round.
+        rounds: Versions that are made.
+        drop_out: Part of the devices that falls silent in each round.
+        allowed: Part that the terms allow to be lost.
+        stage_s: Seconds that a stage waits for the silent.
+        law: Law of the noise.
+    """
+    text = TASK.format(devices=devices, rows=ROWS, uses=2 * rounds + 20, allowed=allowed, rounds=rounds, law=law)
+    crowd = Crowd(folder, text, devices, rounds, drop_out, stage_s)
+    began = time.monotonic()
+    try:
+        crowd.work()
+        seconds = time.monotonic() - began
+        equal, versions, check_ins = crowd.check()
+    finally:
+        crowd.close()
+    if crowd.errors:
+        raise crowd.errors[0]
+    return Course(
+        versions=versions,
+        check_ins=check_ins,
+        releases=sum(own.releases for own in crowd.summaries),
+        refused=sum(own.refused for own in crowd.summaries),
+        lost={stage: list(crowd.fell.values()).count(stage) for stage in STAGES},
+        equal=equal,
+        seconds=seconds,
+    )
+
+
+class Crowd:
+    """A server and its devices."""
+
+    def __init__(self, folder: Path, text: str, devices: int, rounds: int, drop_out: float, stage_s: float) -> None:
+        """Start the server and make the task."""
+        self.folder, self.devices, self.rounds = folder, devices, rounds
+        (folder / "server").mkdir(parents=True)
+        self.store = open_store(f"sqlite:///{folder / 'server' / 'crowdml.sqlite'}")
+        require_identity(self.store, folder / "server")
+        token = next((folder / "server").glob("*.token")).read_text().strip()
+        options = Options(stage_s=stage_s, coins=StillCoins, patience_s=stage_s)
+        app = create_app(self.store, options, Access(device_pace=FAST, stranger_pace=FAST))
+        place = Place(port=0)
+        listening = bind(place)
+        self.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        self.server = make_server(app, place)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([listening])))
+        self._thread.start()
+        self.links = self._open(token, text)
+        self.silence = self._silence(drop_out)
+        self.fell: dict[tuple[int, int], str] = {}
+        self.made: dict[int, int] = {}
+        self.used: dict[tuple[int, int], int] = {}
+        self.summaries: list[Any] = []
+        self.errors: list[BaseException] = []
+
+    def work(self) -> None:
+        """Let every device take part until the task has ended."""
+        threads = [threading.Thread(target=self._device, args=(at,)) for at in range(self.devices)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def close(self) -> None:
+        """Stop the server."""
+        self.server.should_exit = True
+        self._thread.join()
+
+    def check(self) -> tuple[bool, int, int]:
+        """Go through the course again without network and masks; tell whether the model is the same, bit by bit."""
+        stored = self.store.task("masked")
+        assert stored is not None
+        live = open_task(SignedSheet(text=stored.sheet, signature=stored.signature, key=stored.key).open())
+        assert live.masked is not None
+        survivors: dict[int, list[int]] = {version: [] for version in range(stored.version)}
+        for device in self.store.devices(stored.id):
+            for receipt in self.store.receipts(device.id, 0, 10_000):
+                survivors[receipt.started].append(device.slot)
+        server = live.server.init(StillCoins())
+        for version in range(stored.version):
+            body = live.server_messages.check_out.encode(message(version, live.server.check_out(server)))
+            broadcast = live.messages.check_out.decode(body)["content"]
+            total = sum(self._vector(live, broadcast, version, slot) for slot in survivors[version])
+            check_in = live.masked.check_in(np.asarray(total), len(survivors[version]))
+            server, _ = live.server.absorb(server, live.server.row_init(), check_in, np.int32(0))
+            server, _ = live.server.commit(server)
+        final = live.state.decode(stored.server_state).parameters
+        return bool(np.array_equal(final, server.parameters)), stored.version, stored.check_ins
+
+    def _vector(self, live: Any, broadcast: Any, version: int, slot: int) -> Any:
+        """Work out again what a device has said: its integers and its noise."""
+        rows, labels = _rows(slot)
+        batch = Batch(rows=live.transform(rows), labels=labels.astype(np.int32), mask=np.ones(ROWS, np.float32))
+        coins = HashCoins(SEED, np.uint32(self.used[version, slot]), NUMPY)
+        release, _ = live.algorithm.device_step(broadcast, live.algorithm.device_init(), batch, coins)
+        own, noise = live.masked.vector(release, live.algorithm.sanitise(release, coins))
+        return own + noise
+
+    def _device(self, at: int) -> None:
+        home = self.folder / f"device-{at}"
+        try:
+            member = Device.join(self.links[at], home, accept=lambda offer: True)
+            rows, labels = _rows(member.slot)
+            np.savez(home / "rows.npz", rows=rows, labels=labels)
+            with Device(
+                home,
+                patience_s=300,
+                coins=lambda: self._coins(member.slot),
+                draw=lambda count: np.arange(count, dtype=np.uint64),
+                silent=lambda version, stage: self._is_silent(member.slot, version, stage),
+            ) as device:
+                self.summaries.append(device.run(home / "rows.npz"))
+        except BaseException as error:
+            self.errors.append(error)
+
+    def _coins(self, slot: int) -> HashCoins:
+        self.made[slot] = self.made.get(slot, slot * 10_000) + 1
+        return HashCoins(SEED, np.uint32(self.made[slot]), NUMPY)
+
+    def _is_silent(self, slot: int, version: int, stage: str) -> bool:
+        """Note which coins a device uses for a version, and tell whether it falls silent."""
+        self.used[version, slot] = self.made[slot]
+        from_stage = self.silence.get((version, slot), len(STAGES))
+        if STAGES.index(stage) == from_stage:
+            self.fell[version, slot] = stage
+        return STAGES.index(stage) >= from_stage
+
+    def _silence(self, drop_out: float) -> dict[tuple[int, int], int]:
+        """Choose for every round exactly so many devices, and the stage at which each falls silent."""
+        generator, found = np.random.default_rng(11), {}
+        for version in range(self.rounds):
+            for slot in generator.choice(self.devices, round(drop_out * self.devices), replace=False).tolist():
+                found[version, slot] = int(generator.integers(0, len(STAGES)))
+        return found
+
+    def _open(self, token: str, text: str) -> list[str]:
+        with httpx.Client(base_url=self.address, headers={"authorization": f"Bearer {token}"}, timeout=60) as session:
+            made = session.post("/v1/tasks", json={"file": text})
+            made.raise_for_status()
+            invites: list[str] = session.post("/v1/tasks/masked/invites", json={"count": self.devices}).json()[
+                "invites"
+            ]
+            return invites
+
+
+def _rows(slot: int) -> tuple[Any, Any]:
+    generator = np.random.default_rng([3, slot])
+    labels = generator.integers(0, 3, ROWS)
+    return (generator.random((ROWS, 20)) + np.eye(3, 20)[labels]).astype(np.float32), labels
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--devices", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--drop-out", type=float, default=0.3)
+    parser.add_argument("--law", default="discrete-gaussian")
+    parser.add_argument("--stage-s", type=float, default=5.0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.process_time()
+        found = run(
+            Path(folder), options.devices, options.rounds, options.drop_out, stage_s=options.stage_s, law=options.law
+        )
+        print(
+            f"{options.devices} devices, {found.versions} masked rounds, {options.drop_out:.0%} silent in each "
+            f"(by stage {found.lost}): {found.check_ins} of {found.releases} releases used, model "
+            f"{'equal in every bit' if found.equal else 'DIFFERENT'} to the course without masks; "
+            f"{found.seconds:.0f} s, {time.process_time() - began:.0f} s of CPU in all"
+        )
+        assert found.equal
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""slicenet: groups of devices train one net whose pieces they hold, and groups share weights (SliceNet).
+
+L. Chen, T. Jung, H. Du, J. Qian, J. Hou, X.-Y. Li: Crowdlearning: crowded deep learning with data privacy.
+
+There is no check-in to sanitise: within a group partial sums cross from device to device, and weights go to the server
+in clear. So there is no formal guarantee; `crowdml audit` measures what is given away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import Field
+
+from crowdml.algorithms.contract import Algorithm, Parts
+from crowdml.algorithms.recipes import crowd_sgd
+from crowdml.algorithms.recipes.contract import Recipe
+from crowdml.core import Settings
+
+
+class SliceNetSettings(Settings):
+    """The `[algorithm]` section of a slicenet task."""
+
+    kind: Literal["slicenet"] = "slicenet"
+    pieces: int = Field(
+        0, ge=0, le=10_000, description="followers of a group, each with a piece of the net; 0: every device alone"
+    )
+    dummies: int = Field(0, ge=0, le=10_000, description="devices of a group that stand by for those that drop out")
+    slicer: Literal["in-order", "metis"] = Field("in-order", description="how the net is cut")
+    balance: float = Field(1.05, gt=1.0, le=100, description="largest piece against the ideal, at most")
+    batch: int = Field(50, gt=0, description="rows in a step")
+    rate: float = Field(0.1, gt=0, description="learning rate of the first pass")
+    decay: float = Field(1.0, gt=0, le=1, description="factor on the rate from each pass to the next")
+    theta: float = Field(0.5, ge=0, le=1, description="θ: share of its weights that each device uploads after a pass")
+    tau: float = Field(
+        0.5, ge=0, le=1, description="τ: a group takes over what more than this share of the window's uploads contains"
+    )
+    omega: int | None = Field(
+        None, gt=0, description="ω: uploads that the server's window holds; not given: one for each group"
+    )
+    micro_batches: int = Field(1, gt=0, description="parts of a batch that follow each other through the pieces")
+    normalisation: Literal["exact", "pipelined"] = Field(
+        "exact",
+        description='batch normalisation over the whole batch, as unsliced, or over each micro-batch ("pipelined")',
+    )
+    cut_noise: float = Field(
+        0.0,
+        ge=0,
+        le=1e6,
+        description="noise on what crosses the first cut, as a multiple of cut-clip; it is drawn once for each row, "
+        "and the layers before the cut stay at their first values; 0: none",
+    )
+    cut_clip: float = Field(1.0, gt=0, description="with cut-noise: largest L2 norm of the first sums of a row")
+    upload_noise: float = Field(
+        0.0,
+        ge=0,
+        le=1e6,
+        description="noise on every number of an upload, as a multiple of upload-clip; chance chooses what is "
+        "uploaded; 0: none",
+    )
+    upload_clip: float = Field(1.0, gt=0, description="with upload-noise: largest L2 norm of what an upload changes")
+
+
+def build(parts: Parts) -> Algorithm:
+    """Assemble what slicenet needs of an algorithm: first parameters. Groups and pieces belong to the driver."""
+    settings = crowd_sgd.CrowdSgdSettings(batch=1, statistics=False)
+    return crowd_sgd.build(replace(parts, settings=settings, hyper={"rate": 1.0, "radius": 1.0, **dict(parts.hyper)}))
+
+
+SLICENET = Recipe(settings=SliceNetSettings, hyper={}, build=build, sliced=True)

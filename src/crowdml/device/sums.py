@@ -1,0 +1,229 @@
+"""A device in masked sums: the driver of its machine. It charges its ledger before the masked vector leaves.
+
+    look which sum is going on ─► hello ─► shares ─► charge, masked ─► consent ─► reveal ─► receipt
+
+Until the masked vector is sent nothing has left that depends on rows, and nothing is charged: a sum that is given up
+before that costs nothing. One that is given up afterwards is spent, and the next has fresh noise and a charge of its
+own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from crowdml.core import CrowdError, GridCoins, record
+from crowdml.core.errors import MalformedMessage, NotAuthorised, StaleCheckIn
+from crowdml.device.answers import Answer
+from crowdml.device.batches import Gathered
+from crowdml.device.calls import Calls, CheckOut
+from crowdml.device.home import Member
+from crowdml.device.ledger_store import Ledger, Unsettled
+from crowdml.device.memory import Memory
+from crowdml.device.sending import Outcome, Sender
+from crowdml.protocol.sums import Peers, SumAborted, SumDevice
+from crowdml.protocol.sums.messages import (
+    Introduction,
+    Items,
+    read_flags,
+    read_mail,
+    read_tags,
+    write_items,
+)
+
+STAGES = ("hello", "shares", "masked", "consent", "reveal")
+REFUSED = (400, 409, 413, 415, 422)
+_BYTES = {"Content-Type": "application/octet-stream"}
+
+
+@record
+class Present:
+    """The sum that is going on.
+
+    Attributes:
+        name: As the server calls it.
+        version: Version that it is for.
+        attempt: Number of the attempt.
+        stage: How far it is.
+    """
+
+    name: str
+    version: int
+    attempt: int
+    stage: str
+
+
+class SumTaker:
+    """Takes part in masked sums.
+
+    Args:
+        live: The task, as `LiveTask` with a masked form.
+        member: Who this device is.
+        calls: To the server.
+        ledger: Where releases are charged.
+        memory: What follows if a release is used.
+        coins: Makes the coins of a release.
+        make_key: Makes the idempotency key of a release.
+        silent: For tests and trials: `silent(version, stage)` says whether this device falls silent there.
+    """
+
+    def __init__(
+        self,
+        live: Any,
+        member: Member,
+        calls: Calls,
+        ledger: Ledger,
+        memory: Memory,
+        coins: Callable[[], GridCoins],
+        make_key: Callable[[int], str],
+        silent: Callable[[int, str], bool] = lambda version, stage: False,
+    ) -> None:
+        """Know nobody yet."""
+        self._live, self._member, self._calls = live, member, calls
+        self._ledger, self._memory, self._coins, self._make_key = ledger, memory, coins, make_key
+        self._silent = silent
+        self._peers = Peers(member.key, live.task.name)
+
+    def contribute(
+        self, checked_out: CheckOut, gathered: Gathered, state: Any, encode: Callable[[Any], bytes]
+    ) -> Outcome | None:
+        """Take part in the sum of a version; None where nothing was sent: check out again, and try again.
+
+        Args:
+            checked_out: The broadcast to work on.
+            gathered: The rows.
+            state: The algorithm's state of this device.
+            encode: Writes the state that follows.
+        """
+        coins, algorithm = self._coins(), self._live.algorithm
+        release, following = algorithm.device_step(checked_out.content, state, gathered.batch, coins)
+        tries = 0
+        while True:
+            tries += 1
+            present = self._look()
+            if present.version != checked_out.version:
+                return None
+            if present.stage != "hello":
+                self._calls.connection.pause(None, tries, "a sum is going on without this device")
+                continue
+            try:
+                machine, mail = self._meet(present)
+                vector, noise = self._live.masked.vector(release, algorithm.sanitise(release, coins))
+                body = _masked(machine, mail, vector, noise)
+            except (StaleCheckIn, SumAborted) as error:
+                # Perhaps the round has another version by now, or the server does not know whom it has invited.
+                self._calls.connection.pause(None, tries, str(error))
+                return None
+            key = self._make_key(checked_out.version)
+            self._memory.expect(key, checked_out.version, encode(following))
+            self._ledger.charge(self._member.account, key, body, samples=gathered.samples, version=checked_out.version)
+            own = Unsettled(key=key, task=self._member.account, body=body)
+            return self._settle(own, self._see_through(present, machine, own))
+
+    def resend(self, own: Unsettled) -> Outcome:
+        """Settle a masked vector that was charged before this device was stopped: used, or spent for nothing."""
+        return self._settle(own, self._post("masked", "0-0", own.body, key=own.key))
+
+    def _look(self) -> Present:
+        answer = self._calls.connection.ask("GET", self._path()).require(200)
+        return Present(
+            name=answer.text("sum"),
+            version=answer.number("version"),
+            attempt=answer.number("attempt"),
+            stage=answer.text("stage"),
+        )
+
+    def _meet(self, present: Present) -> tuple[SumDevice, Any]:
+        """Go through the stages before anything that depends on rows leaves."""
+        machine = SumDevice(
+            self._live.masked.terms,
+            present.version,
+            present.attempt,
+            self._member.slot,
+            self._member.key,
+            self._peers,
+        )
+        shown = self._send(present, "hello", machine.hello().to_bytes())
+        introduction = Introduction.of(shown.require(200).body)
+        try:
+            shares = machine.share(introduction)
+        except NotAuthorised as error:
+            raise SumAborted(str(error)) from None
+        mail = self._send(present, "shares", shares.to_bytes())
+        return machine, read_mail(mail.require(200).body, len(shares.sealed))
+
+    def _see_through(self, present: Present, machine: SumDevice, own: Unsettled) -> Answer:
+        """Hand the masked vector over and help to unmask the sum; return the receipt, or why there is none."""
+        try:
+            answer = self._send(present, "masked", own.body, key=own.key)
+            if answer.status != 200 or _is_receipt(answer):
+                return answer
+            near, members = machine.near, machine.members
+            tags = machine.consent(read_flags(answer.body, members))
+            told = self._send(present, "consent", write_items(tags)).require(200)
+            shares = machine.reveal(read_tags(told.body, near))
+            return self._send(present, "reveal", write_items(shares)).require(200)
+        except CrowdError as error:
+            # The vector may be in the sum all the same: the server knows, once the sum is over.
+            return self._ask_later(present, own, error)
+
+    def _ask_later(self, present: Present, own: Unsettled, error: CrowdError) -> Answer:
+        """Wait until the sum is over, then ask by the bytes that were sent whether they were used."""
+        tries = 0
+        while True:
+            tries += 1
+            over = self._look().name != present.name
+            answer = self._post("masked", "0-0", own.body, key=own.key)
+            if answer.status == 200 or over:
+                return answer
+            self._calls.connection.pause(None, tries, str(error))
+
+    def _settle(self, own: Unsettled, answer: Answer) -> Outcome:
+        sender = Sender(self._calls, self._member, self._ledger, self._memory)
+        return sender.settle(own, answer)
+
+    def _send(self, present: Present, stage: str, body: bytes, key: str = "") -> Answer:
+        """Hand a message over and wait until its stage is closed."""
+        if self._silent(present.version, stage):
+            raise SumAborted(f"silent from {stage} on")
+        answer = self._post(stage, present.name, body, key=key)
+        while answer.status == 202:
+            headers = {"Crowdml-Sum": present.name} | ({"Idempotency-Key": key} if key else {})
+            answer = self._ask("GET", stage, headers, None)
+        return answer
+
+    def _post(self, stage: str, name: str, body: bytes, key: str = "") -> Answer:
+        headers = _BYTES | {"Crowdml-Sum": name} | ({"Idempotency-Key": key} if key else {})
+        return self._ask("POST", stage, headers, body)
+
+    def _ask(self, method: str, stage: str, headers: dict[str, str], body: bytes | None) -> Answer:
+        connection = self._calls.connection
+        answer = connection.ask(method, self._path(stage), headers=headers, content=body, limit=self._largest)
+        return answer.require(200, 202, *REFUSED)
+
+    @property
+    def _largest(self) -> int:
+        """No answer is longer than a roster with every card, or the mail of everybody."""
+        return int((1 << 16) + self._live.masked.terms.invited * 512)
+
+    def _path(self, stage: str = "") -> str:
+        return f"/v1/tasks/{self._member.task}/sums" + (f"/{stage}" if stage else "")
+
+
+def _masked(machine: SumDevice, mail: Items, vector: Any, noise: Any) -> bytes:
+    """Mask a vector; a neighbour that cheats ends this attempt, and nothing more."""
+    try:
+        return machine.mask(mail, vector, noise)
+    except NotAuthorised as error:
+        raise SumAborted(str(error)) from None
+
+
+def _is_receipt(answer: Answer) -> bool:
+    """Tell a receipt from a list of survivors: a sum may be over before its stage was asked for."""
+    if answer.headers.get("content-type", "") != "application/json":
+        return False
+    try:
+        return "status" in json.loads(answer.body)
+    except ValueError:
+        raise MalformedMessage("the server's receipt is not JSON") from None

@@ -1,0 +1,107 @@
+"""Folding in a masked sum: one absorb and one commit for all survivors, a receipt for each, one transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from crowdml.core import record
+from crowdml.protocol.sums import Sum
+from crowdml.server.answers import Answer, Refusal
+from crowdml.server.crowd import DeviceState
+from crowdml.server.folding import commit, require_open
+from crowdml.server.running import RunningTask
+from crowdml.server.store import Applied, Point, Receipt, Store
+
+
+@record
+class Upload:
+    """What a receipt needs to know of a masked vector.
+
+    Attributes:
+        device: Who sent it.
+        key: Its idempotency key.
+        body: SHA-256 of its bytes.
+    """
+
+    device: DeviceState
+    key: str
+    body: bytes
+
+
+def fold_sum(
+    running: RunningTask, store: Store, version: int, found: Sum, uploads: Mapping[int, Upload]
+) -> dict[int, Receipt]:
+    """Fold in a sum and store it; return the survivors' receipts. Runs in the task's writer.
+
+    Args:
+        running: The task.
+        store: Where it is kept.
+        version: Version that the sum is for.
+        found: The sum.
+        uploads: By slot, for everybody in the sum.
+    """
+    live, state = running.live, running.state
+    require_open(state.state, state.reason)
+    if state.version != version or live.masked is None:
+        raise Refusal(409, "stale", "another version was made meanwhile", version=state.version)
+    check_in = live.masked.check_in(found.total, len(found.survivors))
+    before, count, status = state.version, state.check_ins, state.state
+    state.server, _ = live.server.absorb(state.server, live.server.row_init(), check_in, np.int32(0))
+    commit(live, state)
+    state.check_ins += len(found.survivors)
+    receipts = {slot: _receipt(uploads[slot], version, state.version) for slot in found.survivors}
+    store.apply(
+        Applied(
+            task=running.id,
+            expected_version=before,
+            expected_check_ins=count,
+            version=state.version,
+            check_ins=state.check_ins,
+            received=state.received,
+            server_state=running.encode_state(),
+            rows={},
+            receipts=list(receipts.values()),
+            state=state.state if state.state != status else None,
+            reason=state.reason,
+            point=_point(running),
+        )
+    )
+    running.settle()
+    return receipts
+
+
+def _receipt(upload: Upload, started: int, version: int) -> Receipt:
+    device = upload.device
+    device.check_ins += 1
+    device.last_version = started
+    return Receipt(
+        device=device.id,
+        slot=device.slot,
+        key=upload.key,
+        body=upload.body,
+        number=device.check_ins,
+        version=version,
+        started=started,
+        status="applied",
+    )
+
+
+def _point(running: RunningTask) -> Point | None:
+    """Return a point of the curve, now and then: after every version at first, later after each further 1 %."""
+    state = running.state
+    if state.version <= running.last_point * 1.01:
+        return None
+    running.last_point = state.version
+    return Point(
+        version=state.version,
+        check_ins=state.check_ins,
+        rows=running.rows,
+        estimated_error=running.estimated_error,
+        time=time.time(),
+    )
+
+
+DONE = Answer(status=204)

@@ -1,0 +1,274 @@
+"""Masked sums of one task, one attempt after the other: the driver of the server's machine.
+
+A stage is closed when everybody it waits for has spoken, or when its time is up; whoever was silent is lost. An attempt
+that loses too many is given up, and the next begins with the next hello. Nothing of an attempt is stored: if the server
+ends, the attempt is over, and members have spent what they sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from crowdml.core import CrowdError
+from crowdml.core.errors import NotAuthorised
+from crowdml.protocol.sums import LateMessage, SumAborted, SumServer
+from crowdml.protocol.sums.messages import Hello, Shares, read_shares, read_tags, write_flags, write_items
+from crowdml.protocol.sums.secrets import Card
+from crowdml.server.answers import Answer, Refusal
+from crowdml.server.crowd import DeviceState
+from crowdml.server.folding import receipt_answer, require_open
+from crowdml.server.running import RunningTask
+from crowdml.server.store import Store
+from crowdml.server.sum_folding import DONE, Upload, fold_sum
+from crowdml.server.writer import Writer
+
+OCTETS = ((b"content-type", b"application/octet-stream"),)
+
+
+class Attempt:
+    """One attempt at the sum of one version."""
+
+    def __init__(self, machine: SumServer) -> None:
+        """Nobody has spoken."""
+        self.machine = machine
+        self.uploads: dict[int, Upload] = {}
+        self.answers: dict[int, Answer] = {}
+        self.failure: Refusal | None = None
+        self.closed = {stage: asyncio.Event() for stage in ("hello", "shares", "masked", "consent", "reveal")}
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def name(self) -> str:
+        """How devices name this attempt."""
+        return f"{self.machine.version}-{self.machine.attempt}"
+
+    @property
+    def over(self) -> bool:
+        """Whether it was folded in or given up."""
+        return self.closed["reveal"].is_set()
+
+
+class SumRounds:
+    """All masked sums of one task.
+
+    Args:
+        running: The task.
+        writer: Serialises what changes it.
+        store: Where it is kept.
+        stage_s: Seconds that a stage waits for the silent.
+    """
+
+    def __init__(self, running: RunningTask, writer: Writer, store: Store, stage_s: float) -> None:
+        """Begin without an attempt."""
+        assert running.live.masked is not None  # noqa: S101  made for tasks that mask
+        self._running, self._writer, self._store, self._stage_s = running, writer, store, stage_s
+        self._form = running.live.masked
+        self._cards: dict[int, Card] = {}
+        self._attempt: Attempt | None = None
+        self._finishing: set[asyncio.Task[None]] = set()
+
+    def status(self) -> dict[str, Any]:
+        """Say which sum is going on, and how far it is."""
+        own = self._present()
+        return {
+            "sum": own.name,
+            "version": own.machine.version,
+            "attempt": own.machine.attempt,
+            "stage": own.machine.stage,
+            "members": own.machine.members(),
+        }
+
+    async def take(
+        self, device: DeviceState, name: str, stage: str, body: bytes | None, key: str, wait_s: float
+    ) -> Answer:
+        """Take a member's message and answer with what follows once its stage is closed; 202 where that takes long.
+
+        Args:
+            device: The member.
+            name: The attempt that it means.
+            stage: Which message.
+            body: Its bytes; None where it was given before and only the answer is wanted.
+            key: Idempotency key of a masked vector.
+            wait_s: How long to wait.
+        """
+        own = self._present()
+        if own.name != name:
+            return await self._elsewhere(device, stage, body, key)
+        if body is not None:
+            self._hand_over(own, device, stage, body, key)
+            self._advance(own)
+        try:
+            await asyncio.wait_for(own.closed[stage].wait(), wait_s)
+        except TimeoutError:
+            return Answer(status=202, body=b'{"waiting":"%s"}' % stage.encode())
+        return self._answer(own, device.slot, stage)
+
+    def close(self) -> None:
+        """Give up what is going on."""
+        if self._attempt and self._attempt.timer:
+            self._attempt.timer.cancel()
+
+    def _present(self) -> Attempt:
+        """Return the attempt at the present version; a new one where the last is over, or for another version."""
+        version = self._running.told.version
+        own = self._attempt
+        if own is None or own.over or own.machine.version != version:
+            self.close()
+            attempt = secrets.randbits(63)
+            self._attempt = own = Attempt(SumServer(self._form.terms, version, attempt, self._cards))
+        return own
+
+    def _hand_over(self, own: Attempt, device: DeviceState, stage: str, body: bytes, key: str) -> None:
+        """Give a message to the machine."""
+        machine, slot = own.machine, device.slot
+        near = machine.graph.neighbours if stage != "hello" and machine.stage != "hello" else 0
+        try:
+            if stage == "hello":
+                self._require_welcome(device, machine.version)
+                machine.hello(slot, Hello.of(body), device.public_key)
+                if own.timer is None:
+                    self._set_timer(own)
+            elif stage == "shares":
+                machine.shares(slot, Shares.of(body, near))
+            elif stage == "masked":
+                machine.masked(slot, body)
+                own.uploads.setdefault(slot, Upload(device=device, key=key, body=hashlib.sha256(body).digest()))
+            elif stage == "consent":
+                machine.consent(slot, read_tags(body, near))
+            else:
+                machine.reveal(slot, read_shares(body, near))
+        except LateMessage as error:
+            raise Refusal(409, "late", str(error)) from None
+        except NotAuthorised as error:
+            raise Refusal(422, "not-a-member", str(error)) from None
+
+    def _require_welcome(self, device: DeviceState, version: int) -> None:
+        """Refuse a device that is not in the round, or has nothing left to send."""
+        told, live = self._running.told, self._running.live
+        require_open(told.state, told.reason)
+        if live.server.rounds and device.invited != version:
+            raise Refusal(409, "not-invited", "this device was not asked for a contribution", version=version)
+        limit = live.task.stop.max_releases
+        if limit is not None and device.check_ins >= limit:
+            raise Refusal(409, "releases-spent", f"all {limit} releases of this device were made", version=version)
+
+    def _advance(self, own: Attempt) -> None:
+        """Close the stage if nobody is missing."""
+        machine = own.machine
+        if machine.stage == "hello":
+            if machine.members() >= self._form.terms.invited:
+                self._close(own, "hello")
+        elif machine.stage != "done" and not machine.waiting():
+            self._close(own, machine.stage)
+
+    def _set_timer(self, own: Attempt) -> None:
+        if own.timer is not None:
+            own.timer.cancel()
+        loop = asyncio.get_running_loop()
+        own.timer = loop.call_later(self._stage_s, self._time_is_up, own, own.machine.stage)
+
+    def _time_is_up(self, own: Attempt, stage: str) -> None:
+        if own is not self._attempt or own.machine.stage != stage or own.over:
+            return
+        if stage == "hello" and own.machine.members() < self._form.terms.least:
+            self._set_timer(own)  # nothing is lost by waiting: nobody has shared anything yet
+            return
+        self._close(own, stage)
+
+    def _close(self, own: Attempt, stage: str) -> None:
+        """Close a stage and begin the next one, or give up."""
+        machine = own.machine
+        closing: dict[str, Callable[[], object]] = {
+            "hello": machine.close_hellos,
+            "shares": machine.close_shares,
+            "masked": machine.close_masked,
+            "consent": machine.close_consents,
+        }
+        if stage == "reveal":
+            if own.timer:
+                own.timer.cancel()
+            task = asyncio.get_running_loop().create_task(self._finish(own))
+            self._finishing.add(task)
+            task.add_done_callback(self._finishing.discard)
+            return
+        try:
+            closing[stage]()
+        except SumAborted as error:
+            self._give_up(own, str(error))
+            return
+        own.closed[stage].set()
+        self._set_timer(own)
+
+    async def _finish(self, own: Attempt) -> None:
+        """Unmask in a thread, fold in by the writer, and only then answer."""
+        loop, receipts = asyncio.get_running_loop(), {}
+        try:
+            found = await loop.run_in_executor(None, own.machine.finish)
+
+            def work() -> Answer:
+                receipts.update(fold_sum(self._running, self._store, own.machine.version, found, own.uploads))
+                return DONE
+
+            answer = await self._writer.submit(work)
+            if answer is not DONE:
+                own.failure = Refusal(409, "sum-aborted", "the sum could not be used")
+        except CrowdError as error:
+            self._give_up(own, str(error))
+            return
+        except BaseException:
+            self._give_up(own, "a mistake in this server")
+            raise
+        name, sheet = self._running.name, self._running.sheet_hash
+        own.answers = {slot: receipt_answer(name, sheet, receipt) for slot, receipt in receipts.items()}
+        self._wake(own)
+
+    def _give_up(self, own: Attempt, why: str) -> None:
+        own.failure = Refusal(409, "sum-aborted", why)
+        self._wake(own)
+
+    def _wake(self, own: Attempt) -> None:
+        if own.timer is not None:
+            own.timer.cancel()
+        for event in own.closed.values():
+            event.set()
+
+    def _answer(self, own: Attempt, slot: int, stage: str) -> Answer:
+        """Return what follows a stage for one member."""
+        if own.failure is not None:
+            raise own.failure
+        machine = own.machine
+        try:
+            if stage == "hello":
+                body = machine.introduction_bytes(slot)
+            elif stage == "shares":
+                body = write_items(machine.mail(slot))
+            elif stage == "masked":
+                body = write_flags(machine.survivors)
+            elif stage == "consent":
+                body = write_items(machine.consents(slot))
+            elif slot in own.answers:
+                return own.answers[slot]
+            else:
+                raise NotAuthorised("this device's vector is not in the sum")
+        except NotAuthorised as error:
+            raise Refusal(422, "not-a-member", str(error)) from None
+        return Answer(status=200, body=body, headers=OCTETS)
+
+    async def _elsewhere(self, device: DeviceState, stage: str, body: bytes | None, key: str) -> Answer:
+        """Answer for a sum that is over: a masked vector that was used has a receipt."""
+        if stage == "masked" and body is not None:
+            place, found = (device.slot, key), dict[str, Any]()
+
+            def work() -> Answer:
+                found.update(known=self._store.receipts_for(self._running.id, [place]))
+                return DONE
+
+            await self._writer.submit(work)
+            receipt = found.get("known", {}).get(place)
+            if receipt is not None and receipt.body == hashlib.sha256(body).digest():
+                return receipt_answer(self._running.name, self._running.sheet_hash, receipt, again=True)
+        raise Refusal(409, "sum-over", "this sum is over, or was given up")

@@ -1,0 +1,197 @@
+"""Simulating slicenet: groups of devices that hold pieces of one net, and the weights they share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from crowdml.algorithms import Task
+from crowdml.core import NUMPY, Batch, record, trees
+from crowdml.core.ops import Tree
+from crowdml.data import Dataset
+from crowdml.models import Model, flatten, unflatten
+from crowdml.simulation import accounting
+from crowdml.simulation.coins import HashCoins, trial_seed
+from crowdml.simulation.prepare import measured_on, prepare
+from crowdml.simulation.result import Result, watched
+from crowdml.slicing import SlicedNet, batch_gradients, cost_graph, cut, sliced_net
+from crowdml.slicing.first_cut import CutNoise, Released, release
+from crowdml.slicing.groups import make_groups
+from crowdml.slicing.sharing import UploadNoise, Window, owners_of_parameters
+from crowdml.slicing.stages import Indices
+from crowdml.slicing.training import Gradient, Group, Rows, Rules, share, train_pass
+
+Watcher = Callable[[float, float], None]
+
+
+@record
+class Trained:
+    """What one trial gave.
+
+    Attributes:
+        errors: Measurements by name, one value for each point of the curve.
+        passes: After how many passes each point was measured.
+        parameters: The server's model: the average of its window, and of the groups where that is empty.
+        updates: Steps made, over all groups.
+        lost: Turns that did not take place.
+    """
+
+    errors: dict[str, list[float]]
+    passes: list[int]
+    parameters: Tree
+    updates: int
+    lost: int
+
+
+def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None = None) -> Result:
+    """Train groups of devices, trial after trial."""
+    fitted, dataset = prepare(task)
+    began = time.perf_counter()
+    found = []
+    for trial in range(trials):
+
+        def told(part: float, error: float, trial: int = trial) -> None:
+            if watch:
+                watch((trial + part) / trials, error)
+
+        found.append(train(task, dataset, seed, trial, told))
+    names = found[0].errors
+    lost = sum(own.lost for own in found)
+    notes = accounting.notes(task, dataset, fitted, ())
+    if lost:
+        notes += (f"{lost} turns did not take place: too few devices of the group were there",)
+    return Result(
+        task=task,
+        seed=seed,
+        trials=trials,
+        samples=np.array(found[0].passes, float) * len(dataset.train_labels),
+        measured={name: np.array([own.errors[name] for own in found]).T for name in names},
+        parameters=trees.map(lambda *leaves: np.stack(leaves), *(own.parameters for own in found)),
+        privacy=accounting.sliced_report(task),
+        updates=sum(own.updates for own in found),
+        compile_seconds=0.0,
+        run_seconds=time.perf_counter() - began,
+        notes=notes,
+    )
+
+
+def gradient_of(task: Task, net: SlicedNet, released: Released | None = None) -> Gradient:
+    """Return how a group finds its gradient: over the pieces, or whole where every device is alone."""
+    own, model = task.algorithm, net.model
+    if not own.pieces and released is None:
+        return lambda parameters, batch, _, __: model.gradients(parameters, batch).total(batch.mask / len(batch.mask))
+
+    def gradient(parameters: Tree, batch: Batch, device: int, numbers: Indices) -> Tree:
+        if released is None:
+            return batch_gradients(
+                net, parameters, batch, micro_batches=own.micro_batches, normalisation=own.normalisation
+            ).gradient
+        # Noise is drawn for rows, not for batches, so the batch goes as a whole.
+        made = net.gradients(parameters, batch, lambda _: released.of(device, numbers)).gradient
+        return tuple({} if at in released.frozen else own for at, own in enumerate(made))
+
+    return gradient
+
+
+def net_of(task: Task) -> SlicedNet:
+    """Cut the model of a task into the pieces that its settings ask for."""
+    own, model = task.algorithm, task.model_for(NUMPY)
+    graph = cost_graph(model)
+    return sliced_net(model, cut(graph, own.pieces, own.slicer, own.balance), graph)
+
+
+def released_by(
+    task: Task, net: SlicedNet, first: Tree, rows: Sequence[Rows], generator: np.random.Generator
+) -> Released | None:
+    """Draw what devices release at the first cut; None where they send their sums as they are."""
+    own = task.algorithm
+    if not own.cut_noise:
+        return None
+    noise = CutNoise(clip=own.cut_clip, noise=own.cut_noise)
+    return release(noise, net.model, net.graph, first, [examples for examples, _ in rows], generator)
+
+
+def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -> Trained:
+    """Run one trial: passes of all groups in turn, with sharing after each group's pass."""
+    own, generator = task.algorithm, np.random.default_rng([seed, trial])
+    net = net_of(task)
+    model, like = net.model, first_parameters(net.model, seed, trial)
+    groups = [Group(devices, like) for devices in make_groups(task.crowd.devices, own.pieces, own.dummies, generator)]
+    rows, rules = deal(task, dataset, generator), rules_of(task)
+    window = Window(own.omega or len(groups), size=trees.size(like))
+    owners = owners_of_parameters(net, like)
+    gradient = gradient_of(task, net, released_by(task, net, like, rows, generator))
+    noise = UploadNoise(clip=own.upload_clip, noise=own.upload_noise) if own.upload_noise else None
+    points = _points(task.passes, task.crowd.curve)
+    errors: dict[str, list[float]] = {}
+    for number in range(task.passes):
+        for group in groups:
+            matters = train_pass(group, rows, rules, own.rate * own.decay**number, gradient, generator)
+            if len(groups) > 1:
+                share(group, window, matters, owners, rules, like, noise, generator)
+        if number + 1 in points:
+            for name, error in _errors(model, groups, window, like, dataset).items():
+                errors.setdefault(name, []).append(error)
+            watch((number + 1) / task.passes, watched(errors)[-1])
+    return Trained(
+        errors=errors,
+        passes=points,
+        parameters=_global(groups, window, like),
+        updates=sum(group.steps for group in groups),
+        lost=sum(group.lost for group in groups),
+    )
+
+
+def rules_of(task: Task) -> Rules:
+    """Read the rules of a crowd of groups from its task."""
+    own = task.algorithm
+    return Rules(
+        pieces=own.pieces,
+        batch=own.batch,
+        rate=own.rate,
+        decay=own.decay,
+        theta=own.theta,
+        tau=own.tau,
+        drop_out=task.crowd.drop_out,
+    )
+
+
+def first_parameters(model: Model, seed: int, trial: int) -> Tree:
+    """Draw the parameters that all groups begin with."""
+    coins = HashCoins(trial_seed(seed, trial), np.uint32(0), NUMPY)
+    return trees.map(lambda leaf: np.asarray(leaf, np.float32), model.init(coins))
+
+
+def deal(task: Task, dataset: Dataset, generator: np.random.Generator) -> list[Rows]:
+    """Deal the training rows out to devices."""
+    crowd = task.crowd
+    owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
+    order = np.argsort(owner, kind="stable")
+    ends = np.cumsum(np.bincount(owner, minlength=crowd.devices))[:-1]
+    labels = dataset.train_labels.astype(np.int64)
+    return [(dataset.train_rows[own], labels[own]) for own in np.split(order, ends)]
+
+
+def _points(passes: int, curve: int) -> list[int]:
+    """After which passes to measure: evenly, and after the last one."""
+    return sorted({round(passes * (at + 1) / min(curve, passes)) for at in range(min(curve, passes))})
+
+
+def _errors(model: Model, groups: Sequence[Group], window: Window, like: Tree, dataset: Dataset) -> dict[str, float]:
+    """Measure the mean error of the groups' models, and that of the server's."""
+    found = {}
+    common = _global(groups, window, like)
+    for name, (rows, labels) in measured_on(dataset).items():
+        found[name] = float(np.mean([np.mean(model.predict(own.parameters, rows) != labels) for own in groups]))
+        if name == "test_error":
+            found["server_error"] = float(np.mean(model.predict(common, rows) != labels))
+    return found
+
+
+def _global(groups: Sequence[Group], window: Window, like: Tree) -> Tree:
+    flat = np.stack([flatten(group.parameters) for group in groups]).mean(axis=0, dtype=np.float64)
+    numbers, values = window.download(0.0)
+    flat[numbers] = values
+    return unflatten(flat.astype(np.float32), like)

@@ -1,0 +1,83 @@
+"""Attacks on sliced training: what weights and sums tell of rows.
+
+Weight differences. A step changes the first layer's weights by Σ slope · input: with one row in a batch, every changed
+row of the matrix is a multiple of that input. "Weights instead of gradients" hides nothing from whoever sees them
+before and after.
+
+Reading sums. A follower that was dominator before knows the first layer as it was then, and has rows of its own. That
+is enough to learn, from its own rows, what sums look like for which picture, and to read those of others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.core import Array, record
+
+Floats = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int64]
+RIDGE = 1e-2
+"""Strength of the ridge against the mean variance of what is seen."""
+
+
+def inputs_from_difference(before: Array, after: Array) -> Floats:
+    """Return the input of the first layer up to its scale, from its weights before and after a step on one row.
+
+    >>> x, slope = np.array([0.5, 0.0, 2.0]), np.array([1e-3, -0.2])
+    >>> found = inputs_from_difference(np.ones((2, 3)), np.ones((2, 3)) - 0.1 * np.outer(slope, x))
+    >>> [round(value, 6) for value in (found / found.max()).tolist()]
+    [0.25, -0.0, 1.0]
+    """
+    moved = np.asarray(after, np.float64) - np.asarray(before, np.float64)
+    most: Floats = moved[np.argmax(np.sum(moved * moved, axis=1))]
+    # Rows of pictures are bright on dark: of the two signs the one with more light is likely.
+    return most if most.sum() >= 0 else -most
+
+
+def likeness(found: Floats, truth: Floats) -> float:
+    """Return the cosine between what was found and the truth; 0 where nothing was found."""
+    scale = float(np.linalg.norm(found) * np.linalg.norm(truth))
+    return float(found @ truth) / scale if scale else 0.0
+
+
+@record
+class Reader:
+    """Somebody who has rows of its own, and has learnt from them to read what it sees of others.
+
+    Attributes:
+        mean_seen: Mean of what it sees of its own rows.
+        mean_rows: Mean of its own rows.
+        map: Linear map from the one to the other, both less their means.
+        known: Its own rows as it would read them.
+        labels: Their labels.
+    """
+
+    mean_seen: Floats
+    mean_rows: Floats
+    map: Floats
+    known: Floats
+    labels: Labels
+
+    @staticmethod
+    def of(seen: Array, rows: Array, labels: Array) -> Reader:
+        """Learn from one's own rows: ridge regression from what is seen to what it was. Examples come first."""
+        seen, rows = np.asarray(seen, np.float64), np.asarray(rows, np.float64)
+        mean_seen, mean_rows = seen.mean(axis=0), rows.mean(axis=0)
+        centred = seen - mean_seen
+        products = centred.T @ centred
+        ridge = RIDGE * max(float(np.trace(products)) / len(products), 1e-12)
+        learnt = np.linalg.solve(products + ridge * np.eye(len(products)), centred.T @ (rows - mean_rows))
+        known = centred @ learnt + mean_rows
+        return Reader(mean_seen=mean_seen, mean_rows=mean_rows, map=learnt, known=known, labels=np.asarray(labels))
+
+    def rows(self, seen: Array) -> Floats:
+        """Reconstruct rows from what is seen of them."""
+        return (np.asarray(seen, np.float64) - self.mean_seen) @ self.map + self.mean_rows
+
+    def read(self, seen: Array) -> Labels:
+        """Tell labels: that of the own row which looks most alike."""
+        found = self.rows(seen)
+        distances = np.sum(found**2, axis=1)[:, None] - 2 * found @ self.known.T + np.sum(self.known**2, axis=1)
+        found_labels: Labels = self.labels[np.argmin(distances, axis=1)]
+        return found_labels

@@ -1,0 +1,133 @@
+"""What a slicing costs: computation, storage and communication, per piece and in all.
+
+Along a cut the owner of the earlier layer sends, for each sum of the later one, the part that it knows: one number
+forward. The slope of that sum comes back: one number backward. Numbers take four bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from crowdml.core import BadInput, record
+from crowdml.slicing.cost_graph import DOMINATOR, CostGraph
+from crowdml.slicing.stages import Indices
+
+BYTES, KIB = 4, 1024
+
+
+@record
+class Piece:
+    """What one device does, stores and sends.
+
+    Attributes:
+        computation: Its cost in the cost graph; 0 for the dominator, who is not part of it.
+        nodes: Its neurons.
+        edges: Weights that it keeps.
+        sends: Partial sums that it sends for one example; as many slopes come back.
+        receives: Partial sums that it receives; it sends as many slopes back.
+    """
+
+    computation: int
+    nodes: int
+    edges: int
+    sends: int
+    receives: int
+
+    @property
+    def kib(self) -> float:
+        """KiB that pass through the device for one example, both ways."""
+        return 2 * BYTES * (self.sends + self.receives) / KIB
+
+
+@record
+class Costs:
+    """A slicing and what it costs.
+
+    Attributes:
+        pieces: The followers' pieces.
+        dominator: What stays with the dominator.
+        total: Cost of the whole graph.
+        crossing: Partial sums that cross a cut for one example.
+    """
+
+    pieces: tuple[Piece, ...]
+    dominator: Piece
+    total: int
+    crossing: int
+
+    @property
+    def ideal(self) -> float:
+        """Cost of a piece if all were equal."""
+        return self.total / len(self.pieces)
+
+    @property
+    def largest(self) -> int:
+        """Cost of the largest piece."""
+        return max(piece.computation for piece in self.pieces)
+
+    @property
+    def balance(self) -> float:
+        """The largest piece against the ideal."""
+        return self.largest / self.ideal
+
+    @property
+    def kib(self) -> float:
+        """KiB that the server relays for one example."""
+        return 2 * BYTES * self.crossing / KIB
+
+    @property
+    def kib_per_device(self) -> float:
+        """The same, shared out to followers and dominator."""
+        return self.kib / (len(self.pieces) + 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, for scripts."""
+        return {
+            "pieces": [vars(piece) | {"kib": piece.kib} for piece in self.pieces],
+            "dominator": vars(self.dominator) | {"kib": self.dominator.kib},
+            "computation": {"largest": self.largest, "ideal": self.ideal, "balance": self.balance},
+            "communication": {"kib": self.kib, "kib_per_device": self.kib_per_device, "sums": self.crossing},
+        }
+
+
+def crossings(graph: CostGraph, pieces: Indices) -> Indices:
+    """Count partial sums between owners: entry (p, q) is what p sends to q; the dominator is last."""
+    count = int(pieces.max()) + 2
+    found = np.zeros((count, count), np.int64)
+    for stage, source, target in zip(
+        graph.stages, graph.owners_of_inputs(pieces), graph.owners_of_sums(pieces), strict=True
+    ):
+        owns = sparse.csr_array(
+            (np.ones(len(source), np.int32), (source % count, np.arange(len(source)))), shape=(count, len(source))
+        )
+        sender, sum_number = (owns @ stage.reach).nonzero()
+        np.add.at(found, (sender, target[sum_number] % count), 1)
+    np.fill_diagonal(found, 0)
+    return found
+
+
+def costs(graph: CostGraph, pieces: Indices) -> Costs:
+    """Add up what each piece costs. `pieces` names the piece of every cell, from 0."""
+    count = int(pieces.max()) + 1
+    between = crossings(graph, pieces)
+    sends, receives = between.sum(axis=1), between.sum(axis=0)
+    summed = [
+        np.bincount(pieces, weights=own, minlength=count).astype(int) for own in (graph.costs, graph.nodes, graph.edges)
+    ]
+    if (summed[1] == 0).any():
+        raise BadInput(f"one of {count} pieces would be empty", where="pieces", hint="fewer pieces")
+    made = [
+        Piece(computation=int(c), nodes=int(n), edges=int(e), sends=int(sends[at]), receives=int(receives[at]))
+        for at, (c, n, e) in enumerate(zip(*summed, strict=True))
+    ]
+    dominator = Piece(
+        computation=0,
+        nodes=graph.inputs + graph.outputs,
+        edges=graph.first_edges,
+        sends=int(sends[DOMINATOR]),
+        receives=int(receives[DOMINATOR]),
+    )
+    return Costs(pieces=tuple(made), dominator=dominator, total=int(graph.costs.sum()), crossing=int(between.sum()))

@@ -1,0 +1,106 @@
+"""The first cut: what a dominator's followers see of its rows, and noise on it.
+
+The sums of the first layer are the only numbers computed from a row itself that leave the dominator while it trains.
+Weights of the first layer leave it too, at the next shuffle and with the upload, and their changes tell of rows. So
+with noise on the first cut the layers before it stay at their public first values: then a row enters one release, its
+bounded sums with noise that is drawn once and kept, and everything after that is post-processing. Labels are not
+protected: slopes tell them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from crowdml.core import Array, BadInput, Batch, record
+from crowdml.core.ops import Tree
+from crowdml.models import Model
+from crowdml.slicing.cost_graph import CostGraph
+from crowdml.slicing.sharing import Floats
+from crowdml.slicing.stages import Indices
+
+
+def first_sums(model: Model, graph: CostGraph, parameters: Tree, batch: Batch) -> Array:
+    """Return the sums that cross the first cut, in the shape the first stage has."""
+    x = batch.rows.T if len(model.shape) == 1 else batch.rows.reshape(-1, *model.shape)
+    for number in graph.before:
+        layer = model.layers[number]
+        x = (layer.learn(parameters[number], x, batch.mask) if layer.learn else layer.forward(parameters[number], x))[0]
+    return model.layers[graph.hidden[0].linear].forward(parameters[graph.hidden[0].linear], x)[0]
+
+
+def as_columns(sums: Array) -> Array:
+    """Write sums as one column per example, whatever the shape of a stage."""
+    return sums if sums.ndim == 2 else sums.reshape(len(sums), -1).T
+
+
+@record
+class CutNoise:
+    """Bound and noise on the sums of one row.
+
+    Guarantee: replacing a row changes its bounded sums by at most 2 · clip in L2, and Gaussian noise of standard
+    deviation noise · clip is added once. So all that followers and server ever see of a row, its label apart, is one
+    Gaussian release with μ = 2 / noise.
+
+    Attributes:
+        clip: Largest L2 norm of the sums of one row.
+        noise: Standard deviation of the noise on each sum, as a multiple of `clip`.
+    """
+
+    clip: float
+    noise: float
+
+    @property
+    def mu(self) -> float:
+        """Strength of the release: sensitivity over standard deviation."""
+        return 2.0 / self.noise
+
+    def released(
+        self, model: Model, graph: CostGraph, first: Tree, rows: Floats, generator: np.random.Generator
+    ) -> Floats:
+        """Return what is sent of each row, one column per row: bounded sums with noise."""
+        if any(model.layers[number].mixes for number in graph.before):
+            raise BadInput(
+                "a normalisation over the batch comes before the first cut: one row would change the sums of others",
+                where="algorithm.cut-noise",
+                hint="take the batch-norm away that comes first",
+            )
+        blank = Batch(rows=rows, labels=np.zeros(len(rows), np.int64), mask=np.ones(len(rows), np.float32))
+        sums = as_columns(first_sums(model, graph, first, blank))
+        norms = np.sqrt(np.sum(sums * sums, axis=0))
+        bounded = sums * np.minimum(1.0, self.clip / np.maximum(norms, 1e-12))
+        drawn = generator.standard_normal(bounded.shape) * (self.noise * self.clip)
+        sent: Floats = (bounded + drawn).astype(np.float32)
+        return sent
+
+
+@record
+class Released:
+    """What dominators send instead of their sums, drawn once for every row.
+
+    Attributes:
+        columns: For every device, one column per row.
+        frozen: Numbers of the layers that stay as they are.
+        shape: Shape of one example's sums.
+    """
+
+    columns: Sequence[Floats]
+    frozen: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def of(self, device: int, numbers: Indices) -> Array:
+        """Return what crosses the cut for some rows of a device."""
+        own = self.columns[device][:, numbers]
+        return own if len(self.shape) == 1 else own.T.reshape(-1, *self.shape)
+
+
+def release(
+    noise: CutNoise, model: Model, graph: CostGraph, first: Tree, rows: Sequence[Floats], generator: np.random.Generator
+) -> Released:
+    """Draw what every device releases of its rows."""
+    return Released(
+        columns=[noise.released(model, graph, first, own, generator) for own in rows],
+        frozen=(*graph.before, graph.hidden[0].linear),
+        shape=graph.hidden[0].sums,
+    )

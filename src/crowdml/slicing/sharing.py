@@ -1,0 +1,117 @@
+"""Sharing between groups: the server's sliding window of uploaded weights (SliceNet, algorithm 1 and section IV-E).
+
+After a pass each device of a group uploads, of the weights it keeps, the share θ that moved most, and everything that
+belongs to a neuron itself (bias, normalisation). The server averages what the last ω uploads say of each number. A
+group takes over the numbers that more than ω·τ of them contain.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.core import record
+from crowdml.core.ops import Tree
+from crowdml.models import flatten
+from crowdml.slicing.sliced_net import SlicedNet
+from crowdml.slicing.stages import Indices
+
+Floats = npt.NDArray[np.float32]
+ALWAYS = -2
+"""Stands for the owner of a number that is shared in any case."""
+
+
+class Window:
+    """What the server keeps. Lazy: averages are worked out when a group asks for them.
+
+    >>> window = Window(2, size=3)
+    >>> window.upload(np.array([0, 1]), np.array([1.0, 5.0], np.float32))
+    >>> window.upload(np.array([0]), np.array([3.0], np.float32))
+    >>> numbers, values = window.download(0.5)
+    >>> numbers.tolist(), values.tolist()
+    ([0], [2.0])
+    """
+
+    def __init__(self, omega: int, *, size: int) -> None:
+        """Keep the last `omega` uploads of at most `size` numbers."""
+        self.omega = omega
+        self.uploads: deque[tuple[Indices, Floats]] = deque()
+        self._sum = np.zeros(size)
+        self._count = np.zeros(size, np.int64)
+
+    def upload(self, numbers: Indices, values: Floats) -> None:
+        """Take an upload; the oldest leaves the window when it is full."""
+        self.uploads.append((numbers, values))
+        # Numbers of one upload differ from each other, so plain indexing adds each once.
+        self._sum[numbers] += values
+        self._count[numbers] += 1
+        if len(self.uploads) > self.omega:
+            old, past = self.uploads.popleft()
+            self._sum[old] -= past
+            self._count[old] -= 1
+
+    def known(self, first: Floats) -> Floats:
+        """Return what everybody may know of the parameters: averages of the window, first values elsewhere."""
+        numbers, values = self.download(0.0)
+        made = np.array(first, np.float32)
+        made[numbers] = values
+        return made
+
+    def download(self, tau: float) -> tuple[Indices, Floats]:
+        """Return the numbers that more than ω·τ uploads of the window contain, and their averages."""
+        numbers = np.nonzero(self._count > self.omega * tau)[0]
+        return numbers, (self._sum[numbers] / self._count[numbers]).astype(np.float32)
+
+
+@record
+class UploadNoise:
+    """Bound and noise on what a group uploads after a pass.
+
+    Guarantee: an upload is sent relative to what the server knows already, bounded as a whole. So replacing a row, or a
+    device, or the whole group, changes it by at most 2 · clip in L2; with Gaussian noise of standard deviation
+    noise · clip each upload is a Gaussian release with μ = 2 / noise towards the server.
+
+    Attributes:
+        clip: Largest L2 norm of an upload.
+        noise: Standard deviation of the noise on each number, as a multiple of `clip`.
+    """
+
+    clip: float
+    noise: float
+
+    @property
+    def mu(self) -> float:
+        """Strength of one upload: sensitivity over standard deviation."""
+        return 2.0 / self.noise
+
+    def released(self, values: Floats, known: Floats, generator: np.random.Generator) -> Floats:
+        """Return what is sent: what is known, the bounded difference from it, and noise."""
+        moved = values - known
+        norm = float(np.sqrt(np.sum(moved.astype(np.float64) ** 2)))
+        drawn = generator.standard_normal(len(values)) * (self.noise * self.clip)
+        return (known + moved * min(1.0, self.clip / max(norm, 1e-12)) + drawn).astype(np.float32)
+
+
+def owners_of_parameters(net: SlicedNet, like: Tree) -> Indices:
+    """Return who keeps each number of the flat parameters: the owner of a weight's source; ALWAYS where none is."""
+    marked = tuple({name: np.full(np.shape(leaf), ALWAYS, np.int64) for name, leaf in own.items()} for own in like)
+    for stage, own in zip(net.graph.stages, net.parts, strict=True):
+        for part in own:
+            into = {"w": np.zeros(np.shape(like[stage.linear]["w"]))}
+            ones = {"w": np.ones(np.shape(part.take(like[stage.linear])["w"]))}
+            part.give(ones, into)
+            marked[stage.linear]["w"][into["w"] > 0] = part.owner
+    return flatten(marked)
+
+
+def choose(importance: Floats, owners: Indices, theta: float) -> Indices:
+    """Choose what is uploaded: the share θ of every owner's weights that matters most, and what is always shared."""
+    chosen = [np.nonzero(owners == ALWAYS)[0]]
+    for owner in np.unique(owners[owners != ALWAYS]):
+        own = np.nonzero(owners == owner)[0]
+        count = round(theta * len(own))
+        if count:
+            chosen.append(own[np.argpartition(importance[own], len(own) - count)[len(own) - count :]])
+    return np.concatenate(chosen)

@@ -1,0 +1,16 @@
+"""ODPFL: federated averaging, privacy on devices, and averages that the server learns on public rows."""
+
+from crowdml.studies.contract import Study
+from crowdml.studies.odpfl.attacks import ATTACKED
+from crowdml.studies.odpfl.averages import FIG1, FIG2, LIARS
+from crowdml.studies.odpfl.mixed import MIXED
+from crowdml.studies.odpfl.private import PRIVATE
+
+STUDIES: dict[str, Study] = {
+    "odpfl/fig1": FIG1,
+    "odpfl/fig2": FIG2,
+    "odpfl/mislabelled": LIARS,
+    "odpfl/mixed": MIXED,
+    "odpfl/attacks": ATTACKED,
+    "odpfl/private": PRIVATE,
+}

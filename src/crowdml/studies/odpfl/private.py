@@ -1,0 +1,95 @@
+"""Private deep learning from scratch: what ODPFL could not do, convolutions trained with every row's gradient clipped.
+
+The paper froze its convolutions and came to about 30 % on CIFAR-10, without stating an ε. Here all layers of a small
+net learn by DP-SGD, and beside it a linear model on fixed features, which no training has touched. The whole task is
+given ε in all, over all steps; one device holds all rows, which is central training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from crowdml.simulation import Result
+from crowdml.studies.comparisons import spread, statement
+from crowdml.studies.contract import Curve, Row, Study
+
+FROZEN = 0.30
+"""The paper's accuracy with frozen convolutions; it states no ε."""
+WANTED = {"CIFAR-10": 0.50, "MNIST": 0.975}
+"""What was wanted before anything was run: CIFAR-10 at ε = 8, MNIST at ε = 3."""
+
+CIFAR_NET = (
+    "data.transform=[{ kind = 'scale', by = 0.00784313725490196 }]",
+    "model={ kind = 'layers', shape = [32, 32, 3], layers = ["
+    "{ kind = 'convolution', size = 16, kernel = 5, stride = 2 }, { kind = 'group-norm', groups = 4 }, "
+    "{ kind = 'tanh' }, { kind = 'pooling', of = 'average' }, "
+    "{ kind = 'convolution', size = 32 }, { kind = 'group-norm', groups = 4 }, { kind = 'tanh' }, "
+    "{ kind = 'pooling', of = 'average' }, { kind = 'flatten' }, { kind = 'dense', size = 32 }, { kind = 'tanh' }, "
+    "{ kind = 'dense', size = 10 }] }",
+    "algorithm={ kind = 'fedavg', per-round = 1, local-batch = 1024, local-steps = 49, "
+    "rate = { kind = 'constant', c = 16.0 } }",
+    "privacy.sampling-rate=0.02048",
+    "privacy.clip=0.1",
+    "stop.max-releases=12",
+    "crowd.passes=12",
+    "crowd.curve=12",
+)
+MNIST_NET = (
+    "data={ dataset = 'mnist', features = 784, labels = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'], "
+    "transform = [{ kind = 'scale', by = 0.00392156862745098 }] }",
+    "model={ kind = 'layers', shape = [28, 28, 1], layers = ["
+    "{ kind = 'convolution', size = 16, kernel = 8, stride = 2 }, { kind = 'tanh' }, { kind = 'pooling' }, "
+    "{ kind = 'convolution', size = 32, kernel = 4, padding = 'valid' }, { kind = 'tanh' }, { kind = 'pooling' }, "
+    "{ kind = 'flatten' }, { kind = 'dense', size = 32 }, { kind = 'tanh' }, { kind = 'dense', size = 10 }] }",
+    "algorithm={ kind = 'fedavg', per-round = 1, local-batch = 1024, local-steps = 59, "
+    "rate = { kind = 'constant', c = 24.0 } }",
+    "privacy.sampling-rate=0.017066667",
+    "privacy.clip=0.1",
+    "stop.max-releases=14",
+    "crowd.passes=14",
+    "crowd.curve=14",
+)
+
+
+def _curve(label: str, epsilon: float, *changes: str) -> Curve:
+    return Curve(label=label, changes=(*changes, f"privacy.epsilon={epsilon}"), chosen={}, grid={})
+
+
+def _row(label: str, result: Result, paper: float | None, least: float | None) -> Row:
+    """Set an accuracy beside the paper's; the verdict asks for what was wanted, and for the promised ε."""
+    values = 1 - result.measured["test_error"][-1]
+    kept = result.privacy["sample"]["epsilon"] <= result.privacy["paper_claim"]["epsilon"]
+    told = f"{label}, ε = {result.privacy['sample']['epsilon']:.3g}"
+    ours = float(values.mean())
+    if least is None:
+        return Row(setting=told, metric="test accuracy", paper=paper, ours=ours, std=spread(values), verdict="trend")
+    metric = f"test accuracy, ≥ {least:g}"
+    return statement(told, metric, paper, ours, bool(kept and ours >= least), spread(values))
+
+
+def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
+    wanted = {"CIFAR-10, fixed features, ε = 8": WANTED["CIFAR-10"], "MNIST, net, ε = 3": WANTED["MNIST"]}
+    return tuple(
+        _row(label.rsplit(",", 1)[0], result, FROZEN if label.startswith("CIFAR") else None, wanted.get(label))
+        for label, result in results.items()
+    )
+
+
+PRIVATE = Study(
+    title="private learning from scratch: convolutions with clipped gradients, and fixed features",
+    task=Path(__file__).parents[1] / "tasks" / "pictures-private.toml",
+    curves=(
+        *(_curve(f"CIFAR-10, fixed features, ε = {epsilon}", epsilon) for epsilon in (1, 3, 8)),
+        _curve("CIFAR-10, net, ε = 8", 8, *CIFAR_NET),
+        _curve("MNIST, net, ε = 3", 3, *MNIST_NET),
+    ),
+    compare=_compare,
+    trials=1,
+    notes=(
+        "rates, clips and the shapes of the nets were found by looking at a few runs: tuning not charged",
+        "neighbours differ in one row that is there or not; δ = 1e-5; noise in floating point, simulation only",
+        "the best published figures from scratch on CIFAR-10 are 66 % at ε = 3 with scattering features and a linear "
+        "model, and 81 % at ε = 8 on accelerators",
+    ),
+)

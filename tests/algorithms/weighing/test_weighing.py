@@ -1,0 +1,112 @@
+"""Weights by hand: caps, inverse variance, and learned weights against jax.grad and against luck."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from crowdml.algorithms.public import Public, layer_spans
+from crowdml.algorithms.weighing import LearnedSettings, inverse_variance, learned
+from crowdml.algorithms.weighing.contract import capped, weighted
+from crowdml.algorithms.weighing.learned import _Variant
+from crowdml.core import NUMPY, Ops, trees
+from crowdml.models import MODELS
+from crowdml.simulation.jax_ops import JAX
+
+BOTH = pytest.mark.parametrize("ops", [NUMPY, JAX], ids=lambda ops: ops.name)
+PRIOR = np.array([0.25, 0.25, 0.25, 0.25, 0.0], np.float32)
+
+
+@BOTH
+def test_a_cap_hands_on_what_it_cuts_off(ops: Ops) -> None:
+    given = ops.xp.asarray(np.array([[0.9, 0.06, 0.04, 0.0, 0.0]], np.float32))
+    found = np.asarray(capped(given, ops.xp.asarray(PRIOR), 2.0, ops))
+    np.testing.assert_allclose(found, [[0.5, 0.3, 0.2, 0.0, 0.0]], rtol=1e-5)
+
+
+@BOTH
+def test_noisy_check_ins_count_little(ops: Ops) -> None:
+    generator = np.random.default_rng(0)
+    deviations = np.array([0.1, 0.1, 0.1, 2.0], np.float32)
+    updates = 1 + deviations[:, None] * generator.normal(size=(4, 300)).astype(np.float32)
+    updates = np.concatenate([updates, np.zeros((1, 300))]).astype(np.float32)
+    weights, _ = inverse_variance(2, ops)(ops.xp.asarray(updates), ops.xp.asarray(PRIOR), ops.xp.zeros(300))
+    found = np.asarray(weights)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-5)
+    assert found.shape == (2, 5) and found[0, 3] < 0.01 and found[0, 4] == 0.0 and found.max() <= 0.75
+
+
+def blobs(count: int, seed: int = 0) -> tuple[Any, Any]:
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 3, count).astype(np.int32)
+    return (np.eye(3)[labels] + generator.normal(0, 0.7, (count, 3))).astype(np.float32), labels
+
+
+def public(ops: Ops, count: int = 400) -> Public:
+    rows, labels = blobs(count)
+    model = MODELS["softmax"](kind="softmax").build(3, 3, ops)
+    return Public(rows=ops.xp.asarray(rows), labels=ops.xp.asarray(labels), model=model, ops=ops)
+
+
+def crowd(ops: Ops, lying: int) -> Any:
+    """Changes of four devices that help, of which some are turned round, and an empty line."""
+    good = (2 * np.eye(3)).reshape(-1)
+    noise = np.random.default_rng(2).normal(0, 0.5, (4, 9))
+    signs = np.array([-1] * lying + [1] * (4 - lying))[:, None]
+    return ops.xp.asarray(np.concatenate([signs * good + noise, np.zeros((1, 9))]).astype(np.float32))
+
+
+@BOTH
+@pytest.mark.parametrize("variant", ["softmax", "constrained", "unconstrained"])
+def test_who_lies_loses_weight(variant: Any, ops: Ops) -> None:
+    weigh = learned(LearnedSettings(variant=variant), public(ops), ops)
+    weights, used = weigh(crowd(ops, 1), ops.xp.asarray(PRIOR), ops.xp.zeros(9))
+    found = np.asarray(weights)[0]
+    assert int(used) == 1
+    assert found[0] < 0.05 < found[1:4].min() and found[4] == 0.0
+    assert found.max() <= 3 * 0.25 + 1e-6
+    if variant != "unconstrained":
+        assert found.sum() == pytest.approx(1.0, rel=1e-4)
+
+
+@BOTH
+def test_luck_does_not_pass_the_gate(ops: Ops) -> None:
+    same = ops.xp.asarray(
+        np.concatenate([np.tile((2 * np.eye(3)).reshape(-1), (4, 1)), np.zeros((1, 9))]), dtype="float32"
+    )
+    weights, used = learned(LearnedSettings(), public(ops), ops)(same, ops.xp.asarray(PRIOR), ops.xp.zeros(9))
+    assert int(used) == 0
+    np.testing.assert_allclose(np.asarray(weights)[0], PRIOR)
+
+
+@pytest.mark.parametrize("variant", ["softmax", "constrained", "unconstrained"])
+def test_the_slope_of_what_learns_is_the_gradient(variant: Any) -> None:
+    own, updates = public(JAX, 100), crowd(JAX, 1)
+    spans, settings = layer_spans(own.model), LearnedSettings(variant=variant, anchor=0.3)
+    begin = jnp.asarray(PRIOR)[None]
+    made = _Variant(settings=settings, prior=jnp.asarray(PRIOR), begin=begin, ops=JAX)
+    at = made.start() + jnp.asarray([[0.1, -0.2, 0.05, 0.3, 0.0]])
+
+    def loss(learnt: Any) -> Any:
+        weights = made.weights(learnt)
+        found = jnp.mean(own.losses(weighted(weights, updates, spans, JAX)))
+        if variant == "softmax":
+            kept = weights[0, :4]
+            found += 0.3 * jnp.sum(kept * jnp.log(kept / jnp.asarray(PRIOR)[:4]))
+        return found
+
+    down = own.gradient(weighted(made.weights(at), updates, spans, JAX))
+    found = made.slope(at, (updates @ down)[None])
+    np.testing.assert_allclose(found[0, :4], jax.grad(loss)(at)[0, :4], rtol=2e-4, atol=1e-6)
+
+
+def test_layers_are_weighed_by_themselves() -> None:
+    model = MODELS["mlp"].model_validate({"kind": "mlp", "layers": [2]}).build(3, 3, NUMPY)
+    spans = layer_spans(model)
+    assert [span.stop - span.start for span in spans] == [trees.size(layer) for layer in model.zeros() if layer]
+    updates = np.stack([np.ones(spans[-1].stop), np.zeros(spans[-1].stop)]).astype(np.float32)
+    found = weighted(np.array([[0.2, 0.8], [0.7, 0.3]], np.float32), updates, spans, NUMPY)
+    np.testing.assert_allclose(found[spans[0]], 0.2, rtol=1e-6)
+    np.testing.assert_allclose(found[spans[1]], 0.7, rtol=1e-6)

@@ -1,0 +1,234 @@
+"""The routes of masked sums, spoken by hand: what is refused, and what is answered again."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdml.protocol.sums import Peers, SumDevice
+from crowdml.protocol.sums.messages import Hello, Introduction, read_flags, read_mail, read_tags, write_items
+from crowdml.server.coordinator import Options
+
+FILE = """
+crowdml = 1
+name = "walk"
+[data]
+features = 3
+labels = ["standing", "walking"]
+[model]
+kind = "softmax"
+[algorithm]
+kind = "fedavg"
+per-round = 4
+[privacy]
+mode = "none"
+[sums]
+masked = true
+honest = 1.0
+drop-out = 0.25
+"""
+LOW_ORDER = bytes(32)
+
+
+@pytest.fixture
+def server(make_app: Any) -> Any:
+    made = make_app(options=Options(stage_s=600.0))
+    answer = made.as_operator("POST", "/v1/tasks", {"file": FILE})
+    assert answer.status_code == 201, answer.text
+    return made
+
+
+class Taker:
+    """A member that speaks by hand."""
+
+    def __init__(self, server: Any) -> None:
+        self.server, self.member = server, server.device("walk")
+        self.form = self.member.live.masked
+        self.peers = Peers(self.member.key, "walk")
+
+    def look(self) -> dict[str, Any]:
+        answer = self.server.send("GET", "/v1/tasks/walk/sums", headers=self.member.bearer)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def begin(self) -> None:
+        assert self.member.check_out().status_code == 200  # it is invited from here on
+        present = self.look()
+        self.name = present["sum"]
+        self.machine = SumDevice(
+            self.form.terms, present["version"], present["attempt"], self.member.slot, self.member.key, self.peers
+        )
+
+    def headers(self, **more: str) -> dict[str, str]:
+        own = {
+            "crowdml-sum": self.name,
+            "content-type": "application/octet-stream",
+            "idempotency-key": "key-of-it",
+        }
+        return dict(self.member.bearer) | own | more
+
+    def post(self, stage: str, body: bytes, **more: str) -> Future[Any]:
+        """Hand a message over without waiting for the answer, which comes when the stage is closed."""
+        path = f"/v1/tasks/walk/sums/{stage}"
+        begun: Future[Any] = self.server.begin("POST", path, headers=self.headers(**more), content=body)
+        return begun
+
+    def refusal(self, stage: str, body: bytes, **more: str) -> tuple[int, str]:
+        answer = self.post(stage, body, **more).result(20)
+        return answer.status_code, answer.json()["error"]["code"]
+
+
+@pytest.fixture
+def crowd(server: Any) -> list[Taker]:
+    takers = [Taker(server) for _ in range(4)]
+    for own in takers:
+        own.begin()
+    return takers
+
+
+def bodies(futures: list[Future[Any]]) -> list[bytes]:
+    answers = [own.result(20) for own in futures]
+    assert {own.status_code for own in answers} == {200}, [own.text for own in answers]
+    return [own.content for own in answers]
+
+
+def greet(crowd: list[Taker]) -> list[bytes]:
+    return bodies([own.post("hello", own.machine.hello().to_bytes()) for own in crowd])
+
+
+def exchange(crowd: list[Taker]) -> list[Any]:
+    shares = [
+        own.machine.share(Introduction.of(shown)).to_bytes() for own, shown in zip(crowd, greet(crowd), strict=True)
+    ]
+    sealed = bodies([own.post("shares", raw) for own, raw in zip(crowd, shares, strict=True)])
+    return [read_mail(raw, own.machine.near) for own, raw in zip(crowd, sealed, strict=True)]
+
+
+def masked(crowd: list[Taker]) -> list[bytes]:
+    found = []
+    for own, mail in zip(crowd, exchange(crowd), strict=True):
+        vector = np.zeros(own.form.terms.size, np.int64)
+        vector[0], vector[-1] = 65536, 1
+        found.append(own.machine.mask(mail, vector))
+    return found
+
+
+def test_a_whole_sum_by_hand(server: Any, crowd: list[Taker]) -> None:
+    uploads = masked(crowd)
+    flags = bodies([own.post("masked", raw) for own, raw in zip(crowd, uploads, strict=True)])
+    tags = [write_items(own.machine.consent(read_flags(raw, 4))) for own, raw in zip(crowd, flags, strict=True)]
+    told = bodies([own.post("consent", raw) for own, raw in zip(crowd, tags, strict=True)])
+    shares = [
+        write_items(own.machine.reveal(read_tags(raw, own.machine.near))) for own, raw in zip(crowd, told, strict=True)
+    ]
+    receipts = [
+        own.result(20).json() for own in [taker.post("reveal", raw) for taker, raw in zip(crowd, shares, strict=True)]
+    ]
+    assert {own["status"] for own in receipts} == {"applied"}
+    assert (server.show("walk")["version"], server.show("walk")["check_ins"]) == (1, 4)
+    # Asked again by the bytes that were sent, the server has the same receipt; by other bytes it has none.
+    again = crowd[0].post("masked", uploads[0]).result(20).json()
+    assert again == receipts[0] | {"again": True}
+    assert crowd[0].refusal("masked", uploads[1]) == (409, "sum-over")
+    assert crowd[0].refusal("reveal", shares[0]) == (409, "sum-over")
+    assert crowd[0].look()["version"] == 1
+
+
+# Row 23
+
+
+def test_a_masked_vector_of_wrong_length_is_refused(crowd: list[Taker]) -> None:
+    own = crowd[0]
+    raw = masked(crowd)[0]
+    assert own.refusal("masked", raw + bytes(4)) == (413, "too-large")
+    assert own.refusal("masked", raw[:-4]) == (422, "malformed")
+
+
+def test_shares_of_wrong_number_or_by_strangers_are_refused(server: Any, crowd: list[Taker]) -> None:
+    exchange(crowd)
+    stranger = Taker(server)
+    stranger.name = crowd[0].name
+    for stage, size in (("shares", 120), ("masked", crowd[0].form.terms.body_bytes), ("consent", 4), ("reveal", 4)):
+        assert stranger.refusal(stage, bytes(size))[0] in (409, 422), stage
+    assert crowd[0].refusal("consent", bytes(7))[0] in (409, 422)
+
+
+def test_messages_out_of_turn_are_refused(crowd: list[Taker]) -> None:
+    own = crowd[0]
+    assert own.refusal("shares", bytes(32 + 3 * 88))[0] in (409, 422)
+    assert own.refusal("reveal", bytes(4))[0] in (409, 422)
+    exchange(crowd)
+    again = SumDevice(own.form.terms, 0, 0, own.member.slot, own.member.key, own.peers)
+    assert own.refusal("hello", again.hello().to_bytes()) == (422, "malformed")
+
+
+# Row 24
+
+
+def test_a_key_of_low_order_is_refused(crowd: list[Taker]) -> None:
+    hello = crowd[0].machine.hello()
+    assert crowd[0].refusal("hello", replace(hello, fresh=LOW_ORDER).to_bytes()) == (422, "malformed")
+    card = replace(hello.card, lasting=LOW_ORDER)
+    assert crowd[0].refusal("hello", Hello(fresh=hello.fresh, card=card).to_bytes())[0] == 422
+
+
+def test_one_key_for_two_devices_is_refused(crowd: list[Taker]) -> None:
+    first, second = crowd[0].machine.hello(), crowd[1].machine.hello()
+    waiting = crowd[0].post("hello", first.to_bytes())
+    while crowd[0].look()["members"] == 0:
+        pass
+    assert crowd[1].refusal("hello", replace(second, fresh=first.fresh).to_bytes()) == (422, "malformed")
+    assert crowd[1].refusal("hello", replace(second, card=first.card).to_bytes())[0] == 422
+    waiting.cancel()
+
+
+def test_a_key_that_changes_in_a_round_excludes_the_device(crowd: list[Taker]) -> None:
+    own = crowd[0]
+    hello = own.machine.hello()
+    waiting = own.post("hello", hello.to_bytes())
+    while own.look()["members"] == 0:
+        pass
+    other = crowd[1].machine.hello()
+    assert own.refusal("hello", replace(hello, fresh=other.fresh).to_bytes()) == (422, "malformed")
+    assert own.look()["members"] == 0
+    assert own.refusal("hello", hello.to_bytes())[0] == 422
+    waiting.cancel()
+
+
+# What else may come
+
+
+def test_check_ins_that_are_not_masked_are_refused(crowd: list[Taker]) -> None:
+    own = crowd[0].member
+    answer = own.server.send("POST", "/v1/tasks/walk/check-ins", headers=own.headers(), content=own.body(0))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "masked")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"crowdml-sum": "x"}, (400, "sum")),
+        ({"idempotency-key": "?"}, (400, "key")),
+        ({"content-type": "text/html"}, (415, "type")),
+        ({"content-encoding": "gzip"}, (415, "encoding")),
+        ({"crowdml-sum": "0-1"}, (409, "sum-over")),
+        ({"authorization": "Bearer nobody"}, (401, "not-authorised")),
+    ],
+)
+def test_wrong_headers_are_refused(crowd: list[Taker], change: dict[str, str], expected: tuple[int, str]) -> None:
+    assert crowd[0].refusal("masked", bytes(4), **change) == expected
+
+
+def test_methods_and_tasks_without_sums(server: Any, crowd: list[Taker]) -> None:
+    own = crowd[0].member
+    assert server.send("DELETE", "/v1/tasks/walk/sums/hello", headers=own.bearer).status_code == 405
+    assert server.send("POST", "/v1/tasks/walk/sums", headers=own.bearer, content=b"").status_code == 405
+    assert server.send("GET", "/v1/tasks/walk/sums").status_code == 401
+    plain = server.device(server.fresh())
+    answer = server.send("GET", f"/v1/tasks/{plain.task}/sums", headers=plain.bearer)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no-sums")
+    assert server.send("GET", "/v1/tasks/walk/sums", headers=plain.bearer).status_code == 404

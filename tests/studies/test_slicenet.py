@@ -1,0 +1,94 @@
+"""Studies of SliceNet: tables that need no training hold, and verdicts on the others can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdml.algorithms import Task, load
+from crowdml.simulation import Result
+from crowdml.studies import STUDIES, reproduce
+from crowdml.studies.slicenet import crowd, trade_off
+
+TRAINED = ("slicenet/table1", "slicenet/table2", "slicenet/table3", "slicenet/table4", "slicenet/trade-off")
+
+
+def result(task: Task, per_cent: float) -> Result:
+    return Result(
+        task=task,
+        seed=0,
+        trials=2,
+        samples=np.array([1000.0]),
+        measured={"test_error": np.array([[per_cent, per_cent]]) / 100},
+        parameters=(),
+        privacy={"first_cut": {"epsilon": 3.0}},
+        updates=1,
+        compile_seconds=0.0,
+        run_seconds=0.0,
+    )
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_curve_is_a_valid_task(name: str) -> None:
+    for curve in STUDIES[name].curves:
+        task = load(STUDIES[name].task, curve.changes)
+        assert task.algorithm.kind == "slicenet"
+
+
+@pytest.mark.parametrize(("name", "rows"), [("table5", 24), ("table7", 24)])
+def test_tables_of_costs(name: str, rows: int) -> None:
+    """All hold but METIS's communication for the CNN at 5 and 10 pieces, whose connections the paper does not give."""
+    found = reproduce(f"slicenet/{name}", STUDIES[f"slicenet/{name}"], None)
+    differing = {(row.setting, row.metric) for row in found.rows if row.verdict == "differs"}
+    assert len(found.rows) == rows
+    assert differing == ({("cnn, n = 5", "KiB, METIS"), ("cnn, n = 10", "KiB, METIS")} if name == "table7" else set())
+
+
+def test_table_6_counts_nodes_and_edges_exactly(tmp_path: Path) -> None:
+    found = reproduce("slicenet/table6", STUDIES["slicenet/table6"], None)
+    counted = [row for row in found.rows if row.verdict != "trend"]
+    assert len(counted) == 6 and all(row.ours == row.paper and row.verdict == "holds" for row in counted)
+    found.plot(tmp_path / "table6.png")
+    assert (tmp_path / "table6.png").stat().st_size > 10_000
+
+
+def test_table_1_asks_for_levels_and_for_the_order() -> None:
+    task = load(STUDIES["slicenet/table1"].task)
+    good = dict(zip(crowd.TABLE1, (6.6, 4.2, 3.3, 2.7, 2.5, 1.9), strict=True))
+    rows = STUDIES["slicenet/table1"].compare({name: result(task, value) for name, value in good.items()})
+    assert [row.verdict for row in rows] == ["trend", *["holds"] * 4, "trend", "holds"]
+    bad = good | {"n = 10": 4.3}
+    rows = STUDIES["slicenet/table1"].compare({name: result(task, value) for name, value in bad.items()})
+    assert [row.verdict for row in rows].count("differs") == 2
+
+
+def test_table_3_asks_for_its_shape() -> None:
+    task, study = load(STUDIES["slicenet/table3"].task), STUDIES["slicenet/table3"]
+    for worst, verdict in ((5.0, "holds"), (3.1, "differs")):
+        values = dict(zip(crowd.TABLE3, (3.0, 2.9, 2.7, 2.9, 3.0, worst), strict=True))
+        rows = study.compare({f"τ = {tau:g}": result(task, value) for tau, value in values.items()})
+        assert rows[-1].verdict == verdict
+
+
+@pytest.mark.parametrize(("name", "labels"), [("table2", crowd.THETAS), ("table4", crowd.OMEGAS)])
+def test_trends_can_fail(name: str, labels: tuple[float, ...]) -> None:
+    study, task = STUDIES[f"slicenet/{name}"], load(STUDIES[f"slicenet/{name}"].task)
+    letter = "θ" if name == "table2" else "ω"
+    for values, verdict in (((3.0, 2.9, 2.5, 2.6, 2.7), "holds"), ((2.4, 2.9, 2.8, 2.7, 2.6), "differs")):
+        results = {f"{letter} = {label:g}": result(task, value) for label, value in zip(labels, values, strict=True)}
+        assert study.compare(results)[-1].verdict == verdict
+
+
+def test_the_trade_off_says_whether_noise_stops_reading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    task = load(trade_off.TRADE_OFF.task)
+    results = {f"noise {noise:g}": result(task, 10.0) for noise in trade_off.NOISES}
+    for least, verdict in ((0.12, "holds"), (0.5, "differs")):
+        shares = iter([0.8, 0.8, 0.6, 0.4, 0.2, least])
+        monkeypatch.setattr(trade_off, "_best_reading", lambda own, shares=shares: next(shares))
+        assert trade_off.TRADE_OFF.compare(results)[-1].verdict == verdict
+    monkeypatch.setattr(trade_off, "_best_reading", lambda own: 0.5)
+    assert trade_off.TRADE_OFF.draw is not None
+    trade_off.TRADE_OFF.draw(results, tmp_path / "drawn.png", "trade-off")
+    assert (tmp_path / "drawn.png").stat().st_size > 10_000
