@@ -246,8 +246,8 @@ def _check_form(terms: PrivacySettings, releases: Releases) -> None:
         raise BadInput(
             "this algorithm has no sound form yet: nothing it sends is on the grid",
             where="privacy.mode",
-            hint='use "crowd-sgd", "local-sgd", "fedavg", "fedsgd", "admm" or "consensus-newton", or mode = "paper" in a '
-            'simulation, or "none"',
+            hint='use "crowd-sgd", "local-sgd", "fedavg", "fedsgd", "admm" or "consensus-newton", or mode = "paper" in '
+            'a simulation, or "none"',
         )
     if terms.adjacency == "add-remove":
         seen = (
