@@ -12,6 +12,8 @@ from crowdml.algorithms.prox import Pull, local_solver, solvable
 from crowdml.core import NUMPY, Batch
 from crowdml.models import MODELS
 
+KINDS: Any = MODELS
+
 
 def batch(rows: int, features: int = 8, classes: int = 2, padding: int = 3) -> Batch:
     rng = np.random.default_rng(rows)
@@ -48,7 +50,7 @@ def objective(model: Any, of: Batch, centre: Any, rho: float, decay: float) -> A
     ],
 )
 def test_a_local_solve_finds_the_minimum(kind: str, bias: bool, classes: int, steps: int, rows: int) -> None:
-    model = MODELS[kind](bias=bias).build(8, classes, NUMPY)
+    model = KINDS[kind](bias=bias).build(8, classes, NUMPY)
     of, rng = batch(rows, classes=classes), np.random.default_rng(1)
     centre = {"w": rng.standard_normal((model.loss.width, 8)).astype(np.float32)}
     if bias:
@@ -64,7 +66,7 @@ def test_a_local_solve_finds_the_minimum(kind: str, bias: bool, classes: int, st
 
 @pytest.mark.parametrize("rho", [1e-3, 0.1, 10.0])
 def test_newton_steps_do_not_overshoot_on_rows_that_can_be_separated(rho: float) -> None:
-    model = MODELS["logistic"]().build(8, 2, NUMPY)
+    model = KINDS["logistic"]().build(8, 2, NUMPY)
     of = batch(30)
     direction = np.random.default_rng(3).standard_normal(8)
     of = Batch(rows=of.rows, labels=(of.rows @ direction > 0).astype(np.int32), mask=of.mask)
@@ -77,5 +79,5 @@ def test_newton_steps_do_not_overshoot_on_rows_that_can_be_separated(rho: float)
 
 
 def test_nets_and_squares_have_no_local_solver() -> None:
-    assert not solvable(MODELS["mlp"]().build(8, 3, NUMPY))
-    assert solvable(MODELS["svm"]().build(8, 2, NUMPY))
+    assert not solvable(KINDS["mlp"]().build(8, 3, NUMPY))
+    assert solvable(KINDS["svm"]().build(8, 2, NUMPY))

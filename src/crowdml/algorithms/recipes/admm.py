@@ -88,7 +88,7 @@ def build(parts: Parts) -> Algorithm:
     )
 
 
-def _as_in_the_paper(parts: Parts) -> dict[str, Callable[..., Any]]:
+def _as_in_the_paper(parts: Parts) -> dict[str, Any]:
     """Algorithm 1, lines 12 to 15, and algorithm 2: changes of noisy local models and of the duals made of them."""
     xp, model, solve, noise = parts.ops.xp, parts.model, _solver(parts), parts.plan.gradient
     barrier = _settings(parts).barrier or parts.devices
@@ -135,7 +135,7 @@ def _as_in_the_paper(parts: Parts) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _one_vector(parts: Parts) -> dict[str, Callable[..., Any]]:
+def _one_vector(parts: Parts) -> dict[str, Any]:
     """Sound mode: exact duals, one clipped vector relative to a public version, fresh noise."""
     xp, model, solve, settings = parts.ops.xp, parts.model, _solver(parts), _settings(parts)
     assert parts.plan.sound is not None  # noqa: S101  `build` has asked
