@@ -50,7 +50,7 @@ bench: setup  ## Measure the engine against a plain NumPy loop; samplers and led
 	$(BIN)/python benchmarks/samplers/bench.py
 	$(BIN)/python benchmarks/ledger/bench.py
 
-reproduce: setup  ## Reproduce all figures of the papers into reproduced/ (about ten minutes)
+reproduce: setup  ## Reproduce all figures of the papers into reproduced/ (an hour or more)
 	@mkdir -p reproduced
 	@for id in $$($(BIN)/crowdml reproduce | cut -d ' ' -f 1); do \
 	  name=$$(echo $$id | tr / -); \

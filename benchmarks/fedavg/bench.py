@@ -169,9 +169,7 @@ def main() -> None:
         ratio = f"{figures['ms'] / own:5.2f} ×"
         print(f"{name:22} {figures['ms']:8.1f} ms of CPU per round {ratio}   accuracy {figures['accuracy']:.3f}")
     most = found["pfl-research"]["ms"] / least
-    print(
-        f"the products alone     {least:8.1f} ms: {least / own:.0%} of what crowdml spends; whoever makes them all is"
-    )
+    print(f"the products alone     {least:8.1f} ms: {least / own:.0%} of what crowdml spends; who makes all of them is")
     print(f"                       at most {most:.1f} times as fast as pfl-research")
     print(f"Flower's overhead      {found['Flower']['ms']:8.1f} ms of CPU per round in which devices do nothing")
     print(f"crowdml compiled in {learnt.compile_seconds:.1f} s, apart")

@@ -64,6 +64,14 @@ def test_table_1_asks_for_levels_and_for_the_order() -> None:
     assert [row.verdict for row in rows].count("differs") == 2
 
 
+def test_photographs_are_compared_with_their_own_figures() -> None:
+    study = STUDIES["slicenet/table1"]
+    assert study.full is not None
+    task = load(study.full)
+    rows = study.compare({name: result(task, value) for name, value in crowd.TABLE1_CNN.items()})
+    assert [row.paper for row in rows] == [None, 46.11, 37.65, 34.40, 32.40, None, None]
+
+
 def test_table_3_asks_for_its_shape() -> None:
     task, study = load(STUDIES["slicenet/table3"].task), STUDIES["slicenet/table3"]
     for worst, verdict in ((5.0, "holds"), (3.1, "differs")):

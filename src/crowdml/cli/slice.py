@@ -50,7 +50,7 @@ def slice_(
                 f"{known.kib:.2f} KiB for one example, {known.kib_per_device:.2f} for one device"
             )
     content = {"task": loaded.name, "slicer": slicer} | found.to_json()
-    content |= {"nodes": graph.all_nodes, "edges": graph.all_edges, "paper": vars(known) if known else None}
+    content |= {"neurons": graph.all_nodes, "edges": graph.all_edges, "paper": vars(known) if known else None}
     output.write_json(content, json)
     if plot:
         from crowdml.slicing.plot import cost_figure
@@ -64,7 +64,7 @@ def _print(graph: CostGraph, found: Costs, title: str) -> None:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=None)
-    for name in ("piece", "cost", "of ideal", "nodes", "weights", "sums out", "sums in", "KiB"):
+    for name in ("piece", "cost", "of ideal", "neurons", "weights", "sums out", "sums in", "KiB"):
         table.add_column(name, justify="right")
     named = [*((str(at + 1), piece) for at, piece in enumerate(found.pieces)), ("dominator", found.dominator)]
     for name, own in named:
@@ -74,7 +74,7 @@ def _print(graph: CostGraph, found: Costs, title: str) -> None:
     console = Console()
     console.print(table)
     for line in (
-        f"whole net: {graph.all_nodes} nodes, {graph.all_edges} edges; {found.total} to share out",
+        f"whole net: {graph.all_nodes} neurons, {graph.all_edges} edges; {found.total} to share out",
         f"computation: largest {found.largest}, ideal {found.ideal:.0f}, balance {found.balance:.4f}",
         f"communication: {found.kib:.2f} KiB for one example, {found.kib_per_device:.2f} for one device",
     ):

@@ -18,7 +18,7 @@ from typing import Any
 
 from crowdml.core import CrowdError
 from crowdml.server.answers import Answer, Refusal, refusal_of
-from crowdml.server.folding import CheckIn, fold
+from crowdml.server.folding import CheckIn, Folded, fold
 from crowdml.server.metrics import Metrics
 from crowdml.server.running import RunningTask
 from crowdml.server.store import Applied, Point, Store, StoreFailed
@@ -135,7 +135,7 @@ class Writer:
         before, count, status = state.version, state.check_ins, state.state
         if running.live.server.takes == "individuals":
             # Comparing check-ins takes a while; others see `told` and `published` alone, so they need not wait.
-            folded = await self._in_thread(fold, running.live, running.sheet_hash, state, check_ins, known)
+            folded: Folded = await self._in_thread(fold, running.live, running.sheet_hash, state, check_ins, known)
         else:
             folded = fold(running.live, running.sheet_hash, state, check_ins, known)
         if folded.receipts:

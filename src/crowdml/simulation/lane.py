@@ -260,7 +260,7 @@ class Loop:
     def _stop(self, before: Carry, after: Carry, version: Array) -> Carry:
         """Keep the state of the first version that meets `error-below`."""
         algorithm, stop = self._build(), self.task.stop
-        assert algorithm.totals is not None and stop.error_below is not None  # noqa: S101  Task.check has seen to it
+        assert algorithm.totals and stop.error_below is not None  # noqa: S101  Task.check has seen to it
         met = is_low(algorithm.totals(after.server), stop.error_below, stop.error_rows)
         running = before.stopped < 0
 

