@@ -91,6 +91,6 @@ def _contacts(entries: list[tuple[int, float, float]], shards: list[Ints]) -> Co
     rows = np.zeros((len(entries), max(map(len, shards))), np.int32)
     for line, (device, _, _) in zip(rows, entries, strict=True):
         line[: len(shards[device])] = shards[device]
-    device, begun, now = (np.array(column) for column in zip(*entries, strict=True))
-    counts = np.array([len(shard) for shard in shards], np.int32)[device]
-    return Contacts(device=device, rows=rows, counts=counts, filled=begun, read=begun, arrival=now)
+    devices, begun, arrived = (np.array(column) for column in zip(*entries, strict=True))
+    counts = np.array([len(shard) for shard in shards], np.int32)[devices]
+    return Contacts(device=devices, rows=rows, counts=counts, filled=begun, read=begun, arrival=arrived)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def _parted(task: Task, dataset: Dataset) -> Dataset:
     labels = np.concatenate([dataset.train_labels, dataset.test_labels])
     if split.train + split.test > len(rows):
         raise BadInput(f"{dataset.name} has {len(rows)} rows in all", where="data.split", hint="fewer rows")
-    aside = {"validation_rows": rows[:1], "validation_labels": labels[:1]} if data.validation else {}
+    aside: dict[str, Any] = {"validation_rows": rows[:1], "validation_labels": labels[:1]} if data.validation else {}
     return replace(
         dataset,
         train_rows=rows,
