@@ -42,7 +42,7 @@ def behind(results: Mapping[str, Result], label: str) -> Floats:
 
 def standard_error(values: Floats) -> float:
     """Return the standard error of the mean; 0 for a single value."""
-    return spread(values) / len(values) ** 0.5
+    return float(spread(values) / len(values) ** 0.5)
 
 
 def level(results: Mapping[str, Result], label: str, paper: float | None = None, tolerance: float = 0.01) -> Row:

@@ -139,7 +139,7 @@ def _admm(name: str, data: tuple[str, ...]) -> Line:
 
 def claim_for(total: float, versions: int = 20, delta: float = 1e-3) -> float:
     """Return the paper's ε per iteration with which so many add up to a total, if its lemma held in all of them."""
-    return classical_scale(1.0, delta) * gaussian_mu(total, DELTA) / versions**0.5
+    return float(classical_scale(1.0, delta) * gaussian_mu(total, DELTA) / versions**0.5)
 
 
 PAPER = "admm as in the paper, added up (unproven)"
