@@ -42,13 +42,13 @@ MNIST_NET = (
     "{ kind = 'convolution', size = 16, kernel = 8, stride = 2 }, { kind = 'tanh' }, { kind = 'pooling' }, "
     "{ kind = 'convolution', size = 32, kernel = 4, padding = 'valid' }, { kind = 'tanh' }, { kind = 'pooling' }, "
     "{ kind = 'flatten' }, { kind = 'dense', size = 32 }, { kind = 'tanh' }, { kind = 'dense', size = 10 }] }",
-    "algorithm={ kind = 'fedavg', per-round = 1, local-batch = 1024, local-steps = 59, "
-    "rate = { kind = 'constant', c = 24.0 } }",
-    "privacy.sampling-rate=0.017066667",
+    "algorithm={ kind = 'fedavg', per-round = 1, local-batch = 512, local-steps = 117, "
+    "rate = { kind = 'inverse-sqrt', c = 36.0 } }",
+    "privacy.sampling-rate=0.008533334",
     "privacy.clip=0.1",
-    "stop.max-releases=14",
-    "crowd.passes=14",
-    "crowd.curve=14",
+    "stop.max-releases=16",
+    "crowd.passes=16",
+    "crowd.curve=16",
 )
 
 
