@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from typing import Any
 
 from crowdml.algorithms.acceptance import Acceptance
@@ -13,7 +15,7 @@ from crowdml.server.crowd import DeviceState
 from crowdml.server.folding import TaskState
 from crowdml.server.public_sets import read_public_set
 from crowdml.server.rounds import Choose, Invited
-from crowdml.server.store import StoredTask
+from crowdml.server.store import Applied, Point, Receipt, StoredTask
 
 
 @record
@@ -47,6 +49,15 @@ class Told:
     rows: int
     estimated_error: float | None
     averaging: dict[str, Any] | None = None
+
+
+@record
+class Mark:
+    """How a task stood before something was folded in."""
+
+    version: int
+    check_ins: int
+    state: str
 
 
 class RunningTask:
@@ -94,7 +105,7 @@ class RunningTask:
         self.devices = {device.slot: device for device in devices}
         self.slots = stored.slots
         self.crowd_changes = 0
-        self.last_point = stored.version
+        self._last_point = stored.version
         self.invited: Invited | None = None
         if algorithm.rounds:
             self.invited = Invited(algorithm.rounds.per_round, patience_s, choose)
@@ -117,6 +128,42 @@ class RunningTask:
             rows=self.rows,
             estimated_error=self.estimated_error,
             averaging=self._averaging(),
+        )
+
+    def mark(self) -> Mark:
+        """Remember how the task stands now."""
+        return Mark(version=self.state.version, check_ins=self.state.check_ins, state=self.state.state)
+
+    def since(self, before: Mark, receipts: list[Receipt], touched: Iterable[int] = ()) -> Applied:
+        """Return what has to be stored after something was folded in; `touched` are slots whose rows changed."""
+        state = self.state
+        return Applied(
+            task=self.id,
+            expected_version=before.version,
+            expected_check_ins=before.check_ins,
+            version=state.version,
+            check_ins=state.check_ins,
+            received=state.received,
+            server_state=self.encode_state(),
+            rows={slot: self.encode_row(slot) for slot in touched} if self.keeps_rows else {},
+            receipts=receipts,
+            state=state.state if state.state != before.state else None,
+            reason=state.reason,
+            point=self._point(),
+        )
+
+    def _point(self) -> Point | None:
+        """Return a point of the curve, now and then: after every version at first, later after each further 1 %."""
+        state = self.state
+        if state.version <= self._last_point * 1.01:
+            return None
+        self._last_point = state.version
+        return Point(
+            version=state.version,
+            check_ins=state.check_ins,
+            rows=self.rows,
+            estimated_error=self.estimated_error,
+            time=time.time(),
         )
 
     def _publish(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,7 +12,7 @@ from crowdml.server.answers import Answer, Refusal
 from crowdml.server.crowd import DeviceState
 from crowdml.server.folding import commit, require_open
 from crowdml.server.running import RunningTask
-from crowdml.server.store import Applied, Point, Receipt, Store
+from crowdml.server.store import Receipt, Store
 
 
 @record
@@ -48,27 +47,12 @@ def fold_sum(
     if state.version != version or live.masked is None:
         raise Refusal(409, "stale", "another version was made meanwhile", version=state.version)
     check_in = live.masked.check_in(found.total, len(found.survivors))
-    before, count, status = state.version, state.check_ins, state.state
+    before = running.mark()
     state.server, _ = live.server.absorb(state.server, live.server.row_init(), check_in, np.int32(0))
     commit(live, state)
     state.check_ins += len(found.survivors)
     receipts = {slot: _receipt(uploads[slot], version, state.version) for slot in found.survivors}
-    store.apply(
-        Applied(
-            task=running.id,
-            expected_version=before,
-            expected_check_ins=count,
-            version=state.version,
-            check_ins=state.check_ins,
-            received=state.received,
-            server_state=running.encode_state(),
-            rows={},
-            receipts=list(receipts.values()),
-            state=state.state if state.state != status else None,
-            reason=state.reason,
-            point=_point(running),
-        )
-    )
+    store.apply(running.since(before, list(receipts.values())))
     running.settle()
     return receipts
 
@@ -86,21 +70,6 @@ def _receipt(upload: Upload, started: int, version: int) -> Receipt:
         version=version,
         started=started,
         status="applied",
-    )
-
-
-def _point(running: RunningTask) -> Point | None:
-    """Return a point of the curve, now and then: after every version at first, later after each further 1 %."""
-    state = running.state
-    if state.version <= running.last_point * 1.01:
-        return None
-    running.last_point = state.version
-    return Point(
-        version=state.version,
-        check_ins=state.check_ins,
-        rows=running.rows,
-        estimated_error=running.estimated_error,
-        time=time.time(),
     )
 
 

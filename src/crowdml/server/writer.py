@@ -21,7 +21,7 @@ from crowdml.server.answers import Answer, Refusal, refusal_of
 from crowdml.server.folding import CheckIn, Folded, fold
 from crowdml.server.metrics import Metrics
 from crowdml.server.running import RunningTask
-from crowdml.server.store import Applied, Point, Store, StoreFailed
+from crowdml.server.store import Store, StoreFailed
 
 LARGEST_BATCH = 256
 BUSY = 4
@@ -132,7 +132,7 @@ class Writer:
         running, state = self.running, self.running.state
         keys = [(own.device.slot, own.key) for own in check_ins]
         known = await self._in_thread(self._store.receipts_for, running.id, keys)
-        before, count, status = state.version, state.check_ins, state.state
+        before = running.mark()
         if running.live.server.takes == "individuals":
             # Comparing check-ins takes a while; others see `told` and `published` alone, so they need not wait.
             folded: Folded = await self._in_thread(fold, running.live, running.sheet_hash, state, check_ins, known)
@@ -140,20 +140,7 @@ class Writer:
             folded = fold(running.live, running.sheet_hash, state, check_ins, known)
         if folded.receipts:
             began = time.perf_counter()
-            applied = Applied(
-                task=running.id,
-                expected_version=before,
-                expected_check_ins=count,
-                version=state.version,
-                check_ins=state.check_ins,
-                received=state.received,
-                server_state=running.encode_state(),
-                rows={slot: running.encode_row(slot) for slot in folded.touched} if running.keeps_rows else {},
-                receipts=folded.receipts,
-                state=state.state if state.state != status else None,
-                reason=state.reason,
-                point=self._point(),
-            )
+            applied = running.since(before, folded.receipts, folded.touched)
             await self._in_thread(self._store.apply, applied)
             self._metrics.stored(running.name, len(folded.receipts), time.perf_counter() - began)
             running.settle()
@@ -161,20 +148,6 @@ class Writer:
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._loop.run_in_executor(self._thread, function, *arguments)
-
-    def _point(self) -> Point | None:
-        """Return a point of the curve, now and then: after every version at first, later after each further 1 %."""
-        running, state = self.running, self.running.state
-        if state.version <= running.last_point * 1.01:
-            return None
-        running.last_point = state.version
-        return Point(
-            version=state.version,
-            check_ins=state.check_ins,
-            rows=running.rows,
-            estimated_error=running.estimated_error,
-            time=time.time(),
-        )
 
 
 def _perform(work: Work) -> Answer:

@@ -6,6 +6,7 @@ just before the server makes a version, when all honest check-ins are known.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 
 from pydantic import Field
@@ -52,9 +53,9 @@ class AttackSettings(Settings):
     kind: str
     share: float = Field(0.2, gt=0, lt=1, description="part of the devices that lie, at least one")
 
+    @abc.abstractmethod
     def build(self, classes: int, ops: Ops) -> Attack:
         """Make the attack."""
-        raise NotImplementedError
 
     def liars(self, devices: int) -> int:
         """Count the devices that lie."""
