@@ -178,7 +178,8 @@ class Sound:
         rows: Rows behind a release at most; None where a device sends as many as it has.
         share: Part of ε that goes to the counts, the same whatever ε an owner chooses.
         owner_range: Smallest and largest ε that an owner may choose.
-        opening: Bound and noise of the first release, where that is another; then it is one of the uses.
+        opening: Bound and noise of the first release, where that is another.
+        opening_uses: Uses that it counts for.
     """
 
     update: SoundMechanism
@@ -191,14 +192,16 @@ class Sound:
     share: float = 0.0
     owner_range: tuple[float, float]
     opening: SoundMechanism | None = None
+    opening_uses: int = 1
 
     def __post_init__(self) -> None:
         """Check the promise with the sums that the ledger will use."""
-        total = self.event.times(self.uses)
-        if self.opening:
-            total = self.event.times(self.uses - 1).plus(self.opening.event)
-        if not self.filter.covers(total):
+        if not self.filter.covers(self.event.times(self.uses)):
             raise ValueError(f"{self.uses} releases cost more than ε = {self.filter.epsilon}")
+        if self.opening:
+            first, counted = self.opening.event, self.event.times(self.opening_uses)
+            if first.pure > counted.pure or first.rho > counted.rho or first.whole != counted.whole:
+                raise ValueError(f"the first release costs more than the {self.opening_uses} uses that it counts for")
 
     @property
     def event(self) -> Event:
