@@ -341,6 +341,12 @@ def _type_words(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> 
         return " or ".join(f"`{_toml(choice)}`" for choice in arguments)
     if origin is list:
         return f"list of {_type_words(arguments[0])}{_entries(metadata)}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        keys = (
+            f"`{spell_key(name, own)}` ({_type_words(own.annotation, own.metadata)}: {_sentence(own.description)})"
+            for name, own in annotation.model_fields.items()
+        )
+        return f"table of {', '.join(keys)}"
     return BASE_WORDS[annotation] + _limits(metadata)
 
 

@@ -30,10 +30,13 @@ class Counts:
     Attributes:
         received: Check-ins absorbed since the last commit.
         version: Commits so far.
+        longest: Versions made since the last check-in of the device that has been silent for longest, of those that
+            have not checked in since the last commit; -1 where all have, or nobody counts.
     """
 
     received: int
     version: int
+    longest: int = -1
 
 
 @record
@@ -51,6 +54,21 @@ class Rounds:
     epochs: int
     multiple: int
     max_rows: int | None = None
+
+
+@record
+class Barrier:
+    """How devices meet where each works at its own speed on all its rows, over and over.
+
+    A device that has checked in waits for the next version. The others go on from the version that they have.
+
+    Attributes:
+        least: Check-ins that a version is made of at least.
+        max_delay: Every device that still takes part is heard at least once in so many versions.
+    """
+
+    least: int
+    max_delay: int
 
 
 @record
@@ -76,7 +94,11 @@ class Algorithm:
         totals: `totals(server)`: rows, errors and labels counted so far; None where counts are not sent.
         perturb: `perturb(rows, labels, coins)`: noise on the rows themselves, drawn once per row for the whole task;
             None where rows stay as they are.
-        rounds: How devices are invited; None where they come by themselves.
+        rounds: How devices are invited; None where they are not.
+        barrier: Whom the server waits for, where devices work on all their rows over and over; None elsewhere.
+        opening: What is done in the first round instead, with the same states; None where all rounds are alike.
+        solves: Whether it solves linear equations. Several trials are then run one after the other, as compiled code
+            cannot solve several systems at once on a core of its own without waiting for itself.
         shown: `shown(server)`: how the last version was averaged; None where there is nothing to tell.
         by_size: Whether a device counts as much as it has rows, and says so.
         attack: What devices of a simulated crowd do that lie; None where all are honest.
@@ -106,12 +128,20 @@ class Algorithm:
     totals: Callable[[Tree], Tree] | None = None
     perturb: Callable[[Array, Array, Coins], tuple[Array, Array]] | None = None
     of_device: Callable[[Tree], Tree] | None = None
+    opening: Algorithm | None = None
+    solves: bool = False
     rounds: Rounds | None = None
     succession: Callable[[Tree, dict[int, Tree], Sequence[int], Sequence[Tree], Sequence[int]], Tree] | None = None
     in_parts: bool = False
     shown: Callable[[Tree], Tree] | None = None
     by_size: bool = False
     attack: Attack | None = None
+    barrier: Barrier | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of a device's rows are behind each of its releases."""
+        return self.rounds is not None or self.barrier is not None
 
 
 @record
@@ -125,6 +155,7 @@ class Parts:
         classes: Number of labels.
         hyper: Hyper-parameters, possibly traced.
         ops: Array operations.
+        devices: Devices that take part.
         robust: The `[robust]` section.
         attack: What devices of a simulated crowd do that lie; None where all are honest.
     """
@@ -135,5 +166,6 @@ class Parts:
     classes: int
     hyper: Hyper
     ops: Ops
+    devices: int = 1
     robust: RobustSettings = RobustSettings()
     attack: Attack | None = None

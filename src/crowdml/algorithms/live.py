@@ -61,7 +61,7 @@ class LiveTask:
 def definition_of(task: Task) -> dict[str, Any]:
     """Return what a sheet says of a task: everything but the simulated crowd and the dataset's name."""
     content: dict[str, Any] = task.model_dump(mode="json", by_alias=True, exclude={"crowd": True})
-    for name in ("dataset", "validation"):
+    for name in ("dataset", "validation", "split"):
         content["data"].pop(name)
     return content
 

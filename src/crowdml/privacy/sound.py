@@ -18,8 +18,9 @@ from crowdml.privacy.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Nois
 SOUND_LAWS: dict[str, NoiseLaw] = {"laplace": DISCRETE_LAPLACE, "gaussian": DISCRETE_GAUSSIAN}
 """What a mechanism of the task file becomes on the grid."""
 
-Sends = Literal["gradient", "change"]
-"""What a message carries, and its name in the message: a gradient, or what local steps have changed."""
+Sends = Literal["gradient", "change", "moments"]
+"""What a message carries, and its name in the message: a gradient, what local steps have changed, or squares of rows
+and rows times labels."""
 
 
 SLACK = 1e-3
@@ -177,6 +178,7 @@ class Sound:
         rows: Rows behind a release at most; None where a device sends as many as it has.
         share: Part of ε that goes to the counts, the same whatever ε an owner chooses.
         owner_range: Smallest and largest ε that an owner may choose.
+        opening: Bound and noise of the first release, where that is another; then it is one of the uses.
     """
 
     update: SoundMechanism
@@ -188,10 +190,14 @@ class Sound:
     rows: int | None = 1
     share: float = 0.0
     owner_range: tuple[float, float]
+    opening: SoundMechanism | None = None
 
     def __post_init__(self) -> None:
         """Check the promise with the sums that the ledger will use."""
-        if not self.filter.covers(self.event.times(self.uses)):
+        total = self.event.times(self.uses)
+        if self.opening:
+            total = self.event.times(self.uses - 1).plus(self.opening.event)
+        if not self.filter.covers(total):
             raise ValueError(f"{self.uses} releases cost more than ε = {self.filter.epsilon}")
 
     @property
