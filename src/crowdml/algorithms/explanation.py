@@ -112,7 +112,7 @@ def _curve(sound: Sound) -> tuple[tuple[int, float, Figure], ...]:
     counts = np.unique(np.linspace(1, sound.uses, min(sound.uses, 50)).round().astype(int)).tolist()
     kind, delta = sound.filter.kind, sound.filter.delta
     rows = None if sound.unit == "sample" else sound.rows or 1
-    return tuple((n, sound.event.times(n).epsilon(kind, delta), sound_figure(sound, n, delta, rows)) for n in counts)
+    return tuple((n, sound.after(n).epsilon(kind, delta), sound_figure(sound, n, delta, rows)) for n in counts)
 
 
 def _words(task: Task, plan: Plan) -> str:

@@ -194,11 +194,14 @@ class Sound:
 
     def __post_init__(self) -> None:
         """Check the promise with the sums that the ledger will use."""
-        total = self.event.times(self.uses)
-        if self.opening:
-            total = self.event.times(self.uses - 1).plus(self.opening.event)
-        if not self.filter.covers(total):
+        if not self.filter.covers(self.after(self.uses)):
             raise ValueError(f"{self.uses} releases cost more than ε = {self.filter.epsilon}")
+
+    def after(self, releases: int) -> Event:
+        """What so many releases cost the promised unit, the first of them included."""
+        if self.opening and releases:
+            return self.event.times(releases - 1).plus(self.opening.event)
+        return self.event.times(releases)
 
     @property
     def event(self) -> Event:
