@@ -213,8 +213,8 @@ def _fits(recipe: Recipe, changes: list[str]) -> bool:
     waits = recipe.perturbs == "inputs" or whole
     if "barrier" in recipe.settings.model_fields and "barrier" not in keys and ("drop-out" in keys or "paper" in keys):
         return False
-    if {"opening_share", "newton_steps"} & set(recipe.settings.model_fields) and "barrier" not in keys and changes:
-        return recipe.settings.model_fields.keys() >= {"opening_share"} and keys.startswith("crowd.partition")
+    if {"opening_uses", "newton_steps"} & set(recipe.settings.model_fields) and "barrier" not in keys and changes:
+        return recipe.settings.model_fields.keys() >= {"opening_uses"} and keys.startswith("crowd.partition")
     # What is sent after local steps has no bound, so no ε can be claimed for it.
     steps = {"local_steps", "epochs"} & set(recipe.settings.model_fields) and "local-steps=0" not in keys
     # In rounds a device goes through its rows, unless noise is put into steps.

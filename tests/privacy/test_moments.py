@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,11 +56,11 @@ def test_rows_that_are_too_long_or_no_numbers_say_no_more() -> None:
 
 
 def terms(**changes: object) -> PrivacySettings:
-    given = {"mechanism": "gaussian", "clip": 0.5, "epsilon": 1.0, "delta": 1e-5, "max_uses": 11}
+    given = {"mechanism": "gaussian", "clip": 0.5, "epsilon": 1.0, "delta": 1e-5, "max_uses": 12}
     return PrivacySettings(**(given | changes))  # type: ignore[arg-type]
 
 
-def releases(opening: float = 0.2) -> Releases:
+def releases(opening: int = 2) -> Releases:
     return Releases(
         sound=True, sends="gradient" if opening else "moments", size=105, rows=None, features=105, opening=opening
     )
@@ -68,15 +69,22 @@ def releases(opening: float = 0.2) -> Releases:
 def test_squares_and_gradients_together_keep_the_total() -> None:
     sound = make_sound(terms(), lambda order: None, False, releases())
     assert sound.opening is not None
-    share = sound.opening.event.rho / (sound.opening.event.rho + 10 * sound.update.event.rho)
-    assert share == pytest.approx(0.2, abs=2e-3)
+    assert sound.opening.event.rho / sound.update.event.rho == pytest.approx(2, abs=1e-2)
+    assert sound.opening.event.rho <= 2 * sound.update.event.rho
     assert 0.99 < sound_figure(sound, 11, 1e-5).epsilon <= 1.0
     assert sound_figure(sound, 12, 1e-5).epsilon > 1.0
 
 
-def test_one_round_keeps_the_total() -> None:
-    sound = make_sound(terms(max_uses=1), lambda order: None, False, releases(opening=0.0))
-    assert sound.opening is None and 0.99 < sound_figure(sound, 1, 1e-5).epsilon <= 1.0
+@pytest.mark.parametrize("uses", [1, 3])
+def test_rounds_of_squares_alone_keep_the_total(uses: int) -> None:
+    sound = make_sound(terms(max_uses=uses), lambda order: None, False, releases(opening=0))
+    assert sound.opening is None and 0.99 < sound_figure(sound, uses, 1e-5).epsilon <= 1.0
+
+
+def test_squares_that_cost_more_than_their_uses_are_refused() -> None:
+    sound = make_sound(terms(), lambda order: None, False, releases())
+    with pytest.raises(ValueError, match="than the 1 uses"):
+        replace(sound, opening_uses=1)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +93,7 @@ def test_one_round_keeps_the_total() -> None:
         ({"unit": "device"}, "privacy.unit"),
         ({"mechanism": "laplace"}, "privacy.mechanism"),
         ({"owner_range": [0.5, 2.0]}, "privacy.owner-range"),
-        ({"max_uses": 1}, "privacy.max-uses"),
+        ({"max_uses": 2}, "privacy.max-uses"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(changes: dict[str, object], where: str) -> None:

@@ -87,7 +87,8 @@ class Algorithm:
         device_step: `device_step(broadcast, device, batch, coins)` returns the release and the device's new state.
         sanitise: `sanitise(release, coins)`: the last bound and the last noise; the result may leave the device.
         accepts: `accepts(staleness)`: whether a check-in that is so many versions old is used at all.
-        absorb: `absorb(server, row, check_in, staleness)` folds in one check-in, or the sum of several.
+        absorb: `absorb(server, row, check_in, staleness)` folds in one check-in, or the sum of several. Where devices
+            of a barrier began with different versions, `staleness` is one number for each of them.
         ready: `ready(counts)`: whether it is time to commit.
         commit: `commit(server)` makes the step, empties the window, and returns measurements as values.
         parameters: `parameters(server)`: the model as it stands.
@@ -141,7 +142,18 @@ class Algorithm:
     @property
     def whole(self) -> bool:
         """Whether all of a device's rows are behind each of its releases."""
-        return self.rounds is not None or self.barrier is not None
+        return self.visit is not None
+
+    @property
+    def visit(self) -> Rounds | None:
+        """How a device goes through all its rows for a release; None where it takes batches of them."""
+        if self.barrier is not None:
+            return Rounds(per_round=self.barrier.least, epochs=1, multiple=1)
+        return self.rounds
+
+    def at(self, version: int) -> Algorithm:
+        """Return what is done at a version: something else first, where an algorithm begins with another message."""
+        return self.opening if self.opening is not None and version == 0 else self
 
 
 @record

@@ -369,14 +369,20 @@ class Task(Settings):
 
     def _covered_passes(self) -> int | None:
         """Passes that the ledger covers: a pass is one more use, and the epochs of a round are one together."""
-        most, each = self.privacy.max_uses, getattr(self.algorithm, "epochs", 1)
-        if self.privacy.mode != "sound" or self.privacy.unit != "sample" or not most or self.recipe.sound is None:
+        most = self.most_uses
+        return None if most is None else int(most * getattr(self.algorithm, "epochs", 1))
+
+    @property
+    def most_uses(self) -> int | None:
+        """Releases that the ledger lets a sample enter, the one that opens the task included; None: any number."""
+        most, form = self.privacy.max_uses, self.recipe.sound
+        if self.privacy.mode != "sound" or self.privacy.unit != "sample" or not most or form is None:
             return None
-        return int(most * each)
+        return most - max(form(self.algorithm).opening - 1, 0)
 
     def _check_uses(self) -> None:
         """Refuse a pass that the ledger could not cover."""
-        covered, most = self._covered_passes(), self.privacy.max_uses or 0
+        covered, most = self._covered_passes(), self.most_uses or 0
         if covered is not None and self.passes > covered:
             raise BadInput(
                 f"pass {covered + 1} of {self.passes} is not covered: a sample may enter "

@@ -61,10 +61,12 @@ def moments_sound(
     uses: int,
     moments: Grid,
     gradients: Grid | None,
-    share: float,
+    opening: int,
     shared: Shared | None,
 ) -> Sound:
-    """Split a budget between moments, sent once, and gradients, sent as often as uses are left.
+    """Split a budget evenly between uses; moments sent first count for several, and gradients for one each.
+
+    So moments can be sent again where a sum was given up: that costs uses as it did before.
 
     Args:
         terms: The `[privacy]` section.
@@ -72,13 +74,13 @@ def moments_sound(
         uses: Releases that a sample may be in.
         moments: The grid of the moments.
         gradients: The grid of the gradients; None where moments are all that is sent.
-        share: Part of the budget for the moments.
+        opening: Uses that moments count for where gradients follow.
         shared: Law and least number of shares of noise where releases are masked.
     """
-    _require(terms, uses, gradients)
-    budget = rho_budget(epsilon, terms.delta) * (1 - 1e-9)
-    first = _least_noise(moments, budget * share if gradients else budget, shared)
-    rest = _least_noise(gradients, (budget - first.event.rho) / (uses - 1), shared) if gradients else None
+    _require(terms, uses, gradients, opening)
+    each = rho_budget(epsilon, terms.delta) * (1 - 1e-9) / uses
+    rest = _least_noise(gradients, each, shared) if gradients else None
+    first = _least_noise(moments, rest.event.rho * opening if rest else each, shared)
     sends: Sends = "gradient" if rest else "moments"
     return Sound(
         update=rest or first,
@@ -90,10 +92,11 @@ def moments_sound(
         rows=None,
         owner_range=(epsilon, epsilon),
         opening=first if rest else None,
+        opening_uses=opening if rest else 1,
     )
 
 
-def _require(terms: PrivacySettings, uses: int, gradients: Grid | None) -> None:
+def _require(terms: PrivacySettings, uses: int, gradients: Grid | None, opening: int) -> None:
     if terms.unit != "sample":
         raise BadInput(
             "squares of rows are bounded row by row, so they promise something to samples",
@@ -104,11 +107,11 @@ def _require(terms: PrivacySettings, uses: int, gradients: Grid | None) -> None:
         raise BadInput("squares of rows are bounded in L2", where="privacy.mechanism", hint='use "gaussian"')
     if terms.owner_range is not None:
         raise BadInput("there is one ε for all here", where="privacy.owner-range", hint="leave it out")
-    if gradients and uses < 2:
+    if gradients and uses <= opening:
         raise BadInput(
-            "squares are sent first, and then there is nothing left for gradients",
+            f"squares count for {opening} use{'s' * (opening > 1)}, and then there is nothing left for gradients",
             where="privacy.max-uses",
-            hint="at least 2",
+            hint=f"at least {opening + 1}, such as {opening + 10}",
         )
 
 

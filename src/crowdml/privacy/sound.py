@@ -178,7 +178,8 @@ class Sound:
         rows: Rows behind a release at most; None where a device sends as many as it has.
         share: Part of ε that goes to the counts, the same whatever ε an owner chooses.
         owner_range: Smallest and largest ε that an owner may choose.
-        opening: Bound and noise of the first release, where that is another; then it is one of the uses.
+        opening: Bound and noise of the first release, where that is another.
+        opening_uses: Uses that it counts for.
     """
 
     update: SoundMechanism
@@ -191,17 +192,25 @@ class Sound:
     share: float = 0.0
     owner_range: tuple[float, float]
     opening: SoundMechanism | None = None
+    opening_uses: int = 1
 
     def __post_init__(self) -> None:
         """Check the promise with the sums that the ledger will use."""
-        if not self.filter.covers(self.after(self.uses)):
+        if not self.filter.covers(self.event.times(self.uses)):
             raise ValueError(f"{self.uses} releases cost more than ε = {self.filter.epsilon}")
+        if self.opening:
+            first, counted = self.opening.event, self.event.times(self.opening_uses)
+            if first.pure > counted.pure or first.rho > counted.rho or first.whole != counted.whole:
+                raise ValueError(f"the first release costs more than the {self.opening_uses} uses that it counts for")
+
+    @property
+    def releases(self) -> int:
+        """Releases that a unit may enter: all uses, where the first does not count for several."""
+        return self.uses - self.opening_uses + 1
 
     def after(self, releases: int) -> Event:
-        """What so many releases cost the promised unit, the first of them included."""
-        if self.opening and releases:
-            return self.event.times(releases - 1).plus(self.opening.event)
-        return self.event.times(releases)
+        """What is charged for so many releases, the first of them included."""
+        return self.event.times(releases + self.opening_uses - 1 if releases else 0)
 
     @property
     def event(self) -> Event:

@@ -31,7 +31,7 @@ class Releases:
         local: The local steps behind a release; None where there are none.
         shared: Law and least number of shares of noise where releases are masked; None where each is seen alone.
         features: Numbers in a row as the model sees it, with a constant for a bias.
-        opening: Part of the budget for the squares of all rows, which are sent first; 0 where they are not.
+        opening: Uses that the squares of all rows count for, which are sent first; 0 where they are not.
         classes: Number of labels.
     """
 
@@ -44,7 +44,7 @@ class Releases:
     local: LocalSteps | None = None
     shared: Shared | None = None
     features: int = 1
-    opening: float = 0.0
+    opening: int = 0
     classes: int = 2
 
 

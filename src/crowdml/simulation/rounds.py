@@ -62,10 +62,7 @@ def _count(task: Task, rounds: Rounds) -> int:
 
 def most_releases(task: Task) -> int | None:
     """Return how often a device may check in: all its samples are in every release, and none may be in too many."""
-    limits = [task.stop.max_releases]
-    if task.privacy.mode == "sound" and task.privacy.unit == "sample":
-        limits.append(task.privacy.max_uses)
-    return min((limit for limit in limits if limit is not None), default=None)
+    return min((limit for limit in (task.stop.max_releases, task.most_uses) if limit is not None), default=None)
 
 
 def _invite(

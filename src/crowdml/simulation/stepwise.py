@@ -59,7 +59,7 @@ def run_stepwise(
         batch = _batch(algorithm, dataset, timeline, number, seed)
         with _Stage("check_out", number, slot):
             broadcast = algorithm.check_out(server)
-            now = _now(algorithm, version)
+            now = algorithm.at(version)
             if (wire := wires.get(now is algorithm)) is None:
                 wire = wires[now is algorithm] = layouts(broadcast, _example(now, broadcast, batch, coins))
             sent[version] = wire.check_out.encode(message(version, broadcast))
@@ -83,11 +83,6 @@ def run_stepwise(
             if after_commit:
                 after_commit(version, server, measurements)
     return Ended(server=server, rows=rows, devices=devices)
-
-
-def _now(algorithm: Algorithm, version: int) -> Algorithm:
-    """Return what is done at a version: something else first, where an algorithm begins with another message."""
-    return algorithm.opening if algorithm.opening and version == 0 else algorithm
 
 
 def _batch(algorithm: Algorithm, dataset: Dataset, timeline: Timeline, number: int, seed: Any) -> Batch:

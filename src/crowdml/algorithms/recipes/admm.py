@@ -162,10 +162,11 @@ def _one_vector(parts: Parts) -> dict[str, Any]:
         }
 
     def absorb(server: Tree, row: Tree, check_in: Tree, stale: Array) -> tuple[Tree, Tree]:
-        began = (server["version"] - stale) % kept
-        read = trees.map(lambda leaf: xp.take(leaf, began, axis=0), server["past"])
+        # Members of a masked sum may have begun with different versions: then their mean stands for each.
+        began = (server["version"] - xp.atleast_1d(stale)) % kept
+        read = trees.map(lambda leaf: xp.mean(xp.take(leaf, began, axis=0), axis=0), server["past"])
         told = trees.map(lambda leaf: leaf.astype(xp.float32) * xp.float32(step), check_in["change"])
-        # A sum of several that began with the same version says how many they are.
+        # A sum of several says how many they are.
         weight = check_in["weight"].astype(xp.float32)
         window = {
             "sum": trees.map(lambda total, own, base: total + own + weight * base, server["window"]["sum"], told, read),
@@ -268,4 +269,6 @@ ADMM = Recipe(
     paper=PaperForm(reach=lambda own: 1 / own.rho, scale=classical_scale, unproven=UNPROVEN),
     sound=lambda own: SoundForm(sends="change", rows=None),
     together=_together,
+    live=True,
+    sums_only=True,
 )

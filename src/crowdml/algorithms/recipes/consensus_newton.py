@@ -29,6 +29,9 @@ class ConsensusNewtonSettings(Settings):
 
     kind: Literal["consensus-newton"] = "consensus-newton"
     per_round: int = Field(10, gt=0, description="devices invited to each round; best all of them")
+    max_rows: int | None = Field(
+        None, gt=0, le=65535, description="rows of a device at most in a round; live sums are as long as this asks for"
+    )
     rate: float = Field(0.8, gt=0, le=2, description="η: length of a step, where 1 is Newton's")
     curvature: float = Field(
         0.15, gt=0, description="h: a typical second derivative of the loss, 0.1 to 0.2 for logistic"
@@ -36,7 +39,9 @@ class ConsensusNewtonSettings(Settings):
     floor: float = Field(
         1e-3, gt=0, description="ν: what the matrix has at least in every direction; more with more noise"
     )
-    opening_share: float = Field(0.2, gt=0, lt=1, description="part of the budget for the squares (sound mode)")
+    opening_uses: int = Field(
+        2, gt=0, description="uses of a sample that the squares count for: more uses, less noise on them (sound mode)"
+    )
     average_from: int | None = Field(
         None, gt=0, description="the model is the mean of all versions from this one on; not given: the last one"
     )
@@ -110,7 +115,7 @@ def build(parts: Parts) -> Algorithm:
         ready=lambda counts: counts.received >= settings.per_round,
         commit=commit,
         parameters=lambda server: server["tail"]["mean"] if settings.average_from else server["parameters"],
-        rounds=Rounds(per_round=settings.per_round, epochs=1, multiple=1),
+        rounds=Rounds(per_round=settings.per_round, epochs=1, multiple=1, max_rows=settings.max_rows),
         solves=True,
     )
     return replace(algorithm, opening=_opening(parts, algorithm))
@@ -167,6 +172,8 @@ CONSENSUS_NEWTON = Recipe(
     settings=ConsensusNewtonSettings,
     hyper={"rate": "rate", "curvature": "curvature", "floor": "floor"},
     build=build,
-    sound=lambda own: SoundForm(sends="gradient", rows=None, opening=own.opening_share),
+    sound=lambda own: SoundForm(sends="gradient", rows=None, opening=own.opening_uses),
     together=lambda own: int(own.per_round),
+    live=True,
+    sums_only=True,
 )

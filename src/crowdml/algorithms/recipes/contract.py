@@ -21,13 +21,13 @@ class SoundForm:
         sends: A gradient, or what local steps have changed.
         rows: Rows behind a release at most; None where a device sends as many as it has.
         steps: The local steps behind a change; None where there are none.
-        opening: Part of the budget for the squares of all rows, which are sent first; 0 where they are not.
+        opening: Uses that the squares of all rows count for, which are sent first; 0 where they are not.
     """
 
     sends: Sends
     rows: int | None
     steps: Steps | None = None
-    opening: float = 0.0
+    opening: int = 0
 
 
 @record
@@ -64,6 +64,8 @@ class Recipe:
         steps: `steps(settings)`: the local steps into which noise may go; None where there are none.
         gathers: Whether a version is made of several check-ins, so that they can be compared.
         live: Whether server and devices can run it, and not only a simulation.
+        sums_only: Whether a live task has to mask its check-ins: they make sense as sums alone. The model of the server
+            then keeps its layers, as one sum at a time need not be folded in quickly.
         together: `together(settings)`: check-ins behind a version, where nothing but their sum matters and all start
             from the version before: these may be masked. None where they may not.
     """
@@ -79,5 +81,6 @@ class Recipe:
     paper: PaperForm | None = None
     steps: Callable[[Any], LocalSteps] | None = None
     live: bool = False
+    sums_only: bool = False
     together: Callable[[Any], int] | None = None
     gathers: bool = False

@@ -24,6 +24,9 @@ class RidgeSettings(Settings):
 
     kind: Literal["ridge"] = "ridge"
     per_round: int = Field(10, gt=0, description="devices invited to the only round; best all of them")
+    max_rows: int | None = Field(
+        None, gt=0, le=65535, description="rows of a device at most in a round; live sums are as long as this asks for"
+    )
     floor: float = Field(1e-3, gt=0, description="ν: strength of the ridge, per row; more with more noise")
 
 
@@ -91,7 +94,7 @@ def build(parts: Parts) -> Algorithm:
         ready=lambda counts: counts.received >= settings.per_round,
         commit=commit,
         parameters=lambda server: server["parameters"],
-        rounds=Rounds(per_round=settings.per_round, epochs=1, multiple=1),
+        rounds=Rounds(per_round=settings.per_round, epochs=1, multiple=1, max_rows=settings.max_rows),
         solves=True,
     )
 
@@ -102,4 +105,6 @@ RIDGE = Recipe(
     build=build,
     sound=lambda own: SoundForm(sends="moments", rows=None),
     together=lambda own: int(own.per_round),
+    live=True,
+    sums_only=True,
 )

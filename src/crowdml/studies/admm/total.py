@@ -89,7 +89,7 @@ def _sound(unit: str, clip: float, uses: int) -> tuple[str, ...]:
 def _newton(
     name: str, data: tuple[str, ...], cells: Mapping[float, tuple[float, float, float]], wanted: Mapping[float, float]
 ) -> Line:
-    algorithm = 'algorithm={ kind = "consensus-newton", per-round = 100, opening-share = 0.15, average-from = 6 }'
+    algorithm = 'algorithm={ kind = "consensus-newton", per-round = 100, opening-uses = 2, average-from = 6 }'
     return Line(
         name=name,
         changes=(algorithm, *_sound("sample", 0.5, 11), MASKED, *data),
