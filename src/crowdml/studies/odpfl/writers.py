@@ -1,4 +1,4 @@
-"""A model of one's own: the 539 writers of MNIST's training digits, one device each, with steps of their own at the end.
+"""A model of one's own: 539 writers of MNIST's digits, one device each, with steps of their own at the end.
 
 The common model is learnt by federated averaging; then every writer takes 20 steps on their own digits, of which
 nothing leaves the device. Both are measured on digits of the same writers that nobody trained on. Beside it: what each
