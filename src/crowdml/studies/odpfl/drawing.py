@@ -60,12 +60,13 @@ def draw_bars(
     """Draw bars side by side, one group after the other, with one standard deviation over trials.
 
     Args:
-        groups: Values of every trial, by group and bar; bars of the same name have the same colour.
+        groups: Values of every trial, by group and bar; bars of the same name have the same colour, and those without
+            a name do not stand in the legend.
         path: The file.
         title: Above it.
         ylabel: What the values are.
         lines: Level lines: where, and what they mean.
-        whole: Whether bars begin at zero; otherwise the axis begins below the lowest of them.
+        whole: Whether bars begin at zero; otherwise they are per cent, and the axis begins below the lowest of them.
     """
     figure, axes = _begin(title, (7.0, 4.6))
     names = list(dict.fromkeys(name for bars in groups.values() for name in bars))
@@ -77,15 +78,15 @@ def draw_bars(
             mean = float(values.mean())
             axes.bar(left, mean, width * 0.92, color=COLOURS[names.index(name) % len(COLOURS)])
             axes.errorbar(left, mean, spread, color="#333333", linewidth=1.0, capsize=2)
-    for name in names:
+    for name in filter(None, names):
         axes.bar(0, 0, color=COLOURS[names.index(name) % len(COLOURS)], label=name)
-    for height, meaning in lines:
-        axes.axhline(height, color="#777777", linewidth=1.2, linestyle="--", label=meaning)
+    for (height, meaning), style in zip(lines, ("--", "-.", ":"), strict=False):
+        axes.axhline(height, color="#777777", linewidth=1.2, linestyle=style, label=meaning)
     axes.set_xticks(range(len(groups)), list(groups))
     axes.set_ylabel(ylabel)
     if not whole:
-        lowest = min(float(values.mean() - values.std()) for bars in groups.values() for values in bars.values())
-        axes.set_ylim(max(0.0, 5 * np.floor(lowest / 5) - 5), None)
+        ends = [float(v.mean() + side * v.std()) for bars in groups.values() for v in bars.values() for side in (-1, 1)]
+        axes.set_ylim(max(0.0, 5 * np.floor(min(ends) / 5) - 5), min(100.0, max(ends) + 2))
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="medium")
     _save(figure, path)
 

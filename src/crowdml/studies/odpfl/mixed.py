@@ -34,7 +34,7 @@ ROUNDS = {
 }
 SHARDS = 'crowd.partition={ kind = "shards" }'
 RATE = "algorithm.rate.c"
-RATES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+RATES = (0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
 WAYS = {
     "equal": ("algorithm.averaging=equal",),
     "inverse variance": ("algorithm.averaging=inverse-variance",),
@@ -44,11 +44,11 @@ WAYS = {
 ALL = "all at ε = 8: equal"
 OWN, AUTHORS, APART = "ε 1 and 8, own rate", "ε 1 and 8, rate of ε = 8", "ε 1 and 8, shards"
 PUBLIC = "public rows only"
-AUTHORS_RATE = 1.5
+AUTHORS_RATE = 3.0
 """Best on rows held back where all owners take ε = 8."""
 CHOSEN: dict[str, dict[str, float]] = {
     OWN: {"equal": 0.5, "inverse variance": 2.0, "learned": 2.0, "fine-tuned": 0.5},
-    APART: {"equal": 0.25, "inverse variance": 0.5, "learned": 0.25, "fine-tuned": 0.5},
+    APART: {"equal": 0.25, "inverse variance": 0.5, "learned": 0.5, "fine-tuned": 0.5},
 }
 """Rates by `crowdml reproduce odpfl/mixed --search --trials 6`."""
 

@@ -58,10 +58,10 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
     """Draw the four accuracies as bars."""
     others, same, own, alone = (100 * values for values in _found(results).values())
     groups = {
-        "writers alone": {"each writer alone": alone},
-        "common model,\nother writers": {"common model": others},
-        "common model,\nsame writers": {"common model": same},
-        "and 20 steps\nof one's own": {"common model and own steps": own},
+        f"each writer alone,\n{_ALONE_STEPS} steps": {"": alone},
+        "common model,\nother writers": {"": others},
+        "common model,\nsame writers": {"": same},
+        "common model and\n20 own steps": {"": own},
     }
     draw_bars(groups, path, title, "accuracy on digits nobody trained on, %", [(100 * LEAST, "wanted")])
 
@@ -74,6 +74,7 @@ WRITERS = Study(
         curve(
             ALONE,
             "algorithm.rate.c=1e-9",
+            "algorithm.per-round=539",
             "crowd.passes=1",
             "crowd.curve=1",
             f"crowd.personal={{ steps = {_ALONE_STEPS}, batch = 50, rate = 0.5, held-out = 0.2 }}",
