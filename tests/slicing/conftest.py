@@ -62,3 +62,25 @@ mode = "none"
 def small() -> Model:
     """A net with every kind of layer: overlapping windows, both normalisations, dense and sparse convolutions."""
     return parse(SMALL).model_for(NUMPY)
+
+
+PLAIN = """
+crowdml = 1
+name = "plain"
+[data]
+features = 12
+labels = ["a", "b", "c"]
+[model]
+kind = "mlp"
+layers = [8, 6]
+[algorithm]
+kind = "slicenet"
+[privacy]
+mode = "none"
+"""
+
+
+@pytest.fixture(scope="session")
+def plain() -> Model:
+    """Two hidden layers and nothing else."""
+    return parse(PLAIN).model_for(NUMPY)

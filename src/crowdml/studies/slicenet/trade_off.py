@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-import io
 from collections.abc import Mapping
 from pathlib import Path
 
 from crowdml.algorithms import Task
-from crowdml.core.validation import write_whole
+from crowdml.core.figures import save_figure
 from crowdml.simulation import Result
 from crowdml.studies.audit import audit
-from crowdml.studies.comparisons import spread, statement
+from crowdml.studies.comparisons import shown, spread, statement
 from crowdml.studies.contract import Curve, Row, Study
 
 NOISES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -39,16 +38,12 @@ def _rows(results: Mapping[str, Result]) -> tuple[Row, ...]:
         result = results[_name(noise)]
         accuracies = 1 - result.measured["test_error"][-1]
         readings.append(_best_reading(result))
-        rows += [_trend(_name(noise), "test accuracy", float(accuracies.mean()), spread(accuracies))]
-        rows += [_trend(_name(noise), "labels read from sums", readings[-1])]
+        rows += [shown(_name(noise), "test accuracy", float(accuracies.mean()), spread(accuracies))]
+        rows += [shown(_name(noise), "labels read from sums", readings[-1])]
         if noise:
-            rows.append(_trend(_name(noise), "ε for a row without its label", result.privacy["first_cut"]["epsilon"]))
+            rows.append(shown(_name(noise), "ε for a row without its label", result.privacy["first_cut"]["epsilon"]))
     falls = readings[0] > 0.5 and readings[-1] < 2 * CHANCE
     return (*rows, statement("most noise", "labels read from sums", None, readings[-1], falls))
-
-
-def _trend(setting: str, metric: str, ours: float, std: float = 0.0) -> Row:
-    return Row(setting=setting, metric=metric, paper=None, ours=ours, std=std, verdict="trend")
 
 
 def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
@@ -75,9 +70,7 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
     axes.set_title(title)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=path.suffix[1:])
-    write_whole(path, drawn.getvalue())
+    save_figure(figure, path)
 
 
 TRADE_OFF = Study(
