@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from crowdml.algorithms import Task
-from crowdml.core import NUMPY, Batch, record, trees
+from crowdml.core import NUMPY, BadInput, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
 from crowdml.models import Model, flatten, unflatten
@@ -100,7 +100,12 @@ def net_of(task: Task) -> SlicedNet:
     """Cut the model of a task into the pieces that its settings ask for."""
     own, model = task.algorithm, task.model_for(NUMPY)
     graph = cost_graph(model)
-    return sliced_net(model, cut(graph, own.pieces, own.slicer, own.balance), graph)
+    try:
+        pieces = cut(graph, own.pieces, own.slicer, own.balance)
+    except BadInput as error:
+        # A slicer names its argument; whoever runs a task looks for a key of its file.
+        raise BadInput(error.what, where=f"algorithm.{error.where}", hint=error.hint) from None
+    return sliced_net(model, pieces, graph)
 
 
 def released_by(
