@@ -81,7 +81,7 @@ def test_luck_does_not_pass_the_gate(ops: Ops) -> None:
     np.testing.assert_allclose(np.asarray(weights)[0], PRIOR)
 
 
-STILL = {"steps": 1, "rate": 1e-9}
+STILL: dict[str, Any] = {"steps": 1, "rate": 1e-9}
 """Nothing is learnt: what is left is where learning begins."""
 
 
