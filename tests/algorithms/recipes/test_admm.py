@@ -9,7 +9,7 @@ import pytest
 
 from crowdml.algorithms import Counts, Task, parse
 from crowdml.algorithms.prox import Pull, local_solver
-from crowdml.core import NUMPY, Batch
+from crowdml.core import NUMPY, Batch, trees
 from crowdml.privacy.promise import classical_scale
 from crowdml.privacy.reporting import paper_figure
 from crowdml.simulation.coins import HashCoins, trial_seed
@@ -156,3 +156,29 @@ def test_the_barrier_asks_for_enough_and_for_the_silent() -> None:
     assert ready(Counts(received=2, version=5, longest=1))
     assert not ready(Counts(received=1, version=5, longest=0))
     assert not ready(Counts(received=3, version=5, longest=2))
+
+
+def test_a_sum_of_devices_that_began_with_different_versions_is_what_each_of_them_says() -> None:
+    algorithm = parse(BASE, changes=SOUND).build(NUMPY)
+    server, heard = algorithm.init(HashCoins(SEED, 0, NUMPY)), []
+    for version in range(3):
+        for at, batch in enumerate(batches()):
+            coins = HashCoins(SEED, 1 + 10 * version + at, NUMPY)
+            release, _ = algorithm.device_step(algorithm.check_out(server), algorithm.device_init(), batch, coins)
+            heard.append((2 - version, algorithm.sanitise(release, coins)))
+            server, _ = algorithm.absorb(server, (), heard[-1][1], np.int32(0))
+        if version < 2:
+            server, _ = algorithm.commit(server)
+    begun = server | {"window": algorithm.init(HashCoins(SEED, 0, NUMPY))["window"]}
+    each = begun
+    chosen = [heard[0], heard[5], heard[11]]
+    for stale, check_in in chosen:
+        each, _ = algorithm.absorb(each, (), check_in, np.int32(stale))
+    total = {
+        "change": trees.map(lambda *leaves: sum(leaves), *(own["change"] for _, own in chosen)),
+        "weight": np.int32(3),
+    }
+    together, _ = algorithm.absorb(begun, (), total, np.array([stale for stale, _ in chosen], np.int32))
+    assert [stale for stale, _ in chosen] == [2, 1, 0]
+    for one, other in zip(trees.leaves(together["window"]), trees.leaves(each["window"]), strict=True):
+        assert np.allclose(one, other, rtol=1e-5, atol=1e-5)

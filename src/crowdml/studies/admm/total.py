@@ -75,8 +75,8 @@ class Line:
         )
 
 
-def _sound(unit: str, clip: float, uses: int) -> tuple[str, ...]:
-    limits = f", max-uses = {uses}" if unit == "sample" else ""
+def _sound(unit: str, clip: float, uses: int, opening: int = 1) -> tuple[str, ...]:
+    limits = f", max-uses = {uses + opening - 1}" if unit == "sample" else ""
     return (
         f'privacy={{ mode = "sound", unit = "{unit}", mechanism = "gaussian", clip = {clip}, epsilon = 1.0, '
         f"delta = {DELTA}{limits} }}",
@@ -87,12 +87,19 @@ def _sound(unit: str, clip: float, uses: int) -> tuple[str, ...]:
 
 
 def _newton(
-    name: str, data: tuple[str, ...], cells: Mapping[float, tuple[float, float, float]], wanted: Mapping[float, float]
+    name: str,
+    data: tuple[str, ...],
+    cells: Mapping[float, tuple[float, float, float]],
+    wanted: Mapping[float, float],
+    clip: float = 0.5,
+    opening: int = 2,
 ) -> Line:
-    algorithm = 'algorithm={ kind = "consensus-newton", per-round = 100, opening-uses = 2, average-from = 6 }'
+    algorithm = (
+        f'algorithm={{ kind = "consensus-newton", per-round = 100, opening-uses = {opening}, average-from = 6 }}'
+    )
     return Line(
         name=name,
-        changes=(algorithm, *_sound("sample", 0.5, 11), MASKED, *data),
+        changes=(algorithm, *_sound("sample", clip, 11, opening), MASKED, *data),
         cells={
             epsilon: {"algorithm.floor": floor, "algorithm.rate": rate, "algorithm.curvature": curvature}
             for epsilon, (floor, rate, curvature) in cells.items()
@@ -159,8 +166,10 @@ LINES = (
     _newton(
         "consensus-newton",
         (),
-        {0.1: (0.009, 0.8, 0.16), 0.3: (0.0025, 1.0, 0.08), 1.0: (0.0002, 1.0, 0.08), 3.0: (0.0001, 1.0, 0.08)},
+        {0.1: (0.009, 0.8, 0.16), 0.3: (0.0025, 1.0, 0.08), 1.0: (9e-5, 1.0, 0.08), 3.0: (9e-5, 1.0, 0.08)},
         {1.0: 0.015},
+        clip=0.4,
+        opening=1,
     ),
     _fedsgd("fedsgd, masked", (MASKED,), "sample", 60, 100, {0.1: 1.5, 0.3: 5.0, 1.0: 12.0, 3.0: 20.0}),
     Line(
