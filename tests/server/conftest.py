@@ -11,14 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.support.application import Application, Gate, Makes
-from tests.support.on_socket import Hasty, OnSocket
-from tests.support.process import Process
-from tests.support.served import TASK, honest
 
 from crowdml.algorithms import parse
 from crowdml.algorithms.live import LiveTask, assemble
 from crowdml.server.connection import ConnectionLimits, bounded
+from tests.support.application import Application, Gate, Makes
+from tests.support.on_socket import Hasty, OnSocket
+from tests.support.process import Process
+from tests.support.served import TASK, honest
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ from typing import Any
 
 import httpx
 import uvloop
-from tests.support.served import WAIT_S, Member, Served
 
 from crowdml.server.app import Access, create_app
 from crowdml.server.coordinator import Options
 from crowdml.server.limits import Pace
 from crowdml.server.serving import TOKEN_FILE, require_identity
 from crowdml.server.store import Applied, open_store
+from tests.support.served import WAIT_S, Member, Served
 
 FAST = Pace(per_second=1e6, burst=1_000_000)
 OPEN = Access(device_pace=FAST, stranger_pace=FAST)

@@ -7,11 +7,11 @@ import socket
 from typing import Any
 
 import httpx
-from tests.support.application import Application
-from tests.support.served import WAIT_S
 
 from crowdml.server.connection import BoundedProtocol, ConnectionLimits, bounded
 from crowdml.server.serving import Place, bind, make_server
+from tests.support.application import Application
+from tests.support.served import WAIT_S
 
 
 class OnSocket(Application):

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.support.served import WAIT_S, Served
 
 from crowdml.server.serving import TOKEN_FILE
+from tests.support.served import WAIT_S, Served
 
 
 class Process(Served):

@@ -73,7 +73,7 @@ def explain(task: Task) -> Explanation:
         leaving=leaving(task, plan),
         promise=_words(task, plan),
         per_release=_figures(task, sound, 1, 1),
-        total=_figures(task, sound, _uses(task), task.stop.max_releases),
+        total=_figures(task, sound, _uses(task, sound), task.stop.max_releases),
         enforced_by=FILTER_NAMES[sound.filter.kind] if sound else None,
         curve=_curve(sound) if sound else (),
         notes=_notes(task, plan),
@@ -102,17 +102,19 @@ def _bounded(sound: Sound) -> bool:
     return sound.rows is not None and sound.of_device(sound.rows).promise(sound.filter.delta).epsilon <= MEANINGLESS
 
 
-def _uses(task: Task) -> int | None:
-    limits = [own for own in (task.privacy.max_uses, task.stop.max_releases) if own is not None]
-    return min(limits, default=None)
+def _uses(task: Task, sound: Sound | None) -> int | None:
+    """Return how many releases a sample may enter; None where nothing limits them."""
+    several = sound.opening_uses - 1 if sound else 0
+    most = task.privacy.max_uses and task.privacy.max_uses - several
+    return min((own for own in (most, task.stop.max_releases) if own is not None), default=None)
 
 
 def _curve(sound: Sound) -> tuple[tuple[int, float, Figure], ...]:
     """ε against releases, at no more than 50 points."""
-    counts = np.unique(np.linspace(1, sound.uses, min(sound.uses, 50)).round().astype(int)).tolist()
+    counts = np.unique(np.linspace(1, sound.releases, min(sound.releases, 50)).round().astype(int)).tolist()
     kind, delta = sound.filter.kind, sound.filter.delta
     rows = None if sound.unit == "sample" else sound.rows or 1
-    return tuple((n, sound.event.times(n).epsilon(kind, delta), sound_figure(sound, n, delta, rows)) for n in counts)
+    return tuple((n, sound.after(n).epsilon(kind, delta), sound_figure(sound, n, delta, rows)) for n in counts)
 
 
 def _words(task: Task, plan: Plan) -> str:
@@ -139,7 +141,7 @@ def _words(task: Task, plan: Plan) -> str:
         return "No formal guarantee: what leaves a device carries no noise."
     sound, terms = plan.sound, task.privacy
     whom = "Each sample" if sound.unit == "sample" else "Each device, with all its samples,"
-    times = f"the {sound.uses} releases it may enter" if sound.uses > 1 else "the one release it may enter"
+    times = f"the {sound.releases} releases it may enter" if sound.releases > 1 else "the one release it may enter"
     delta = f" and δ = {terms.delta:g}" if sound.filter.kind != "pure" else ""
     return (
         f"{whom} is promised ε = {terms.epsilon:g}{delta} over {times}, statistics included: replacing it by another "

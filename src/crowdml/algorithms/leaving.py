@@ -16,13 +16,14 @@ from crowdml.protocol import message
 
 KNOWN = {
     "version": "which version the device started from",
-    "samples": "how many rows the gradient is over",
+    "samples": "how many rows are summed up",
     "rows": "how many rows were looked at",
     "counted": "how many rows errors were counted over",
     "errors": "how many of them the model got wrong",
     "labels": "how often each label occurs",
     "gradient": "the direction in which the model should move",
     "change": "how local steps changed the model",
+    "moments": "products of a row's numbers with each other (ridge: with the label too), summed; sent first",
     "weight": "how much the device counts",
 }
 
@@ -64,9 +65,13 @@ def leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:
         labels=np.zeros(algorithm.batch, np.int32),
         mask=np.ones(algorithm.batch, np.float32),
     )
-    release, _ = algorithm.device_step(algorithm.check_out(server), algorithm.device_init(), batch, nothing)
-    check_in = message(0, algorithm.sanitise(release, nothing))
-    found = tuple(_one(path, np.asarray(leaf), plan) for path, leaf in trees.paths(check_in))
+    broadcast, device, parts = algorithm.check_out(server), algorithm.device_init(), list[Leaving]()
+    for stage in (algorithm.opening, algorithm):
+        if stage is not None:
+            release, device = stage.device_step(broadcast, device, batch, nothing)
+            check_in = message(0, stage.sanitise(release, nothing))
+            parts += [_one(path, np.asarray(leaf), plan) for path, leaf in trees.paths(check_in)]
+    found = tuple({own.name: own for own in parts}.values())
     return tuple(map(_hidden, found)) if task.masking() else found
 
 
@@ -113,8 +118,9 @@ def _protection(word: str, plan: Plan) -> str:
         return f"discrete Laplace noise of scale {counts.error_scale:g}"
     if word == "labels" and counts and counts.label_scale:
         return f"discrete Laplace noise of scale {counts.label_scale:g}"
-    if plan.sound and word == plan.sound.sends:
-        own, grid = plan.sound.update, plan.sound.update.grid
+    if plan.sound and word in (plan.sound.sends, "moments"):
+        own = plan.sound.opening if word == "moments" and plan.sound.opening else plan.sound.update
+        grid = own.grid
         return (
             f"each {grid.per} clipped to {grid.radius:.3g} in L{grid.order}, rounded to {grid.levels} levels, checked; "
             f"{'a share of ' if own.shared else ''}{own.law.name.replace('-', ' ')} noise of scale {own.scale:g} levels"

@@ -204,6 +204,15 @@ class Sound:
                 raise ValueError(f"the first release costs more than the {self.opening_uses} uses that it counts for")
 
     @property
+    def releases(self) -> int:
+        """Releases that a unit may enter: all uses, where the first does not count for several."""
+        return self.uses - self.opening_uses + 1
+
+    def after(self, releases: int) -> Event:
+        """What is charged for so many releases, the first of them included."""
+        return self.event.times(releases + self.opening_uses - 1 if releases else 0)
+
+    @property
     def event(self) -> Event:
         """Cost of one release for the promised unit, where it is in it."""
         return self.of_sample if self.unit == "sample" else self.of_device(self.rows or 1)

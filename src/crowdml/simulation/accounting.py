@@ -233,7 +233,6 @@ def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Seq
     found += warnings(task)
     silent = max((timeline.silent for timeline in timelines), default=0)
     if silent:
-        found.append(
-            f"{silent} of {task.crowd.devices} devices never check in: they hold fewer rows than a batch needs"
-        )
+        why = "no round reached them" if task.build(NUMPY).rounds else "they hold fewer rows than a batch needs"
+        found.append(f"{silent} of {task.crowd.devices} devices never check in: {why}")
     return tuple(found)

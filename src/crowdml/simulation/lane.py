@@ -27,6 +27,7 @@ from crowdml.algorithms.counting import is_low
 from crowdml.core import Array, Batch, record
 from crowdml.core.ops import Tree
 from crowdml.simulation.coins import HashCoins
+from crowdml.simulation.columns import Split
 from crowdml.simulation.jax_ops import JAX, as_tree
 from crowdml.simulation.lazy_rows import LazyRows, read, read_lazy
 from crowdml.simulation.tables import fetch, repeat, store
@@ -107,7 +108,7 @@ class Loop:
     Attributes:
         task: Its kinds are fixed when compiling, its hyper-parameters are traced.
         ring: How many past versions are kept; 0 when every check-in is fresh.
-        rows: Training rows, shared by all lanes.
+        rows: Training rows, shared by all lanes; split by columns where that saves work.
         labels: Their labels.
         per_commit: Check-ins per commit, or 0 where their number varies.
         together: Lanes in one loop: all of them, or one after the other.
@@ -116,7 +117,7 @@ class Loop:
 
     task: Task
     ring: int
-    rows: Array
+    rows: Array | Split
     labels: Array
     per_commit: int
     together: bool
@@ -241,7 +242,12 @@ class Loop:
             labels = jnp.where(event.lies > 0, attack.labels(labels), labels)
         batch = Batch(rows=rows, labels=labels, mask=_mask(event))
         coins = HashCoins(lane.seeds, event.number, JAX)
-        release, device = algorithm.device_step(broadcast, device, batch, coins)
+        if isinstance(self.rows, Split):
+            walker = self.rows.build(self.task, dict(lane.hyper) | own)
+            release, device = walker.device_step(self.rows.take(broadcast), device, batch, coins)
+            release = self.rows.give(release)
+        else:
+            release, device = algorithm.device_step(broadcast, device, batch, coins)
         check_in = algorithm.sanitise(release, coins)
         return attack.forge(check_in, event.lies > 0, coins) if attack else check_in, device
 

@@ -21,6 +21,7 @@ from crowdml.algorithms.counting import estimated_error
 from crowdml.core import Array, record
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
+from crowdml.simulation.columns import split_rows
 from crowdml.simulation.cores import Blocks, count_blocks, cut, join, on_all
 from crowdml.simulation.jax_ops import JAX
 from crowdml.simulation.lane import Carry, Events, Lanes, Loop, finish
@@ -85,7 +86,14 @@ class Program:
 
 
 def compile_program(
-    task: Task, dataset: Dataset, lanes: Lanes, events: Events, ring: int, even: bool, per_commit: int = 1
+    task: Task,
+    dataset: Dataset,
+    lanes: Lanes,
+    events: Events,
+    ring: int,
+    even: bool,
+    per_commit: int = 1,
+    split: bool = True,
 ) -> Program:
     """Compile for the given shapes.
 
@@ -97,19 +105,23 @@ def compile_program(
         ring: Past versions to keep.
         even: Whether all lanes have the same number of check-ins.
         per_commit: Check-ins per commit, or 0 where their number varies.
+        split: Whether rows may be split by columns, which changes speed only.
     """
     began = time.perf_counter()
     blocks = count_blocks(len(lanes.seeds))
     lanes, events = cut(lanes, blocks)[0], cut(events, blocks)[0]
     small = events.rows.shape[-1] <= SMALL_BATCH
+    parted = split_rows(task, dataset.train_rows, np.asarray(lanes.hyper["regularisation"])) if split else None
     loop = Loop(
         task=task,
         ring=ring,
-        rows=jnp.asarray(dataset.train_rows),
+        rows=parted or jnp.asarray(dataset.train_rows),
         labels=jnp.asarray(dataset.train_labels),
         per_commit=per_commit,
+        # Numbers that are added one by one differ in how many there are, so split rows go lane by lane.
         together=even
         and per_commit > 0
+        and parted is None
         and not task.build(JAX).solves
         and not (small and _past_bytes(task, lanes, ring) > CACHE_BYTES),
     )
