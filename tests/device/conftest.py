@@ -13,9 +13,11 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from crowdml.algorithms import parse
 from crowdml.algorithms.live import StillCoins, definition_of, open_task
+from crowdml.core import trees
 from crowdml.device import Device
 from crowdml.device.connection import Backoff, Connection
 from crowdml.protocol import Sheet, sign_sheet
@@ -49,6 +51,7 @@ max-releases = 50
 passes = 3
 """
 
+SPOKEN = {"Crowdml-Protocol": "1"}
 Fault = Callable[[httpx.Request], httpx.Response | None]
 
 
@@ -131,6 +134,9 @@ class FakeServer:
             return (fault and fault(request)) or self.check_in(token, request)
         if (method, path) == ("GET", f"{task}/check-out"):
             return self.check_out(request)
+        if (method, path) == ("GET", f"{task}/model"):
+            leaves = dict(trees.paths(self.live.algorithm.parameters(self.server)))
+            return httpx.Response(200, headers=SPOKEN, content=save(leaves, metadata={"version": str(self.version)}))
         if (method, path) == ("GET", "/v1/devices/me/receipts"):
             found = [{"key": key, "body": body} for (own, key), (body, _) in self.receipts.items() if own == token]
             return answer(200, {"receipts": found, "next": None})

@@ -1,6 +1,7 @@
 """A model of the owner's own, from an exported one."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from crowdml.algorithms import parse
 from crowdml.algorithms.live import assemble
 from crowdml.algorithms.personal import PersonalSettings
 from crowdml.core import BadInput
-from crowdml.device.personal import personal
+from crowdml.device.home import Home
+from crowdml.device.personal import HeldOut, personal, personal_of
 
 TASK = """
 crowdml = 1
@@ -39,9 +41,38 @@ def test_some_steps_teach_what_the_common_model_does_not_know(tmp_path: Path) ->
     assert own.labels(ROWS) == LABELS
 
 
+def test_rows_kept_back_compare_both_models_and_the_file_is_the_owners(tmp_path: Path) -> None:
+    live = assemble(parse(TASK), [])
+    save_file({"0/w": np.array([[3.0, 0.0], [0.0, 3.0]], np.float32)}, tmp_path / "model.safetensors", {"version": "7"})
+    rows = (np.tile(ROWS, (5, 1)), np.tile(np.array([1, 0, 1, 0]), 5))
+    steps = PersonalSettings(steps=30, batch=4, rate=1.0)
+    own = personal(live, (tmp_path / "model.safetensors").read_bytes(), rows, steps, held_out=0.25)
+    assert own.version == 7 and own.held_out == HeldOut(rows=5, common=5, own=0)
+    own.save(tmp_path / "own.safetensors")
+    assert (tmp_path / "own.safetensors").stat().st_mode & 0o777 == 0o600
+    again = personal(live, tmp_path / "own.safetensors", rows, PersonalSettings(steps=0))
+    assert again.labels(ROWS) == LABELS and again.held_out is None
+    with pytest.raises(BadInput, match="ending"):
+        own.save(tmp_path / "own.pickle")
+
+
+def test_a_device_asks_for_the_model_also_after_the_end(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    home = Home(join(server))
+    server.state = "stopped"
+    own = personal_of(home, rows, PersonalSettings(steps=50, rate=3.0), held_out=0.25, connect=server.connect)
+    assert own.version == 0 and own.held_out is not None and own.held_out.rows == 2
+    with home.ledger() as ledger:
+        assert ledger.chain.tasks["walk"].releases == 0
+    assert server.sent == []
+
+
 def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
     live = assemble(parse(TASK), [])
     save_file({"0/w": np.zeros((3, 2), np.float32)}, tmp_path / "model.safetensors")
     for name, what in (("model.safetensors", "another task"), ("missing.safetensors", "not a model")):
         with pytest.raises(BadInput, match=what):
             personal(live, tmp_path / name, (ROWS, np.array([1, 0, 1, 0])), PersonalSettings(steps=1))
+    save_file({"0/w": np.full((2, 2), np.nan, np.float32)}, tmp_path / "model.safetensors")
+    with pytest.raises(BadInput, match="not finite"):
+        personal(live, tmp_path / "model.safetensors", (ROWS, np.array([1, 0, 1, 0])), PersonalSettings(steps=1))

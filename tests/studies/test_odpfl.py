@@ -9,22 +9,24 @@ import numpy as np
 import pytest
 
 from crowdml.algorithms import load
+from crowdml.simulation.personal import COMMON
 from crowdml.studies.contract import Study
 from crowdml.studies.odpfl import STUDIES
 
 
-@pytest.mark.parametrize("name", [name for name in STUDIES if name != "odpfl/private"])
+@pytest.mark.parametrize("name", [name for name in STUDIES if name not in ("odpfl/private", "odpfl/writers")])
 def test_curves_are_tasks(name: str) -> None:
     study = STUDIES[name]
+    setting = study.unstated.candidates[study.unstated.used] if study.unstated else ()
     # The last is the most unlike the first; terms with ε take a second each.
     for curve in (study.curves[3], study.curves[-1]):
-        assert load(study.task, curve.changes).data.public >= 200
+        assert load(study.task, [*setting, *curve.changes]).data.public >= 200
 
 
 def results(study: Study, error: Callable[[str], float]) -> Any:
     """Made-up results of three trials."""
     return {
-        curve.label: SimpleNamespace(measured={"test_error": np.array([[error(curve.label)] * 3])})
+        curve.label: SimpleNamespace(measured={"test_error": np.array([[error(curve.label)] * 3])}, samples=[100.0])
         for curve in study.curves
     }
 
@@ -32,9 +34,46 @@ def results(study: Study, error: Callable[[str], float]) -> Any:
 def test_a_gain_is_taken_trial_by_trial() -> None:
     study = STUDIES["odpfl/mislabelled"]
     rows = study.compare(results(study, lambda label: 0.18 if label == "learned" else 0.2))
-    assert [row.verdict for row in rows[-2:]] == ["holds", "holds"] and rows[-1].ours == pytest.approx(0.02)
+    assert [row.verdict for row in rows[-3:]] == ["holds"] * 3 and rows[-1].ours == pytest.approx(0.02)
     rows = study.compare(results(study, lambda label: 0.21 if label == "learned" else 0.2))
-    assert [row.verdict for row in rows[-2:]] == ["differs", "differs"]
+    assert [row.verdict for row in rows[-3:]] == ["differs"] * 3
+
+
+def test_one_bad_trial_is_told(tmp_path: Path) -> None:
+    study = STUDIES["odpfl/fig2"]
+    found = results(study, lambda label: 0.2)
+    found["learned"].measured["test_error"][-1, 1] += 0.006
+    verdicts = {row.setting: row.verdict for row in study.compare(found)}
+    assert verdicts["learned over by size"] == "holds" and verdicts["learned over by size, worst trial"] == "differs"
+    drawn(study, found, tmp_path)
+
+
+def test_mixed_owners_are_compared_at_their_own_rate_and_at_the_authors(tmp_path: Path) -> None:
+    study = STUDIES["odpfl/mixed"]
+    found = results(study, lambda label: 0.25 if "own rate: learned" in label else 0.3)
+    verdicts = {row.setting: row.verdict for row in study.compare(found)}
+    assert verdicts["ε 1 and 8, own rate: learned over equal"] == "holds"
+    assert verdicts["ε 1 and 8, rate of ε = 8: learned over equal"] == "differs"
+    assert study.unstated is not None and set(study.unstated.curves) <= {curve.label for curve in study.curves}
+    drawn(study, found, tmp_path)
+
+
+def test_writers_have_models_of_their_own(tmp_path: Path) -> None:
+    study = STUDIES["odpfl/writers"]
+    task = load(study.task, study.curves[0].changes)
+    assert task.crowd.devices == 539 and task.crowd.personal.steps == 20
+    found = results(study, lambda label: 0.05)
+    for label, errors in (("federated averaging", (0.04, 0.03)), ("each writer alone", (0.9, 0.1))):
+        found[label].beside = {COMMON: np.full(3, errors[0]), "with steps": np.full(3, errors[1])}
+    rows = study.compare(found)
+    assert [round(row.ours, 3) for row in rows] == [0.95, 0.96, 0.97, 0.9] and rows[2].verdict == "holds"
+    drawn(study, found, tmp_path)
+
+
+def drawn(study: Study, found: Any, folder: Path) -> None:
+    assert study.draw is not None
+    study.draw(found, folder / "figure.png", study.title)
+    assert (folder / "figure.png").stat().st_size > 1000
 
 
 def test_what_liars_cost_is_compared_and_drawn(tmp_path: Path) -> None:
@@ -42,6 +81,4 @@ def test_what_liars_cost_is_compared_and_drawn(tmp_path: Path) -> None:
     found = results(study, lambda label: 0.1 if "honest" in label else 0.125)
     verdicts = {row.setting: row.verdict for row in study.compare(found)}
     assert verdicts["40 %, root set: sign"] == "holds" and verdicts["20 %, geometric median: sign"] == "differs"
-    assert study.draw is not None
-    study.draw(found, tmp_path / "attacks.png", "attacks")
-    assert (tmp_path / "attacks.png").stat().st_size > 1000
+    drawn(study, found, tmp_path)

@@ -13,6 +13,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from crowdml.protocol.sheet import write_arrays
+
 RUN = [sys.executable, "-c", "from crowdml.cli import main; main()"]
 
 TASK = """
@@ -101,15 +103,20 @@ class Server:
             answer: bytes = response.read()
             return answer
 
-    def open(self, *changes: tuple[str, str]) -> None:
-        """Make a task of its own, with pieces of its file replaced; `task` is its name."""
+    def open(self, *changes: tuple[str, str], public: dict[str, Any] | None = None) -> None:
+        """Make a task of its own, with pieces of its file replaced; `task` is its name.
+
+        Args:
+            changes: What is replaced, and by what.
+            public: Labelled rows for the server, as the model sees them.
+        """
         self.opened += 1
         self.task = f"walk-{self.opened}"
         text = TASK
         for old, new in (('"walk"', f'"{self.task}"'), *changes):
             assert old in text
             text = text.replace(old, new)
-        self.ask("/v1/tasks", {"file": text})
+        self.ask("/v1/tasks", {"file": text} | ({"public": write_arrays([public])[0]} if public else {}))
 
     def invite(self) -> str:
         made: list[str] = self.ask(f"/v1/tasks/{self.task}/invites", {"count": 1})["invites"]

@@ -128,6 +128,45 @@ def run(
 
 
 @app.command()
+def personal(
+    rows: Annotated[str, typer.Option(help="A .csv or .npz file of your own rows, as for run.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--output", help="Where to write your model: .safetensors, or .onnx for other tools.")
+    ],
+    home: HomeOption = None,
+    name: NameOption = "default",
+    task: TaskOption = None,
+    label_column: Annotated[str, typer.Option(help="The column of a .csv file that holds the labels.")] = "label",
+    steps: Annotated[int, typer.Option(min=0, help="Steps on your rows; 0: the common model as it is.")] = 20,
+    batch: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 10,
+    rate: Annotated[float, typer.Option(help="Learning rate.")] = 0.1,
+    held_out: Annotated[
+        float, typer.Option(min=0.0, max=0.9, help="Part of your rows that is kept back to compare both models on.")
+    ] = 0.2,
+    json: JsonOption = False,
+) -> None:
+    """Make a model of your own: the common one, and some steps on your rows.
+
+    The server gives the common model to every device of the task, at any time. Nothing is sent and nothing is charged;
+    the file is for you alone, since your steps have no noise.
+    """
+    from crowdml.algorithms.personal import PersonalSettings
+    from crowdml.cli import device_output as output
+    from crowdml.core import BadInput
+    from crowdml.core.validation import writable
+    from crowdml.device.personal import personal_of, require_kind
+
+    require_kind(out)
+    writable(out)
+    if rate <= 0:
+        raise BadInput(f"a rate of {rate:g} teaches nothing", where="--rate", hint="such as 0.1")
+    place, settings = _home(home, name), PersonalSettings(steps=steps, batch=batch, rate=rate)
+    own = personal_of(place, rows, settings, task=task, held_out=held_out, label_column=label_column)
+    own.save(out, place.sheet(place.member(task)).arrays)
+    output.print_personal(own, out, json)
+
+
+@app.command()
 def status(
     home: HomeOption = None,
     name: NameOption = "default",

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdml.core import BadInput
@@ -13,6 +14,7 @@ from crowdml.core import BadInput
 if TYPE_CHECKING:
     from crowdml.device.device import Device, Summary
     from crowdml.device.joining import Offer
+    from crowdml.device.personal import Personal
     from crowdml.device.sending import Outcome
 
 NO_GUARANTEE = "This task gives NO formal guarantee: what it sends may reveal your rows. Take part nevertheless?"
@@ -102,6 +104,22 @@ class JsonLines:
     @staticmethod
     def _write(content: dict[str, Any]) -> None:
         print(json.dumps(content, ensure_ascii=False), flush=True)
+
+
+def print_personal(own: Personal, path: Path, as_json: bool) -> None:
+    """Say how a model of the owner's own compares with the common one, and where it is."""
+    compared = own.held_out
+    if as_json:
+        told = {"model": str(path), "version": own.version, "steps": own.steps}
+        print(json.dumps(told | {"held_out": vars(compared) if compared else None}))
+        return
+    print(f"version {own.version} of the common model, and {own.steps} steps of your own: {path}")
+    if compared:
+        wrong = f"{compared.common} wrong with the common model, {compared.own} with yours"
+        print(f"on {compared.rows} rows kept back: {wrong}")
+        if compared.own > compared.common:
+            print("the common model does better here: fewer or smaller steps (--steps, --rate) may help")
+    print("keep the file to yourself: your steps have no noise")
 
 
 def print_status(report: dict[str, Any], as_json: bool) -> None:

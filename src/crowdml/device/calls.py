@@ -145,6 +145,15 @@ class Calls:
             sheet=answer.headers.get("crowdml-sheet", ""),
         )
 
+    def model(self, size_bytes: int) -> bytes:
+        """Ask for the model as it stands, which the server gives to every device of the task, also after its end.
+
+        Args:
+            size_bytes: Its parameters alone; names and what was promised come on top.
+        """
+        limit = size_bytes + LARGEST_SHEET + SMALL_ANSWER
+        return self.connection.ask("GET", self._path("model"), limit=limit).require(200).body
+
     def check_in(self, key: str, body: bytes) -> Answer:
         """Hand over a check-in until somebody answers: a receipt, or a refusal for good."""
         headers = {"Content-Type": "application/octet-stream", "Idempotency-Key": key}

@@ -1,11 +1,15 @@
 """A model of the owner's own: the common model, and some steps on the owner's rows. Nothing of it leaves the device.
 
-own = personal(device.live, "model.safetensors", "rows.csv", PersonalSettings(steps=20))
+own = personal_of(Home("home"), "rows.csv", PersonalSettings(steps=20))
 own.labels(rows)
+
+Those steps have no noise: what comes of them says much about the rows, and is for the owner alone.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,31 @@ from crowdml.algorithms.live import LiveTask
 from crowdml.algorithms.personal import PersonalSettings, personal_model
 from crowdml.core import NUMPY, BadInput, record, trees
 from crowdml.core.ops import Tree
-from crowdml.device.rows import Contract, KeptRows, source_of
+from crowdml.core.validation import write_whole
+from crowdml.device.connection import Connection
+from crowdml.device.home import Home
+from crowdml.device.joining import connected
+from crowdml.device.rows import Contract, KeptRows, Table, source_of
+from crowdml.device.terms import build
+
+KINDS = (".safetensors", ".onnx")
+"""What a model can be saved as."""
+SECRET = "learnt from its owner's rows without noise: not to be given away"  # noqa: S105  what the file says of itself
+
+
+@record
+class HeldOut:
+    """How both models did on rows that neither the owner's steps nor their settings had seen.
+
+    Attributes:
+        rows: So many rows.
+        common: How many the common model got wrong.
+        own: How many the owner's model got wrong.
+    """
+
+    rows: int
+    common: int
+    own: int
 
 
 @record
@@ -26,49 +54,159 @@ class Personal:
     Attributes:
         live: The task.
         parameters: The model's parameters.
+        version: Version of the common model below it.
+        steps: The owner's steps on top.
+        held_out: How it compares with the common model; None where no rows were held out.
     """
 
     live: LiveTask
     parameters: Tree
+    version: int
+    steps: int
+    held_out: HeldOut | None
 
     def labels(self, rows: npt.NDArray[Any]) -> list[str]:
         """Name the label of each row; rows are as the owner has them."""
         found = self.live.task.model_for(NUMPY).predict(self.parameters, self.live.transform(rows))
         return [self.live.task.data.labels[int(own)] for own in found]
 
+    def save(self, path: Path | str, arrays: tuple[Mapping[str, npt.NDArray[Any]], ...] | None = None) -> None:
+        """Write the model into a file that only the owner can read.
+
+        Args:
+            path: Ends in .safetensors; or in .onnx, with the task's transforms inside.
+            arrays: What the transforms have learnt, as in the sheet: for ONNX.
+        """
+        path = Path(path)
+        require_kind(path)
+        write_whole(path, self._onnx(arrays or ()) if path.suffix == ".onnx" else self._safetensors(), secret=True)
+
+    def _safetensors(self) -> bytes:
+        from safetensors.numpy import save
+
+        leaves = {name: np.ascontiguousarray(leaf) for name, leaf in trees.paths(self.parameters)}
+        return save(leaves, metadata=self._metadata())
+
+    def _onnx(self, arrays: tuple[Mapping[str, npt.NDArray[Any]], ...]) -> bytes:
+        from crowdml.algorithms.onnx_export import to_onnx
+
+        try:
+            return to_onnx(self.live.task, arrays, self.parameters, self._metadata())
+        except ModuleNotFoundError as error:
+            if error.name != "onnx":
+                raise
+            raise BadInput("ONNX cannot be written here", hint="pip install 'crowdml[onnx]'") from None
+
+    def _metadata(self) -> dict[str, str]:
+        task = self.live.task
+        told = {"crowdml": "1", "task": task.name, "labels": json.dumps(task.data.labels), "privacy": SECRET}
+        return told | {"version": str(self.version), "personal-steps": str(self.steps)}
+
+
+def personal_of(
+    home: Home,
+    rows: Any,
+    settings: PersonalSettings,
+    *,
+    task: str | None = None,
+    held_out: float = 0.0,
+    label_column: str = "label",
+    connect: Callable[..., Connection] = Connection,
+) -> Personal:
+    """Ask the server for the common model, as any device of the task may at any time, and adapt it.
+
+    Args:
+        home: The device's folder.
+        rows: A file or arrays, as for `Device.run`.
+        settings: How many steps, and how large.
+        task: Which task, if the device has joined several.
+        held_out: Part of the rows that is not learnt from, to compare both models on.
+        label_column: Which column of a CSV file holds the labels.
+        connect: For tests: makes the connection.
+    """
+    member = home.member(task)
+    if member.state != "joined":
+        raise BadInput(f"this device is not in the crowd of {member.task}", hint="crowdml device join URL")
+    live = build(home.sheet(member), member.epsilon)
+    with connected(member, connect) as calls:
+        model = calls.model(trees.size(live.task.model_for(NUMPY).zeros()) * 4)
+    return personal(live, model, rows, settings, held_out=held_out, label_column=label_column)
+
 
 def personal(
-    live: LiveTask, model: Path | str, rows: Any, settings: PersonalSettings, *, label_column: str = "label"
+    live: LiveTask,
+    model: Path | str | bytes,
+    rows: Any,
+    settings: PersonalSettings,
+    *,
+    held_out: float = 0.0,
+    label_column: str = "label",
 ) -> Personal:
     """Adapt an exported model to the owner's own rows.
 
     Args:
         live: The task, such as a device's `live`.
-        model: What `crowdml task export -o model.safetensors` wrote.
+        model: What `crowdml task export -o model.safetensors` wrote: the file, or what is in it.
         rows: A file or arrays, as for `Device.run`.
         settings: How many steps, and how large.
+        held_out: Part of the rows that is not learnt from, to compare both models on.
         label_column: Which column of a CSV file holds the labels.
     """
     data = live.task.data
     source = source_of(rows, Contract(features=data.features, labels=tuple(data.labels)), label_column)
     if not isinstance(source, KeptRows):
         raise BadInput("a model of one's own needs rows that are all there: a file, or arrays")
-    table, common = source.table(), _read(live, Path(model))
-    own = personal_model(live.task.model_for(NUMPY), common, live.transform(table.rows), table.labels, settings)
-    return Personal(live=live, parameters=own)
+    common, version = _read(live, model)
+    learnt, aside = _apart(source.table(), held_out)
+    own = personal_model(live.task.model_for(NUMPY), common, live.transform(learnt.rows), learnt.labels, settings)
+    compared = _compare(live, aside, common, own) if len(aside) else None
+    return Personal(live=live, parameters=own, version=version, steps=settings.steps, held_out=compared)
 
 
-def _read(live: LiveTask, path: Path) -> Tree:
-    """Read an exported model of this task."""
+def require_kind(path: Path) -> None:
+    """Refuse a file whose ending says nothing."""
+    if path.suffix not in KINDS:
+        raise BadInput(f"{path} has no known ending for a model", hint="use " + " or ".join(KINDS))
+
+
+def _apart(table: Table, held_out: float) -> tuple[Table, Table]:
+    """Shuffle, always alike: files are often sorted by label. The first rows are held out."""
+    order = np.random.default_rng(0).permutation(len(table))
+    count = round(held_out * len(table))
+    aside, learnt = (
+        Table(rows=table.rows[own], labels=table.labels[own]) for own in (np.sort(order[:count]), order[count:])
+    )
+    return learnt, aside
+
+
+def _compare(live: LiveTask, aside: Table, common: Tree, own: Tree) -> HeldOut:
+    model, rows = live.task.model_for(NUMPY), live.transform(aside.rows)
+    before, after = (int(np.sum(model.predict(parameters, rows) != aside.labels)) for parameters in (common, own))
+    return HeldOut(rows=len(aside), common=before, own=after)
+
+
+def _read(live: LiveTask, model: Path | str | bytes) -> tuple[Tree, int]:
+    """Read an exported model of this task, and its version; -1 where the file does not say."""
     from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load
 
+    name = "what the server sent" if isinstance(model, bytes) else str(model)
     like = live.task.model_for(NUMPY).zeros()
     try:
-        arrays = load_file(path)
+        raw = model if isinstance(model, bytes) else Path(model).read_bytes()
+        arrays = load(raw)
     except (OSError, SafetensorError) as error:
-        raise BadInput(f"{path} is not a model: {error}", hint="crowdml task export -o model.safetensors") from None
-    shapes = {name: leaf.shape for name, leaf in trees.paths(like)}
-    if {name: leaf.shape for name, leaf in arrays.items()} != shapes:
-        raise BadInput(f"{path} is a model of another task")
-    return trees.map_paths(lambda name, _: arrays[name].astype(np.float32), like)
+        raise BadInput(f"{name} is not a model: {error}", hint="crowdml task export -o model.safetensors") from None
+    shapes = {path: leaf.shape for path, leaf in trees.paths(like)}
+    if {path: leaf.shape for path, leaf in arrays.items()} != shapes:
+        raise BadInput(f"{name} is a model of another task")
+    if not all(np.isfinite(leaf).all() for leaf in arrays.values()):
+        raise BadInput(f"{name} has numbers that are not finite")
+    return trees.map_paths(lambda path, _: arrays[path].astype(np.float32), like), _version(raw)
+
+
+def _version(raw: bytes) -> int:
+    """Read the version out of the header, which the parser has checked."""
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    told = header.get("__metadata__", {}).get("version", "")
+    return int(told) if told.isdecimal() else -1

@@ -6,6 +6,7 @@ and their past versions fit into the cache; otherwise one after the other, each 
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from crowdml.algorithms import Task
+from crowdml.algorithms.contract import Hyper
 from crowdml.algorithms.counting import estimated_error
 from crowdml.core import Array, record
 from crowdml.core.ops import Tree
@@ -43,7 +45,8 @@ class Program:
 
     Attributes:
         blocks: Number of cores used.
-        of_block: The compiled functions: start, chunk, measure and finish.
+        of_block: The compiled functions: start, chunk, measure and finish, and opening where an algorithm begins with
+            another message.
         compile_seconds: What compiling cost.
     """
 
@@ -55,14 +58,15 @@ class Program:
         """Begin all lanes."""
         return on_all(self.of_block["start"], cut(lanes, self.blocks))
 
-    def chunk(self, lanes: Lanes, carry: Blocks, events: Events, counts: Array) -> Blocks:
-        """Run a chunk. The carry that was given is used up."""
+    def chunk(self, lanes: Lanes, carry: Blocks, events: Events, counts: Array, first: bool = False) -> Blocks:
+        """Run a chunk, or the first round. The carry that was given is used up."""
         given = (cut(tree, self.blocks) for tree in (events, counts))
-        return on_all(self.of_block["chunk"], cut(lanes, self.blocks), carry, *given)
+        name = "opening" if first and "opening" in self.of_block else "chunk"
+        return on_all(self.of_block[name], cut(lanes, self.blocks), carry, *given)
 
-    def measure(self, carry: Blocks) -> dict[str, Array]:
+    def measure(self, lanes: Lanes, carry: Blocks) -> dict[str, Array]:
         """Return test error of each lane, that on rows held back, and the estimate from counts, where there are any."""
-        found: dict[str, Array] = join(on_all(self.of_block["measure"], carry))
+        found: dict[str, Array] = join(on_all(self.of_block["measure"], cut(lanes, self.blocks), carry))
         return found
 
     def finish(self, carry: Blocks) -> Carry:
@@ -118,6 +122,7 @@ def compile_program(
         together=even
         and per_commit > 0
         and parted is None
+        and not task.build(JAX).solves
         and not (small and _past_bytes(task, lanes, ring) > CACHE_BYTES),
     )
     counts = np.zeros(len(lanes.seeds), np.int32)
@@ -126,9 +131,14 @@ def compile_program(
     of_block = {
         "start": jax.jit(loop.start).lower(lanes).compile(),
         "chunk": _compile(jax.jit(loop.chunk, donate_argnums=1).lower(lanes, carry, events, counts), small),
-        "measure": jax.jit(lambda own: jax.lax.map(measure, finish(own))).lower(carry).compile(),
+        "measure": jax.jit(lambda lanes, own: jax.lax.map(measure, (lanes.measured, finish(own))))
+        .lower(lanes, carry)
+        .compile(),
         "finish": jax.jit(finish).lower(carry).compile(),
     }
+    if task.build(JAX).opening:
+        first = dataclasses.replace(loop, opening=True)
+        of_block["opening"] = jax.jit(first.chunk, donate_argnums=1).lower(lanes, carry, events, counts).compile()
     return Program(blocks=blocks, of_block=of_block, compile_seconds=time.perf_counter() - began)
 
 
@@ -137,14 +147,21 @@ def _past_bytes(task: Task, lanes: Lanes, ring: int) -> int:
     return int(sum(leaf.size for leaf in jax.tree.leaves(parameters)) * 4 * ring * len(lanes.seeds))
 
 
-def _measurer(task: Task, dataset: Dataset) -> Callable[[Carry], dict[str, Array]]:
+def _measurer(task: Task, dataset: Dataset) -> Callable[[tuple[Hyper, Carry]], dict[str, Array]]:
     model, algorithm = task.model_for(JAX), task.build(JAX)
     tables = {name: (jnp.asarray(rows), jnp.asarray(labels)) for name, (rows, labels) in measured_on(dataset).items()}
 
-    def errors(parameters: Tree) -> dict[str, Array]:
-        return {name: jnp.mean(model.predict(parameters, rows) != labels) for name, (rows, labels) in tables.items()}
+    everything = jnp.asarray(dataset.train_rows), jnp.asarray(dataset.train_labels)
 
-    def measure(carry: Carry) -> dict[str, Array]:
+    def measure(lane: tuple[Hyper, Carry]) -> dict[str, Array]:
+        own_rows, carry = lane
+        measured = {name: (everything[0][own], everything[1][own]) for name, own in own_rows.items()} or tables
+
+        def errors(parameters: Tree) -> dict[str, Array]:
+            return {
+                name: jnp.mean(model.predict(parameters, rows) != labels) for name, (rows, labels) in measured.items()
+            }
+
         if algorithm.of_device:
             chosen = np.linspace(0, task.crowd.devices - 1, min(task.crowd.devices, MEASURED_DEVICES)).astype(int)
             own = jax.tree.map(lambda leaf: leaf[chosen], carry.tables[1])

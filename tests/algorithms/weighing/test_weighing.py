@@ -81,6 +81,38 @@ def test_luck_does_not_pass_the_gate(ops: Ops) -> None:
     np.testing.assert_allclose(np.asarray(weights)[0], PRIOR)
 
 
+STILL: dict[str, Any] = {"steps": 1, "rate": 1e-9}
+"""Nothing is learnt: what is left is where learning begins."""
+
+
+@BOTH
+def test_learning_begins_at_quieter_weights_where_all_public_rows_find_them_better(ops: Ops) -> None:
+    """Two of four devices are noisy: scattered by 3 in every number, where the others scatter by 0.1."""
+    deviations = np.array([0.1, 0.1, 3.0, 3.0, 0.0])[:, None]
+    noise = deviations * np.random.default_rng(5).normal(size=(5, 9))
+    noisy = ops.xp.asarray(((2 * np.eye(3)).reshape(-1) * (deviations > 0) + noise).astype(np.float32))
+    weights, used = learned(LearnedSettings(**STILL), public(ops), ops)(noisy, ops.xp.asarray(PRIOR), ops.xp.zeros(9))
+    found = np.asarray(weights)[0]
+    assert int(used) == 1 and found[:2].min() > 0.4 and found[2:].max() < 0.05
+
+
+@BOTH
+def test_quieter_weights_are_left_where_they_do_harm(ops: Ops) -> None:
+    """Three devices agree that nothing is to be learnt, and one knows better: it scatters most."""
+    good = (4 * np.eye(3)).reshape(-1)
+    lines = np.stack([0.01 * good, 0.02 * good, 0.03 * good, good, 0 * good]).astype(np.float32)
+    settings = LearnedSettings(**STILL)
+    weights, _ = learned(settings, public(ops), ops)(ops.xp.asarray(lines), ops.xp.asarray(PRIOR), ops.xp.zeros(9))
+    np.testing.assert_allclose(np.asarray(weights)[0], PRIOR, atol=1e-4)
+
+
+@pytest.mark.parametrize("variant", ["constrained", "unconstrained"])
+def test_the_papers_variants_begin_at_the_prior(variant: Any) -> None:
+    settings = LearnedSettings(variant=variant, gate=False, **STILL)
+    weights, _ = learned(settings, public(NUMPY), NUMPY)(crowd(NUMPY, 1), PRIOR, np.zeros(9, np.float32))
+    np.testing.assert_allclose(np.asarray(weights)[0], PRIOR, atol=1e-4)
+
+
 @pytest.mark.parametrize("variant", ["softmax", "constrained", "unconstrained"])
 def test_the_slope_of_what_learns_is_the_gradient(variant: Any) -> None:
     own, updates = public(JAX, 100), crowd(JAX, 1)

@@ -8,11 +8,11 @@ softmax        v = softmax(θ), held near its beginning b by anchor·KL(v ‖ b)
 constrained    v = x / Σx, as in the paper
 unconstrained  v = x, as in the paper
 
-It begins at the prior (sizes, or all alike), or at inverse-variance weights where the teaching rows find those better:
-then noise that differs from device to device has not to be learnt again in every version.
-
-Half of the public rows teach; the other half judges. Unless it finds the loss lower by more than its standard error
-the prior is used (the gate). No weight is more than `cap` times its prior.
+The paper's two begin at the prior (sizes, or all alike), and so does softmax, unless inverse-variance weights are
+better: then noise that differs from device to device has not to be learnt again in every version. Those were taught
+by nobody, so all public rows may judge them. Then half of the rows teach, and the other half judges what was learnt
+against where it began (the gate). Better means a loss that is lower by more than its standard error. No weight is more
+than `cap` times its prior.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LearnedSettings(Settings):
     )
     steps: int = Field(50, gt=0, description="Adam's steps in every version")
     rate: float = Field(0.05, gt=0, description="Adam's rate")
-    anchor: float = Field(0.01, ge=0, description="how much softmax weights are held near the prior, times KL")
+    anchor: float = Field(0.1, ge=0, description="how much softmax weights are held near the prior, times KL")
     cap: float = Field(3.0, gt=1, description="no weight is more than so many times its prior")
     gate: bool = Field(True, description="use weights only if rows that did not teach them find them better")
 
@@ -97,16 +97,17 @@ def learned(settings: LearnedSettings, public: Public, ops: Ops) -> Weigh:
 
     quiet = inverse_variance(len(spans), ops)
 
-    def begin(common: Array, updates: Array, parameters: Array) -> Array:
-        scattered, _ = quiet(updates, common[0], parameters)
-        loss, other = (
-            xp.mean(teaching.losses(parameters + weighted(own, updates, spans, ops))) for own in (common, scattered)
-        )
-        return xp.where(other < loss, scattered, common)
+    def begin(common: Array, updates: Array, parameters: Array) -> tuple[Array, Array]:
+        if settings.variant != "softmax":
+            return common, xp.bool_(False)
+        scattered = capped(quiet(updates, common[0], parameters)[0], common[0], settings.cap, ops)
+        better = judged(public, parameters, updates, common, scattered, spans)
+        return xp.where(better, scattered, common), better
 
     def weigh(updates: Array, prior: Array, parameters: Array) -> tuple[Array, Array]:
         common = xp.broadcast_to(prior, (len(spans), len(prior)))
-        variant = _Variant(settings=settings, prior=prior, begin=begin(common, updates, parameters), ops=ops)
+        begun, quieter = begin(common, updates, parameters)
+        variant = _Variant(settings=settings, prior=prior, begin=begun, ops=ops)
 
         def slope(learnt: Array) -> Array:
             at = parameters + weighted(variant.weights(learnt), updates, spans, ops)
@@ -116,17 +117,19 @@ def learned(settings: LearnedSettings, public: Public, ops: Ops) -> Weigh:
 
         learnt = minimise(slope, variant.start(), settings.steps, settings.rate, ops)
         weights = variant.limited(variant.weights(learnt))
-        better = judged(judging, parameters, updates, common, weights, spans) if settings.gate else xp.bool_(True)
-        return xp.where(better, weights, common), better.astype(xp.int32)
+        if not settings.gate:
+            return weights, xp.int32(1)
+        better = judged(judging, parameters, updates, begun, weights, spans)
+        return xp.where(better, weights, begun), (better | quieter).astype(xp.int32)
 
     return weigh
 
 
 def judged(
-    judging: Public, parameters: Array, updates: Array, prior: Array, weights: Array, spans: tuple[slice, ...]
+    judging: Public, parameters: Array, updates: Array, present: Array, weights: Array, spans: tuple[slice, ...]
 ) -> Array:
     """Tell whether rows that taught nothing find the loss lower, by more than its standard error."""
     ops, xp = judging.ops, judging.ops.xp
-    before, after = (judging.losses(parameters + weighted(own, updates, spans, ops)) for own in (prior, weights))
+    before, after = (judging.losses(parameters + weighted(own, updates, spans, ops)) for own in (present, weights))
     gain = before - after
     return xp.mean(gain) > xp.std(gain) / xp.sqrt(xp.float32(len(gain)))

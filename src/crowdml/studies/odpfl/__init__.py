@@ -5,6 +5,7 @@ from crowdml.studies.odpfl.attacks import ATTACKED
 from crowdml.studies.odpfl.averages import FIG1, FIG2, LIARS
 from crowdml.studies.odpfl.mixed import MIXED
 from crowdml.studies.odpfl.private import PRIVATE
+from crowdml.studies.odpfl.writers import WRITERS
 
 STUDIES: dict[str, Study] = {
     "odpfl/fig1": FIG1,
@@ -12,5 +13,6 @@ STUDIES: dict[str, Study] = {
     "odpfl/mislabelled": LIARS,
     "odpfl/mixed": MIXED,
     "odpfl/attacks": ATTACKED,
+    "odpfl/writers": WRITERS,
     "odpfl/private": PRIVATE,
 }

@@ -1,0 +1,90 @@
+"""A model of one's own: 539 writers of MNIST's digits, one device each, with steps of their own at the end.
+
+The common model is learnt by federated averaging; then every writer takes 20 steps on their own digits, of which
+nothing leaves the device. Both are measured on digits of the same writers that nobody trained on. Beside it: what each
+writer could learn alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.simulation import Result
+from crowdml.simulation.personal import COMMON
+from crowdml.studies.comparisons import spread, statement
+from crowdml.studies.contract import Row, Study
+from crowdml.studies.odpfl.averages import curve
+from crowdml.studies.odpfl.drawing import draw_bars
+
+TASK = Path(__file__).parents[1] / "tasks" / "mnist-writers.toml"
+LEAST = 0.965
+"""What 20 steps of each writer's own should reach."""
+TOGETHER, ALONE = "federated averaging", "each writer alone"
+_ALONE_STEPS = 200
+
+
+def _accuracy(result: Result, own: bool) -> npt.NDArray[np.float64]:
+    """Return accuracies on held-out digits, trial by trial: of the writers' own models, or of the common one."""
+    errors = [errors for name, errors in result.beside.items() if (name == COMMON) != own]
+    return 1 - np.asarray(errors[0], np.float64)
+
+
+def _found(results: Mapping[str, Result]) -> dict[str, npt.NDArray[np.float64]]:
+    together = results[TOGETHER]
+    return {
+        "common model, digits of other writers": 1 - together.measured["test_error"][-1],
+        "common model, held-out digits of the same writers": _accuracy(together, own=False),
+        "common model and 20 steps of each writer's own": _accuracy(together, own=True),
+        f"each writer alone, {_ALONE_STEPS} steps": _accuracy(results[ALONE], own=True),
+    }
+
+
+def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
+    rows = []
+    for setting, values in _found(results).items():
+        ours, std = float(values.mean()), spread(values)
+        if "20 steps" in setting:
+            rows.append(statement(setting, f"accuracy, ≥ {LEAST:g}", None, ours, ours >= LEAST, std))
+        else:
+            rows.append(Row(setting=setting, metric="accuracy", paper=None, ours=ours, std=std, verdict="trend"))
+    return tuple(rows)
+
+
+def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
+    """Draw the four accuracies as bars."""
+    others, same, own, alone = (100 * values for values in _found(results).values())
+    groups = {
+        f"each writer alone,\n{_ALONE_STEPS} steps": {"": alone},
+        "common model,\nother writers": {"": others},
+        "common model,\nsame writers": {"": same},
+        "common model and\n20 own steps": {"": own},
+    }
+    draw_bars(groups, path, title, "accuracy on digits nobody trained on, %", [(100 * LEAST, "wanted")])
+
+
+WRITERS = Study(
+    title="models of one's own: 539 writers of MNIST",
+    task=TASK,
+    curves=(
+        curve(TOGETHER),
+        curve(
+            ALONE,
+            "algorithm.rate.c=1e-9",
+            "algorithm.per-round=539",
+            "crowd.passes=1",
+            "crowd.curve=1",
+            f"crowd.personal={{ steps = {_ALONE_STEPS}, batch = 50, rate = 0.5, held-out = 0.2 }}",
+        ),
+    ),
+    compare=_compare,
+    trials=3,
+    draw=_draw,
+    notes=(
+        "not a figure of the paper; a fifth of each writer's digits is held out",
+        "the test rows of MNIST are of other writers than its training rows",
+    ),
+)
