@@ -95,7 +95,7 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
         told: {way: points[f"{crowd}: {way}"] for way in WAYS if f"{crowd}: {way}" in points}
         for crowd, told in words.items()
     }
-    levels = [(float(points[ALL].mean()), "equal, all at ε = 8")]
+    levels = [(float(points[ALL].mean()), "equal, all at ε = 8"), (float(points[PUBLIC].mean()), PUBLIC)]
     draw_bars(groups, path, title, "test accuracy, %", levels)
 
 
