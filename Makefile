@@ -40,10 +40,10 @@ check: setup  ## Check format, lint, types, layers and generated documentation
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python docs/generate.py --check
+	$(BIN)/python -m docs.generate --check
 
 docs: setup  ## Write the generated reference pages anew
-	$(BIN)/python docs/generate.py
+	$(BIN)/python -m docs.generate
 
 bench: setup  ## Measure the engine against a plain NumPy loop; samplers and ledger
 	$(BIN)/python benchmarks/simulation/bench.py

@@ -1,10 +1,11 @@
 """Masked rounds over real HTTP on loopback: devices that drop out at random, and the same course without a network.
 
-    python benchmarks/secagg/live.py [--devices 100] [--rounds 20] [--drop-out 0.3]
+    python benchmarks/secagg/live.py [--kind fedsgd] [--devices 100] [--rounds 20] [--drop-out 0.3]
 
 A server in a thread, every device in a thread of its own with its own folder and ledger. In each round a random part of
 the devices falls silent at a random stage. Afterwards the course is gone through again in plain NumPy: the same
-survivors, the same coins, sums by addition. The model must come out equal in every bit, so every sum was exact.
+survivors, the same coins, the versions that each began with, sums by addition. The model must come out equal in every
+bit, so every sum was exact.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import httpx
 import numpy as np
 
 from crowdml.algorithms.live import StillCoins, open_task
-from crowdml.core import NUMPY, Batch, record
+from crowdml.core import NUMPY, Batch, record, trees
 from crowdml.device import Device
 from crowdml.protocol import SignedSheet, message
 from crowdml.server.app import Access, create_app
@@ -37,27 +38,31 @@ name = "masked"
 objective = "Tell three kinds of rows apart"
 [data]
 features = 20
-labels = ["a", "b", "c"]
+labels = ["a", "b"]
 transform = [{{ kind = "norm", order = 2, at-most = 1.0 }}]
 [model]
-kind = "softmax"
+kind = "logistic"
 [algorithm]
-kind = "fedsgd"
-per-round = {devices}
-max-rows = {rows}
+{algorithm}
 [privacy]
-mechanism = "gaussian"
-clip = 1.0
-epsilon = 8.0
-delta = 1e-5
-max-uses = {uses}
+mode = "{mode}"
+{terms}
 [sums]
 masked = true
 drop-out = {allowed}
 law = "{law}"
 [stop]
 max-versions = {rounds}
+{limit}
 """
+KINDS = {
+    "fedsgd": 'kind = "fedsgd"\nper-round = {together}\nmax-rows = {rows}',
+    "admm": 'kind = "admm"\ndevices = {devices}\nbarrier = {together}\nmax-delay = 4\nrho = 0.5',
+    "consensus-newton": 'kind = "consensus-newton"\nper-round = {together}\nmax-rows = {rows}',
+    "ridge": 'kind = "ridge"\nper-round = {together}\nmax-rows = {rows}',
+}
+"""Algorithms by name."""
+PROMISE = 'mechanism = "gaussian"\nclip = 1.0\nepsilon = 8.0\ndelta = 1e-5\n'
 STAGES = ("hello", "shares", "masked", "consent", "reveal")
 ROWS = 12
 SEED = trial_seed(7, 0)
@@ -73,6 +78,7 @@ class Course:
     releases: int
     refused: int
     lost: dict[str, int]
+    stale: int
     equal: bool
     seconds: float
 
@@ -85,19 +91,25 @@ def run(
     allowed: float = 0.5,
     stage_s: float = 5.0,
     law: str = "discrete-gaussian",
+    kind: str = "fedsgd",
+    together: int | None = None,
+    mode: str = "sound",
 ) -> Course:
     """Run a crowd, then check its course.
 
     Args:
         folder: Where server and devices keep everything.
-        devices: How many, all invited to every round.
+        devices: How many.
         rounds: Versions that are made.
         drop_out: Part of the devices that falls silent in each round.
         allowed: Part that the terms allow to be lost.
         stage_s: Seconds that a stage waits for the silent.
         law: Law of the noise.
+        kind: The algorithm.
+        together: Devices behind a version; not given: all.
+        mode: "sound", or "none".
     """
-    text = TASK.format(devices=devices, rows=ROWS, uses=2 * rounds + 20, allowed=allowed, rounds=rounds, law=law)
+    text = task_text(kind, devices, together or devices, rounds, allowed, law, mode)
     crowd = Crowd(folder, text, devices, rounds, drop_out, stage_s)
     began = time.monotonic()
     try:
@@ -114,8 +126,25 @@ def run(
         releases=sum(own.releases for own in crowd.summaries),
         refused=sum(own.refused for own in crowd.summaries),
         lost={stage: list(crowd.fell.values()).count(stage) for stage in STAGES},
+        stale=crowd.stale,
         equal=equal,
         seconds=seconds,
+    )
+
+
+def task_text(kind: str, devices: int, together: int, rounds: int, allowed: float, law: str, mode: str) -> str:
+    """Write the task file."""
+    most = 2 * rounds + 20
+    whole = kind == "admm"
+    promise = PROMISE + ('unit = "device"' if whole else f"max-uses = {most}")
+    return TASK.format(
+        algorithm=KINDS[kind].format(devices=devices, together=together, rows=ROWS),
+        mode=mode,
+        terms=promise if mode == "sound" else "",
+        limit=f"max-releases = {most}" if whole else "",
+        allowed=allowed,
+        rounds=rounds,
+        law=law,
     )
 
 
@@ -139,6 +168,7 @@ class Crowd:
         self._thread.start()
         self.links = self._open(token, text)
         self.silence = self._silence(drop_out)
+        self.stale = 0
         self.fell: dict[tuple[int, int], str] = {}
         self.made: dict[int, int] = {}
         self.used: dict[tuple[int, int], int] = {}
@@ -164,34 +194,45 @@ class Crowd:
         assert stored is not None
         live = open_task(SignedSheet(text=stored.sheet, signature=stored.signature, key=stored.key).open())
         assert live.masked is not None
-        survivors: dict[int, list[int]] = {version: [] for version in range(stored.version)}
+        members: dict[int, list[tuple[int, int]]] = {version: [] for version in range(stored.version)}
         for device in self.store.devices(stored.id):
             for receipt in self.store.receipts(device.id, 0, 10_000):
-                survivors[receipt.started].append(device.slot)
-        server = live.server.init(StillCoins())
-        for version in range(stored.version):
+                members[receipt.version - 1].append((device.slot, receipt.started))
+        server, broadcasts, states = live.server.init(StillCoins()), list[Any](), dict[int, Any]()
+        for version, joined in members.items():
             body = live.server_messages.check_out.encode(message(version, live.server.check_out(server)))
-            broadcast = live.messages.check_out.decode(body)["content"]
-            total = sum(self._vector(live, broadcast, version, slot) for slot in survivors[version])
-            check_in = live.masked.check_in(np.asarray(total), len(survivors[version]))
-            server, _ = live.server.absorb(server, live.server.row_init(), check_in, np.int32(0))
-            server, _ = live.server.commit(server)
-        final = live.state.decode(stored.server_state).parameters
-        return bool(np.array_equal(final, server.parameters)), stored.version, stored.check_ins
+            broadcasts.append(live.messages.check_out.decode(body)["content"])
+            found = [
+                self._vector(live, broadcasts[started], version, slot, started, states) for slot, started in joined
+            ]
+            check_in = live.form(version).check_in(np.sum(found, axis=0), len(joined))
+            now = live.server.at(version)
+            staleness = np.array([version - started for _, started in sorted(joined)], np.int32)
+            server, _ = now.absorb(server, now.row_init(), check_in, staleness if now.barrier else np.int32(0))
+            server, _ = now.commit(server)
+            self.stale += int(staleness.sum())
+        final = live.state.decode(stored.server_state)
+        pairs = zip(
+            trees.leaves(live.server.parameters(final)), trees.leaves(live.server.parameters(server)), strict=True
+        )
+        return all(np.array_equal(one, other) for one, other in pairs), stored.version, stored.check_ins
 
-    def _vector(self, live: Any, broadcast: Any, version: int, slot: int) -> Any:
+    def _vector(self, live: Any, broadcast: Any, version: int, slot: int, started: int, states: dict[int, Any]) -> Any:
         """Work out again what a device has said: its integers and its noise."""
         rows, labels = _rows(slot)
         batch = Batch(rows=live.transform(rows), labels=labels.astype(np.int32), mask=np.ones(ROWS, np.float32))
-        coins = HashCoins(SEED, np.uint32(self.used[version, slot]), NUMPY)
-        release, _ = live.algorithm.device_step(broadcast, live.algorithm.device_init(), batch, coins)
-        own, noise = live.masked.vector(release, live.algorithm.sanitise(release, coins))
-        return own + noise
+        coins, algorithm = HashCoins(SEED, np.uint32(self.used[version, slot]), NUMPY), live.algorithm.at(started)
+        state = states.get(slot, algorithm.device_init())
+        release, states[slot] = algorithm.device_step(broadcast, state, batch, coins)
+        own, noise = live.form(started).vector(release, algorithm.sanitise(release, coins))
+        return own if noise is None else own + noise
 
     def _device(self, at: int) -> None:
         home = self.folder / f"device-{at}"
         try:
-            member = Device.join(self.links[at], home, accept=lambda offer: True)
+            member = Device.join(
+                self.links[at], home, accept=lambda offer: True, accept_no_guarantee=lambda offer: True
+            )
             rows, labels = _rows(member.slot)
             np.savez(home / "rows.npz", rows=rows, labels=labels)
             with Device(
@@ -237,8 +278,8 @@ class Crowd:
 
 def _rows(slot: int) -> tuple[Any, Any]:
     generator = np.random.default_rng([3, slot])
-    labels = generator.integers(0, 3, ROWS)
-    return (generator.random((ROWS, 20)) + np.eye(3, 20)[labels]).astype(np.float32), labels
+    labels = generator.integers(0, 2, ROWS)
+    return (generator.random((ROWS, 20)) + np.eye(2, 20)[labels]).astype(np.float32), labels
 
 
 def main() -> None:
@@ -247,17 +288,29 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--drop-out", type=float, default=0.3)
+    parser.add_argument("--kind", default="fedsgd", choices=KINDS)
+    parser.add_argument("--together", type=int, help="devices behind a version")
+    parser.add_argument("--mode", default="sound", choices=("sound", "none"))
     parser.add_argument("--law", default="discrete-gaussian")
     parser.add_argument("--stage-s", type=float, default=5.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
         found = run(
-            Path(folder), options.devices, options.rounds, options.drop_out, stage_s=options.stage_s, law=options.law
+            Path(folder),
+            options.devices,
+            options.rounds,
+            options.drop_out,
+            stage_s=options.stage_s,
+            law=options.law,
+            kind=options.kind,
+            together=options.together,
+            mode=options.mode,
         )
         print(
-            f"{options.devices} devices, {found.versions} masked rounds, {options.drop_out:.0%} silent in each "
-            f"(by stage {found.lost}): {found.check_ins} of {found.releases} releases used, model "
+            f"{options.kind}, {options.devices} devices, {found.versions} masked rounds, {options.drop_out:.0%} silent "
+            f"in each (by stage {found.lost}): {found.check_ins} of {found.releases} releases used, "
+            f"{found.stale} versions of staleness in all, model "
             f"{'equal in every bit' if found.equal else 'DIFFERENT'} to the course without masks; "
             f"{found.seconds:.0f} s, {time.process_time() - began:.0f} s of CPU in all"
         )

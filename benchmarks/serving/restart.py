@@ -27,7 +27,6 @@ from crowdml.server.store import Applied, Receipt, open_store
 
 sys.path.insert(0, str(Path(__file__).parent))
 from bench import cpu_seconds
-
 from server import TASK, _enrol
 
 BATCH = 250

@@ -1,6 +1,6 @@
 """CPU of one pass of 120 devices that train SliceNet's MLP in pieces, against the same samples without slicing.
 
-    CROWDML_DATA=… python benchmarks/slicing/bench.py
+    CROWDML_DATA=… python benchmarks/slicing/bench.py [devices in a group …]
 
 Both sides train group after group on the same rows in the same order, with the same steps; only the gradient comes from
 pieces on one side and from the whole net on the other. They take turns, one group each, so that whatever else the
@@ -14,6 +14,7 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import sys
 import time
 from pathlib import Path
 
@@ -33,7 +34,7 @@ GOAL = 1.2
 def main() -> None:
     """Measure and print."""
     print(f"{'devices in a group':>20}{'whole, CPU s':>16}{'pieces, CPU s':>16}{'ratio':>8}  (goal {GOAL})")
-    for size in (5, 10, 15, 20):
+    for size in map(int, sys.argv[1:] or (5, 10, 15, 20)):
         whole, sliced = measure(size)
         print(f"{size:>20}{whole:>16.2f}{sliced:>16.2f}{sliced / whole:>8.3f}")
 

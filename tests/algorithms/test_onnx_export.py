@@ -50,6 +50,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "softmax with bias": {"kind": "softmax", "bias": True},
     "logistic": {"kind": "logistic"},
     "svm": {"kind": "svm"},
+    "huber": {"kind": "huber"},
     "mlp": {"kind": "mlp", "layers": [7, 4], "activation": "tanh"},
     "mlp of squares": {"kind": "mlp", "layers": [5], "activation": "sigmoid", "top": "squared"},
     "layers": {"kind": "layers", "layers": EVERY_LAYER, "shape": [2, 3]},
@@ -65,6 +66,10 @@ CHAINS: dict[str, tuple[int, list[dict[str, Any]]]] = {
     "norm": (6, [{"kind": "norm", "order": 1, "exactly": 2.0}, {"kind": "norm", "order": 2, "at-most": 0.7}]),
     "norm, centred": (6, [{"kind": "norm", "order": 2, "exactly": 2.0, "centre": True}]),
     "norm at most": (6, [{"kind": "norm", "order": 1, "at-most": 4.0}]),
+    "weigh": (
+        6,
+        [{"kind": "weigh", "columns": [{"first": 1, "last": 2, "by": 3.0}, {"first": 5, "last": 5, "by": 0.5}]}],
+    ),
     "intercept": (6, [{"kind": "intercept", "value": 0.25}]),
     "standardise": (6, [{"kind": "standardise"}]),
     "pca": (6, [{"kind": "pca", "components": 3}]),
@@ -82,7 +87,7 @@ CHAINS: dict[str, tuple[int, list[dict[str, Any]]]] = {
 
 
 def a_task(model: dict[str, Any], features: int = 6, chain: list[dict[str, Any]] | None = None) -> Task:
-    two = model["kind"] in ("logistic", "svm") or model.get("loss") == "hinge"
+    two = model["kind"] in ("logistic", "svm", "huber") or model.get("loss") == "hinge"
     content = {
         "crowdml": 1,
         "name": "t",

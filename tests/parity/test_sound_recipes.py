@@ -57,6 +57,7 @@ FORMS = {
     "rate = { kind = 'adagrad', c = 0.1, floor = 0.001, counter = 'local-steps' }",
     "fedavg": "kind = 'fedavg', per-round = 3, local-batch = 4, rate = { kind = 'constant', c = 3.0 }",
     "fedsgd": "kind = 'fedsgd', per-round = 3, rate = { kind = 'constant', c = 10.0 }",
+    "admm": "kind = 'admm', barrier = 3, rho = 0.5, beta = 0.01",
     "fedsgd, alone": "kind = 'fedsgd', per-round = 1, rate = { kind = 'constant', c = 10.0 }",
 }
 SEED = trial_seed(3, 0)
@@ -90,7 +91,8 @@ def released(of: Task, ops: Ops) -> Any:
 
 
 def test_every_sound_recipe_is_compared() -> None:
-    sound = {kind for kind, recipe in RECIPES.items() if recipe.sound}
+    # Squares of rows are sent to promise something to samples, with Gaussian noise only: test_moments.py.
+    sound = {kind for kind, recipe in RECIPES.items() if recipe.sound} - {"consensus-newton", "ridge"}
     assert sound == {form.partition(",")[0] for form in FORMS}
 
 
@@ -133,7 +135,7 @@ def test_the_server_reads_the_same_from_the_same_integers(form: str, unit: str) 
     assert np.abs(ends[0]).max() > 0.01
 
 
-@pytest.mark.parametrize("form", ["local-sgd, no steps, averaged", "local-sgd, averaged", "fedavg", "fedsgd"])
+@pytest.mark.parametrize("form", ["local-sgd, no steps, averaged", "local-sgd, averaged", "fedavg", "fedsgd", "admm"])
 @UNITS
 def test_the_sum_of_two_check_ins_is_read_like_the_two(form: str, unit: str) -> None:
     """So only the sum has to be seen, and check-ins may be masked."""

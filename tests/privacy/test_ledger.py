@@ -58,6 +58,22 @@ def test_a_sample_is_used_as_often_as_the_terms_say() -> None:
     assert chain.tasks["task"].of_device().pure == pytest.approx(3 * 3 * 0.5)
 
 
+def test_a_release_that_counts_for_several_uses_takes_as_many() -> None:
+    chain, samples = begun(pure(uses=3)), np.array([0, 1])
+    entry = chain.charge("task", "a", b"bytes", samples, 0, uses=2)
+    assert entry is not None and entry["uses"] == 2 and entry["most"] == 2
+    raw = chain.append(entry, packed(samples))
+    assert chain.spent("task") == Promise(epsilon=1.0) and chain.left("task") == 1
+    assert chain.tasks["task"].releases == 1
+    assert chain.tasks["task"].of_device().pure == pytest.approx(2 * 2 * 0.5)  # two uses, two samples at once
+    with pytest.raises(BudgetExhausted, match="used 2 of 3 times"):
+        chain.charge("task", "b", b"bytes", samples, 0, uses=2)
+    charge(chain, "b", [1])
+    again = begun(pure(uses=3))
+    again.replay(raw, packed(samples))
+    assert again.spent("task") == Promise(epsilon=1.0)
+
+
 def test_counts_beside_gaussian_noise_are_kept_on_their_own_side() -> None:
     event = Event.of_gaussian(1.0, 50.0).plus(Event.of_pure(1.0))
     limit = Filter(kind="mixed", epsilon=event.times(3).epsilon("mixed", 1e-5), delta=1e-5)

@@ -105,6 +105,10 @@ def test_what_makes_no_sense_is_refused(change: str, words: str) -> None:
 def test_too_few_devices_and_too_many_pieces_are_refused() -> None:
     with pytest.raises(BadInput, match="needs 4 devices"):
         simulate(task("crowd.devices=3"))
+    for change, key in (("pieces=41", "algorithm.pieces"), ("balance=1.001", "algorithm.balance")):
+        with pytest.raises(BadInput) as refused:
+            simulate(task("crowd.devices=60", f"algorithm.{change}"))
+        assert refused.value.where == key
 
 
 def test_the_audit_reads_sums_and_recovers_rows_and_noise_stops_both() -> None:

@@ -23,13 +23,7 @@ def cnn() -> Model:
     return load(TASKS / "slicenet-cnn.toml").model_for(NUMPY)
 
 
-SMALL = """
-crowdml = 1
-name = "small"
-[data]
-features = 108
-labels = ["a", "b", "c"]
-[model]
+EVERYTHING = """
 kind = "layers"
 shape = [6, 6, 3]
 layers = [
@@ -51,14 +45,24 @@ layers = [
   { kind = "sigmoid" },
   { kind = "dense", size = 3 },
 ]
-[algorithm]
-kind = "slicenet"
-[privacy]
-mode = "none"
 """
+
+
+def net(features: int, model: str) -> Model:
+    """Build a model of three labels from the text of its section."""
+    return parse(
+        f'crowdml = 1\nname = "net"\n[data]\nfeatures = {features}\nlabels = ["a", "b", "c"]\n[model]\n{model}\n'
+        '[algorithm]\nkind = "slicenet"\n[privacy]\nmode = "none"\n'
+    ).model_for(NUMPY)
 
 
 @pytest.fixture(scope="session")
 def small() -> Model:
     """A net with every kind of layer: overlapping windows, both normalisations, dense and sparse convolutions."""
-    return parse(SMALL).model_for(NUMPY)
+    return net(108, EVERYTHING)
+
+
+@pytest.fixture(scope="session")
+def plain() -> Model:
+    """Two hidden layers and nothing else."""
+    return net(12, 'kind = "mlp"\nlayers = [8, 6]')

@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdml.algorithms import parse
-from crowdml.core import NUMPY, Batch, trees
-from crowdml.simulation.coins import HashCoins, trial_seed
+from crowdml.core import Batch, trees
+from crowdml.models import Model
+from crowdml.simulation.sliced import first_parameters
 from crowdml.slicing.attacks import Reader, inputs_from_difference, likeness
 
-PLAIN = """
-crowdml = 1
-name = "plain"
-[data]
-features = 12
-labels = ["a", "b", "c"]
-[model]
-kind = "mlp"
-layers = [8, 6]
-[algorithm]
-kind = "slicenet"
-[privacy]
-mode = "none"
-"""
 
-
-def test_the_row_of_a_batch_of_one_is_recovered_from_weights_alone() -> None:
+def test_the_row_of_a_batch_of_one_is_recovered_from_weights_alone(plain: Model) -> None:
     """Weights instead of gradients hide nothing: in double precision the row comes back to 1e-12."""
-    model = parse(PLAIN).model_for(NUMPY)
-    drawn = model.init(HashCoins(trial_seed(0, 0), np.uint32(0), NUMPY))
-    before = trees.map(lambda leaf: np.asarray(leaf, np.float64), drawn)
+    before = trees.map(lambda leaf: leaf.astype(np.float64), first_parameters(plain, 0, 0))
     row = np.random.default_rng(0).random((1, 12))
-    slopes = model.gradients(before, Batch(rows=row, labels=np.array([1]), mask=np.ones(1))).total(np.ones(1))
+    slopes = plain.gradients(before, Batch(rows=row, labels=np.array([1]), mask=np.ones(1))).total(np.ones(1))
     found = inputs_from_difference(before[0]["w"], before[0]["w"] - 0.1 * slopes[0]["w"])
     assert 1 - likeness(found, row[0]) < 1e-12
     # With the bias the scale is known too.

@@ -9,6 +9,7 @@ from crowdml.algorithms import parse
 from crowdml.core import NUMPY, BadInput
 from crowdml.models import Model
 from crowdml.slicing import cost_graph
+from crowdml.slicing.neurons import neuron_graph
 from crowdml.slicing.published import EDGES, FIRST_EDGES, NODES, PUBLISHED, recognise
 
 
@@ -36,6 +37,16 @@ def test_a_window_of_a_pooling_layer_is_one_cell(cnn: Model) -> None:
     assert first.cells == 14 * 14 * 16 and set(first.nodes.tolist()) == {5}
     assert second.cells == 5 * 5 * 128 and set(second.nodes.tolist()) == {6}
     assert len(np.unique(first.cell_of_output)) == first.cells
+
+
+def test_neurons_taken_apart_cost_what_their_cells_cost(cnn: Model, small: Model) -> None:
+    for model in (cnn, small):
+        graph = cost_graph(model)
+        neurons = neuron_graph(graph)
+        assert len(neurons.costs) == graph.nodes.sum() == neurons.starts[-1]
+        assert neurons.costs.sum() == graph.costs.sum()
+        # An edge costs its source 1, but those into the outputs join nobody that is shared out.
+        assert neurons.edges.sum() == 2 * (graph.edges.sum() - graph.last.reach.nnz)
 
 
 def test_what_is_normalised_together_is_one_cell(small: Model) -> None:

@@ -2,64 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from crowdml.algorithms import parse
-from crowdml.core import NUMPY, BadInput, Batch, trees
+from crowdml.core import BadInput, Batch
 from crowdml.models import Model
-from crowdml.simulation.coins import HashCoins, trial_seed
+from crowdml.simulation.sliced import first_parameters
 from crowdml.slicing import cost_graph, cut, sliced_net
 from crowdml.slicing.first_cut import CutNoise, as_columns, first_sums, release
-
-PLAIN = """
-crowdml = 1
-name = "plain"
-[data]
-features = 12
-labels = ["a", "b", "c"]
-[model]
-kind = "mlp"
-layers = [8, 6]
-[algorithm]
-kind = "slicenet"
-[privacy]
-mode = "none"
-"""
-
-
-def first(model: Model) -> Any:
-    drawn = model.init(HashCoins(trial_seed(0, 0), np.uint32(0), NUMPY))
-    return trees.map(lambda leaf: np.asarray(leaf, np.float32), drawn)
 
 
 def test_sums_are_those_the_net_passes_on(small: Model) -> None:
     generator, graph = np.random.default_rng(0), cost_graph(small)
     batch = Batch(rows=generator.random((4, 108)), labels=generator.integers(0, 3, 4), mask=np.ones(4))
     net = sliced_net(small, cut(graph, 2, balance=3.0), graph)
-    made = net.gradients(first(small), batch)
-    np.testing.assert_allclose(first_sums(small, graph, first(small), batch), made.first_sums, rtol=1e-6)
+    made = net.gradients(first_parameters(small, 0, 0), batch)
+    np.testing.assert_allclose(
+        first_sums(small, graph, first_parameters(small, 0, 0), batch), made.first_sums, rtol=1e-6
+    )
     assert as_columns(made.first_sums).shape == (6 * 6 * 8, 4)
 
 
-def test_what_is_released_is_bounded_for_any_row() -> None:
-    model = parse(PLAIN).model_for(NUMPY)
+def test_what_is_released_is_bounded_for_any_row(plain: Model) -> None:
     rows = np.random.default_rng(1).standard_normal((50, 12)).astype(np.float32) * 100
     still = CutNoise(clip=0.7, noise=1e-9)
-    sent = release(still, model, cost_graph(model), first(model), [rows], np.random.default_rng(2))
+    sent = release(still, plain, cost_graph(plain), first_parameters(plain, 0, 0), [rows], np.random.default_rng(2))
     norms = np.linalg.norm(sent.columns[0], axis=0)
     assert norms.max() <= 0.7 * (1 + 1e-5) and norms.min() >= 0.7 * (1 - 1e-5)
     assert still.mu == pytest.approx(2e9) and sent.frozen == (0,)
 
 
-def test_noise_has_the_stated_deviation() -> None:
+def test_noise_has_the_stated_deviation(plain: Model) -> None:
     """8 · 4000 draws: within 3 % but for 1e-13 of all seeds."""
-    model = parse(PLAIN).model_for(NUMPY)
     noise = CutNoise(clip=2.0, noise=3.0)
     sent = release(
-        noise, model, cost_graph(model), first(model), [np.zeros((4000, 12), np.float32)], np.random.default_rng(3)
+        noise,
+        plain,
+        cost_graph(plain),
+        first_parameters(plain, 0, 0),
+        [np.zeros((4000, 12), np.float32)],
+        np.random.default_rng(3),
     )
     assert abs(sent.columns[0].std() / 6.0 - 1) < 0.03
 
@@ -70,7 +52,7 @@ def test_normalisation_over_the_batch_before_the_cut_is_refused(small: Model) ->
             CutNoise(clip=1.0, noise=1.0),
             small,
             cost_graph(small),
-            first(small),
+            first_parameters(small, 0, 0),
             [np.zeros((2, 108), np.float32)],
             np.random.default_rng(0),
         )

@@ -9,15 +9,16 @@ import pytest
 
 from crowdml.core import Batch, trees
 from crowdml.models import Model
-from crowdml.simulation.coins import HashCoins, trial_seed
+from crowdml.simulation.sliced import first_parameters
 from crowdml.slicing import SlicedNet, batch_gradients, cost_graph, cut, sliced_net
 
 
 def parameters_of(model: Model) -> Any:
     """First parameters in double precision, moved a little so that no scale is 1 and no shift 0."""
     generator = np.random.default_rng(1)
-    drawn = model.init(HashCoins(trial_seed(0, 0), np.uint32(0), model.ops))
-    return trees.map(lambda leaf: np.asarray(leaf, np.float64) + 0.05 * generator.random(leaf.shape), drawn)
+    return trees.map(
+        lambda leaf: leaf.astype(np.float64) + 0.05 * generator.random(leaf.shape), first_parameters(model, 0, 0)
+    )
 
 
 def batch_of(model: Model, size: int) -> Batch:

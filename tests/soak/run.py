@@ -26,12 +26,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from crowdml.device import Device
 from tests.soak.watching import Watch
 from tests.support.crowd import Busy, Nursery, acknowledgements, check, finish, wait_for
 from tests.support.postgres import Postgres
 from tests.support.server import Server
-
-from crowdml.device import Device
 
 FAULTS = 0.02
 """Share of check-ins that meets each fault of the network."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from crowdml.algorithms import Task, load
 from crowdml.simulation import Result
 from crowdml.studies import STUDIES, reproduce
-from crowdml.studies.slicenet import crowd, trade_off
+from crowdml.studies.slicenet import crowd, shares, trade_off
 
 TRAINED = ("slicenet/table1", "slicenet/table2", "slicenet/table3", "slicenet/table4", "slicenet/trade-off")
 
@@ -64,6 +65,24 @@ def test_table_1_asks_for_levels_and_for_the_order() -> None:
     assert [row.verdict for row in rows].count("differs") == 2
 
 
+def test_settings_that_the_paper_leaves_open_are_judged_on_rows_held_back() -> None:
+    study = STUDIES["slicenet/table1"]
+    assert study.unstated is not None and study.unstated.candidates[study.unstated.used] == ()
+    own = result(load(study.task), 3.0)
+    measured = {"test_error": np.array([[0.5]]), "validation_error": np.array([[0.03]])}
+    assert study.unstated.score({"n = 10": replace(own, measured=measured)})[0] == 0.03
+    for changes in study.unstated.candidates.values():
+        load(study.task, changes)
+
+
+def test_errors_are_drawn_beside_the_papers(tmp_path: Path) -> None:
+    study = STUDIES["slicenet/table1"]
+    results = {name: result(load(study.task), value) for name, value in crowd.TABLE1.items()}
+    assert study.draw is not None
+    study.draw(results, tmp_path / "drawn.png", "table I")
+    assert (tmp_path / "drawn.png").stat().st_size > 10_000
+
+
 def test_photographs_are_compared_with_their_own_figures() -> None:
     study = STUDIES["slicenet/table1"]
     assert study.full is not None
@@ -75,12 +94,12 @@ def test_photographs_are_compared_with_their_own_figures() -> None:
 def test_table_3_asks_for_its_shape() -> None:
     task, study = load(STUDIES["slicenet/table3"].task), STUDIES["slicenet/table3"]
     for worst, verdict in ((5.0, "holds"), (3.1, "differs")):
-        values = dict(zip(crowd.TABLE3, (3.0, 2.9, 2.7, 2.9, 3.0, worst), strict=True))
+        values = dict(zip(shares.TABLE3, (3.0, 2.9, 2.7, 2.9, 3.0, worst), strict=True))
         rows = study.compare({f"τ = {tau:g}": result(task, value) for tau, value in values.items()})
         assert rows[-1].verdict == verdict
 
 
-@pytest.mark.parametrize(("name", "labels"), [("table2", crowd.THETAS), ("table4", crowd.OMEGAS)])
+@pytest.mark.parametrize(("name", "labels"), [("table2", shares.THETAS), ("table4", shares.OMEGAS)])
 def test_trends_can_fail(name: str, labels: tuple[float, ...]) -> None:
     study, task = STUDIES[f"slicenet/{name}"], load(STUDIES[f"slicenet/{name}"].task)
     letter = "θ" if name == "table2" else "ω"

@@ -30,10 +30,13 @@ class Counts:
     Attributes:
         received: Check-ins absorbed since the last commit.
         version: Commits so far.
+        longest: Versions made since the last check-in of the device that has been silent for longest, of those that
+            have not checked in since the last commit; -1 where all have, or nobody counts.
     """
 
     received: int
     version: int
+    longest: int = -1
 
 
 @record
@@ -54,6 +57,21 @@ class Rounds:
 
 
 @record
+class Barrier:
+    """How devices meet where each works at its own speed on all its rows, over and over.
+
+    A device that has checked in waits for the next version. The others go on from the version that they have.
+
+    Attributes:
+        least: Check-ins that a version is made of at least.
+        max_delay: Every device that still takes part is heard at least once in so many versions.
+    """
+
+    least: int
+    max_delay: int
+
+
+@record
 class Algorithm:
     """What an algorithm is, for every driver.
 
@@ -69,14 +87,19 @@ class Algorithm:
         device_step: `device_step(broadcast, device, batch, coins)` returns the release and the device's new state.
         sanitise: `sanitise(release, coins)`: the last bound and the last noise; the result may leave the device.
         accepts: `accepts(staleness)`: whether a check-in that is so many versions old is used at all.
-        absorb: `absorb(server, row, check_in, staleness)` folds in one check-in, or the sum of several.
+        absorb: `absorb(server, row, check_in, staleness)` folds in one check-in, or the sum of several. Where devices
+            of a barrier began with different versions, `staleness` is one number for each of them.
         ready: `ready(counts)`: whether it is time to commit.
         commit: `commit(server)` makes the step, empties the window, and returns measurements as values.
         parameters: `parameters(server)`: the model as it stands.
         totals: `totals(server)`: rows, errors and labels counted so far; None where counts are not sent.
         perturb: `perturb(rows, labels, coins)`: noise on the rows themselves, drawn once per row for the whole task;
             None where rows stay as they are.
-        rounds: How devices are invited; None where they come by themselves.
+        rounds: How devices are invited; None where they are not.
+        barrier: Whom the server waits for, where devices work on all their rows over and over; None elsewhere.
+        opening: What is done in the first round instead, with the same states; None where all rounds are alike.
+        solves: Whether it solves linear equations. Several trials are then run one after the other, as compiled code
+            cannot solve several systems at once on a core of its own without waiting for itself.
         shown: `shown(server)`: how the last version was averaged; None where there is nothing to tell.
         by_size: Whether a device counts as much as it has rows, and says so.
         attack: What devices of a simulated crowd do that lie; None where all are honest.
@@ -106,12 +129,31 @@ class Algorithm:
     totals: Callable[[Tree], Tree] | None = None
     perturb: Callable[[Array, Array, Coins], tuple[Array, Array]] | None = None
     of_device: Callable[[Tree], Tree] | None = None
+    opening: Algorithm | None = None
+    solves: bool = False
     rounds: Rounds | None = None
     succession: Callable[[Tree, dict[int, Tree], Sequence[int], Sequence[Tree], Sequence[int]], Tree] | None = None
     in_parts: bool = False
     shown: Callable[[Tree], Tree] | None = None
     by_size: bool = False
     attack: Attack | None = None
+    barrier: Barrier | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of a device's rows are behind each of its releases."""
+        return self.visit is not None
+
+    @property
+    def visit(self) -> Rounds | None:
+        """How a device goes through all its rows for a release; None where it takes batches of them."""
+        if self.barrier is not None:
+            return Rounds(per_round=self.barrier.least, epochs=1, multiple=1)
+        return self.rounds
+
+    def at(self, version: int) -> Algorithm:
+        """Return what is done at a version: something else first, where an algorithm begins with another message."""
+        return self.opening if self.opening is not None and version == 0 else self
 
 
 @record
@@ -125,6 +167,7 @@ class Parts:
         classes: Number of labels.
         hyper: Hyper-parameters, possibly traced.
         ops: Array operations.
+        devices: Devices that take part.
         robust: The `[robust]` section.
         attack: What devices of a simulated crowd do that lie; None where all are honest.
     """
@@ -135,5 +178,6 @@ class Parts:
     classes: int
     hyper: Hyper
     ops: Ops
+    devices: int = 1
     robust: RobustSettings = RobustSettings()
     attack: Attack | None = None

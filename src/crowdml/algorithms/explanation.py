@@ -6,40 +6,21 @@ Everything is taken from the algorithm and the plan that run: the table lists th
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms.correlated import MATRIX
+from crowdml.algorithms.leaving import Leaving, leaving
 from crowdml.algorithms.stability import largest_rate
 from crowdml.algorithms.task import Task
-from crowdml.core import NUMPY, Array, Batch, record, trees
+from crowdml.core import NUMPY, record
 from crowdml.data import input_bound
 from crowdml.privacy import Plan, Sound
 from crowdml.privacy.accounting import FILTER_NAMES
 from crowdml.privacy.reporting import Figure, sound_figure
-from crowdml.protocol import message
 
 MEANINGLESS = 1000.0
 """Beyond this ε a promise says nothing, and is not shown as one."""
-
-
-@record
-class Leaving:
-    """One part of a message that leaves a device.
-
-    Attributes:
-        name: Its name on the wire.
-        what: What it is, in words.
-        size_bytes: Its length.
-        protection: Bound and noise, or "in clear".
-    """
-
-    name: str
-    what: str
-    size_bytes: int
-    protection: str
 
 
 @record
@@ -89,10 +70,10 @@ def explain(task: Task) -> Explanation:
     sound = plan.sound
     return Explanation(
         mode=plan.mode,
-        leaving=_leaving(task, plan),
+        leaving=leaving(task, plan),
         promise=_words(task, plan),
         per_release=_figures(task, sound, 1, 1),
-        total=_figures(task, sound, _uses(task), task.stop.max_releases),
+        total=_figures(task, sound, _uses(task, sound), task.stop.max_releases),
         enforced_by=FILTER_NAMES[sound.filter.kind] if sound else None,
         curve=_curve(sound) if sound else (),
         notes=_notes(task, plan),
@@ -121,17 +102,19 @@ def _bounded(sound: Sound) -> bool:
     return sound.rows is not None and sound.of_device(sound.rows).promise(sound.filter.delta).epsilon <= MEANINGLESS
 
 
-def _uses(task: Task) -> int | None:
-    limits = [own for own in (task.privacy.max_uses, task.stop.max_releases) if own is not None]
-    return min(limits, default=None)
+def _uses(task: Task, sound: Sound | None) -> int | None:
+    """Return how many releases a sample may enter; None where nothing limits them."""
+    several = sound.opening_uses - 1 if sound else 0
+    most = task.privacy.max_uses and task.privacy.max_uses - several
+    return min((own for own in (most, task.stop.max_releases) if own is not None), default=None)
 
 
 def _curve(sound: Sound) -> tuple[tuple[int, float, Figure], ...]:
     """ε against releases, at no more than 50 points."""
-    counts = np.unique(np.linspace(1, sound.uses, min(sound.uses, 50)).round().astype(int)).tolist()
+    counts = np.unique(np.linspace(1, sound.releases, min(sound.releases, 50)).round().astype(int)).tolist()
     kind, delta = sound.filter.kind, sound.filter.delta
     rows = None if sound.unit == "sample" else sound.rows or 1
-    return tuple((n, sound.event.times(n).epsilon(kind, delta), sound_figure(sound, n, delta, rows)) for n in counts)
+    return tuple((n, sound.after(n).epsilon(kind, delta), sound_figure(sound, n, delta, rows)) for n in counts)
 
 
 def _words(task: Task, plan: Plan) -> str:
@@ -158,7 +141,7 @@ def _words(task: Task, plan: Plan) -> str:
         return "No formal guarantee: what leaves a device carries no noise."
     sound, terms = plan.sound, task.privacy
     whom = "Each sample" if sound.unit == "sample" else "Each device, with all its samples,"
-    times = f"the {sound.uses} releases it may enter" if sound.uses > 1 else "the one release it may enter"
+    times = f"the {sound.releases} releases it may enter" if sound.releases > 1 else "the one release it may enter"
     delta = f" and δ = {terms.delta:g}" if sound.filter.kind != "pure" else ""
     return (
         f"{whom} is promised ε = {terms.epsilon:g}{delta} over {times}, statistics included: replacing it by another "
@@ -232,129 +215,3 @@ def _fit_note(fitted: str, task: Task) -> str:
     if task.privacy.mode == "sound":
         return f"{fitted}: a simulation must declare rows public to fit on (data.public); private rows are refused"
     return f"{fitted}: fitted on private rows, not accounted"
-
-
-def _leaving(task: Task, plan: Plan) -> tuple[Leaving, ...]:
-    if plan.inputs or task.recipe.perturbs == "inputs":
-        noise = "in clear"
-        if plan.inputs:
-            noise = f"Laplace noise of scale {plan.inputs.row_scale:.3g}, labels kept with {plan.inputs.keep:.0%}"
-        return (
-            Leaving(name="rows", what="the rows and labels themselves", size_bytes=4 * task.features, protection=noise),
-        )
-    if task.recipe.perturbs == "nothing":
-        return ()
-    if task.recipe.sliced:
-        return _leaving_a_group_member(task)
-    algorithm, nothing = task.build(NUMPY, _hyper(task, plan)), _Nothing()
-    server = algorithm.init(nothing)
-    batch = Batch(
-        rows=np.zeros((algorithm.batch, task.features), np.float32),
-        labels=np.zeros(algorithm.batch, np.int32),
-        mask=np.ones(algorithm.batch, np.float32),
-    )
-    release, _ = algorithm.device_step(algorithm.check_out(server), algorithm.device_init(), batch, nothing)
-    check_in = message(0, algorithm.sanitise(release, nothing))
-    found = tuple(_one(path, np.asarray(leaf), plan) for path, leaf in trees.paths(check_in))
-    return tuple(map(_hidden, found)) if task.masking() else found
-
-
-def _hidden(own: Leaving) -> Leaving:
-    """Say that what would be in clear is masked too: only its sum is seen."""
-    return replace(own, protection="masked") if own.protection == "in clear" and own.name != "version" else own
-
-
-def _leaving_a_group_member(task: Task) -> tuple[Leaving, ...]:
-    """Name what a device of a sliced net sends; bytes are for one example, and for the upload after a pass."""
-    model = task.model_for(NUMPY)
-    sums = next(own.shape for own in model.layers if own.factors and not own.mixes)
-    first = 4 * math.prod(sums)
-    upload = round(4 * task.algorithm.theta * trees.size(model.zeros()))
-    return (
-        Leaving(
-            name="sums", what="a dominator's sums of the first layer, to followers", size_bytes=first, protection="none"
-        ),
-        Leaving(name="slopes", what="slopes of these sums, back from followers", size_bytes=first, protection="none"),
-        Leaving(
-            name="weights", what="a group's weights after a pass, to the server", size_bytes=upload, protection="none"
-        ),
-    )
-
-
-def _hyper(task: Task, plan: Plan) -> dict[str, Any]:
-    """Return hyper-parameters for a look at shapes, so any matrix will do where noise is correlated."""
-    own: dict[str, Any] = dict(task.hyper(plan))
-    return own | {MATRIX: np.ones((1, plan.banded.bands), np.float32)} if plan.banded else own
-
-
-KNOWN = {
-    "version": "which version the device started from",
-    "samples": "how many rows the gradient is over",
-    "rows": "how many rows were looked at",
-    "counted": "how many rows errors were counted over",
-    "errors": "how many of them the model got wrong",
-    "labels": "how often each label occurs",
-    "gradient": "the direction in which the model should move",
-    "change": "how local steps changed the model",
-    "weight": "how much the device counts",
-}
-
-
-def _one(path: str, leaf: Array, plan: Plan) -> Leaving:
-    name = path.removeprefix("content/")
-    word = next((word for word in name.split("/") if word in KNOWN), name)
-    return Leaving(name=name, what=KNOWN.get(word, name), size_bytes=leaf.nbytes, protection=_protection(word, plan))
-
-
-def _protection(word: str, plan: Plan) -> str:
-    counts, correlated = plan.statistics, ", correlated over messages" if plan.banded else ""
-    if word in ("errors", "labels") and plan.sound and plan.sound.update.shared and counts:
-        law = plan.sound.update.law.name.replace("-", " ")
-        return f"a share of {law} noise of scale {counts.error_scale:g}; then masked"
-    if word == "errors" and counts and counts.error_scale:
-        return f"discrete Laplace noise of scale {counts.error_scale:g}"
-    if word == "labels" and counts and counts.label_scale:
-        return f"discrete Laplace noise of scale {counts.label_scale:g}"
-    if plan.sound and word == plan.sound.sends:
-        own, grid = plan.sound.update, plan.sound.update.grid
-        return (
-            f"each {grid.per} clipped to {grid.radius:.3g} in L{grid.order}, rounded to {grid.levels} levels, checked; "
-            f"{'a share of ' if own.shared else ''}{own.law.name.replace('-', ' ')} noise of scale {own.scale:g} levels"
-            f"{'; then masked' if own.shared else ''}"
-        )
-    if word == "gradient" and plan.gradient:
-        bound, law = plan.gradient.bound, plan.gradient.law.name
-        return f"one example at most {bound.radius:.3g} in L{bound.order}; {law} noise{correlated}, simulated"
-    if word == "change" and plan.steps:
-        return (
-            f"in every step each row's gradient clipped at {plan.steps.radius:g}, gaussian noise of "
-            f"{plan.steps.multiplier:.3g} times the sensitivity, simulated"
-        )
-    if word in ("gradient", "change") and plan.given:
-        return f"{plan.given.law.name} noise of s.d. {plan.given.deviation:.3g}{correlated}, simulated"
-    return "in clear"
-
-
-class _Nothing:
-    """Coins for a look at shapes: whatever is drawn is nothing."""
-
-    def uniform(self, stage: str, shape: tuple[int, ...]) -> Array:
-        """Return a half."""
-        return np.full(shape, 0.5, np.float32)
-
-    def laplace(self, stage: str, shape: tuple[int, ...]) -> Array:
-        """Return zeros."""
-        return np.zeros(shape, np.float32)
-
-    gaussian = laplace
-
-    def discrete_laplace(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
-        """Return zeros."""
-        return np.zeros(shape, np.int32)
-
-    discrete_gaussian = discrete_laplace
-    skellam = discrete_laplace
-
-    def retry(self, number: Array) -> _Nothing:
-        """Return the same."""
-        return self

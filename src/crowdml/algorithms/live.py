@@ -44,6 +44,7 @@ class LiveTask:
         row: Layout of what the server keeps for one device.
         transform: Turns an owner's rows into the model's.
         masked: How check-ins become masked sums; None where each is sent by itself.
+        opening: The same for the first version, where an algorithm begins with another message; None elsewhere.
     """
 
     task: Task
@@ -56,12 +57,25 @@ class LiveTask:
     row: Layout
     transform: Rows
     masked: MaskedForm | None = None
+    opening: MaskedForm | None = None
+
+    def uses(self, version: int) -> int:
+        """Return how many uses a release to a version counts for."""
+        sound = self.plan.sound
+        return sound.opening_uses if sound and self.opening is not None and version == 0 else 1
+
+    def form(self, version: int) -> MaskedForm:
+        """Return how check-ins to a version become a masked sum."""
+        found = self.opening if self.opening is not None and version == 0 else self.masked
+        if found is None:
+            raise ValueError("check-ins of this task are not masked")
+        return found
 
 
 def definition_of(task: Task) -> dict[str, Any]:
     """Return what a sheet says of a task: everything but the simulated crowd and the dataset's name."""
     content: dict[str, Any] = task.model_dump(mode="json", by_alias=True, exclude={"crowd": True})
-    for name in ("dataset", "validation"):
+    for name in ("dataset", "validation", "split"):
         content["data"].pop(name)
     return content
 
@@ -85,37 +99,51 @@ def open_task(sheet: Sheet, public: Mapping[str, Array] | None = None) -> LiveTa
 
 def assemble(task: Task, fitted: list[Fitted], public: Mapping[str, Array] | None = None) -> LiveTask:
     """Build a task whose transforms are ready."""
-    model = task.model_for(NUMPY)
-    hyper = task.hyper(task.plan(model)) | dict(public or {})
-    algorithm, server = task.build(NUMPY), task.build(NUMPY, hyper, flat=True)
+    model, flat = task.model_for(NUMPY), not task.recipe.sums_only
+    plan = task.plan(model)
+    hyper = task.hyper(plan) | dict(public or {})
+    algorithm, server = task.build(NUMPY), task.build(NUMPY, hyper, flat=flat)
     broadcast = algorithm.check_out(algorithm.init(StillCoins()))
     check_in = example_check_in(algorithm, broadcast, task.features)
     messages = layouts(broadcast, check_in)
     begun = server.init(StillCoins())
-    flat = Messages(
+    shaped = Messages(
         check_out=Layout(message(0, server.check_out(begun)), messages.check_out),
         check_in=Layout(message(0, _flat_update(check_in)), messages.check_in),
     )
-    plan = task.plan(model)
     return LiveTask(
         task=task,
         algorithm=algorithm,
         server=server,
         plan=plan,
         messages=messages,
-        server_messages=flat,
+        server_messages=shaped,
         state=Layout(begun),
         row=Layout({"row": algorithm.row_init()}),
         transform=_fitting(task, compose(fitted)),
-        masked=make_masked_form(task, algorithm, plan, _flat_update(check_in)),
+        masked=masked_form_of(task, algorithm, broadcast),
+        opening=masked_form_of(task, algorithm.opening, broadcast) if algorithm.opening else None,
     )
+
+
+def masked_form_of(task: Task, algorithm: Algorithm, broadcast: Tree) -> MaskedForm | None:
+    """Work out the masked form of a task's check-ins, or of those that open it."""
+    plan = task.plan(task.model_for(NUMPY))
+    check_in = example_check_in(algorithm, broadcast, task.features)
+    mechanism = None
+    if plan.sound:
+        mechanism = plan.sound.opening if "moments" in check_in and plan.sound.opening else plan.sound.update
+    example = check_in if task.recipe.sums_only else _flat_update(check_in)
+    return make_masked_form(task, algorithm, plan, example, mechanism)
 
 
 def assemble_form(task: Task) -> MaskedForm | None:
     """Work out the masked form of a task alone."""
     algorithm = task.build(NUMPY)
-    check_in = example_check_in(algorithm, algorithm.check_out(algorithm.init(StillCoins())), task.features)
-    return make_masked_form(task, algorithm, task.plan(task.model_for(NUMPY)), _flat_update(check_in))
+    broadcast = algorithm.check_out(algorithm.init(StillCoins()))
+    if algorithm.opening:
+        masked_form_of(task, algorithm.opening, broadcast)
+    return masked_form_of(task, algorithm, broadcast)
 
 
 def _fitting(task: Task, transform: Rows) -> Rows:
@@ -159,13 +187,25 @@ def require_live(task: Task) -> None:
         raise BadInput(
             f"{task.algorithm.kind} exists in simulation only",
             where="algorithm.kind",
-            hint='use "crowd-sgd", "local-sgd", "fedavg" or "fedsgd"',
+            hint='use "crowd-sgd", "local-sgd", "fedavg", "fedsgd", "admm", "consensus-newton" or "ridge"',
+        )
+    if task.recipe.sums_only and not task.sums.masked:
+        raise BadInput(
+            f"{task.algorithm.kind} is made for sums: live, nobody may see one device's message",
+            where="sums.masked",
+            hint="add to the task file: [sums] and masked = true",
+        )
+    if getattr(task.algorithm, "devices", 0) is None:
+        raise BadInput(
+            "how many devices take part? A live server cannot know who will join",
+            where="algorithm.devices",
+            hint="such as devices = 100: the share of the crowd behind a version is counted by it",
         )
 
 
 def example_check_in(algorithm: Algorithm, broadcast: Tree, features: int) -> Tree:
     """Make one check-in of an empty batch, for its shape."""
-    size = max(algorithm.batch, algorithm.rounds.multiple if algorithm.rounds else 1)
+    size = max(algorithm.batch, algorithm.visit.multiple if algorithm.visit else 1)
     rows = np.zeros((size, features), np.float32)
     batch = Batch(rows=rows, labels=np.zeros(size, np.int32), mask=np.zeros(size, np.float32))
     release, _ = algorithm.device_step(broadcast, algorithm.device_init(), batch, StillCoins())

@@ -180,7 +180,7 @@ class DeviceHalf:
             if not self.padded:
                 return trees.map(lambda old, new: old - new, own, change), after, taken + one
             real = found.samples > 0
-            moved = trees.map(lambda old, new: ops.xp.where(real, old - new, old), own, change)
+            moved = trees.map(lambda old, new: old - new * real.astype(ops.xp.float32), own, change)
             after = trees.map(lambda old, new: ops.xp.where(real, new, old), memory, after)
             return moved, after, taken + real.astype(ops.xp.int32)
 

@@ -20,9 +20,12 @@ from crowdml.core import BadInput, record, trees
 from crowdml.core.errors import MalformedMessage
 from crowdml.core.ops import Tree
 from crowdml.privacy import Plan
+from crowdml.privacy.sound import SoundMechanism
 from crowdml.protocol.sums import SumTerms, bits_for
 
 Vector = npt.NDArray[np.int64]
+NOISY = ("gradient", "change", "moments", "counts")
+"""Parts of a check-in that get noise."""
 
 
 @record
@@ -46,7 +49,7 @@ class MaskedForm:
     def vector(self, release: Tree, check_in: Tree) -> tuple[Vector, Vector | None]:
         """Return what a device has to say as integers, and its share of the noise; None where there is none."""
         noisy = self._integers(check_in)
-        bounded = check_in | {name: release[name] for name in ("gradient", "change", "counts") if name in check_in}
+        bounded = check_in | {name: release[name] for name in NOISY if name in check_in}
         if all(leaf.dtype.kind == "i" for leaf in map(np.asarray, trees.leaves(check_in))):
             own = self._integers(bounded)
             return own, noisy - own
@@ -80,7 +83,9 @@ class MaskedForm:
         return np.rint(leaf.astype(np.float64) * 2.0**self.places).astype(np.int64)
 
 
-def make_masked_form(task: Task, algorithm: Algorithm, plan: Plan, example: Tree) -> MaskedForm | None:
+def make_masked_form(
+    task: Task, algorithm: Algorithm, plan: Plan, example: Tree, mechanism: SoundMechanism | None
+) -> MaskedForm | None:
     """Work out the masked form of a task's check-ins; None where they are not masked.
 
     Args:
@@ -88,15 +93,16 @@ def make_masked_form(task: Task, algorithm: Algorithm, plan: Plan, example: Tree
         algorithm: Its functions.
         plan: Bound and noise.
         example: A check-in of the server's kind, with the update as one vector.
+        mechanism: Bound and noise of these check-ins; None where nothing is promised.
     """
     masking = task.masking()
     if masking is None:
         return None
     rows, settings = Acceptance.of(algorithm, plan).rows, task.sums
     update, deviation, places = math.ceil(settings.bound * 2.0**settings.precision), 0.0, settings.precision
-    if plan.sound:
-        grid = plan.sound.update.grid
-        update, deviation, places = grid.levels * (rows if grid.per == "example" else 1), plan.sound.update.scale, 0
+    if plan.sound and mechanism:
+        grid = mechanism.grid
+        update, deviation, places = grid.levels * (rows if grid.per == "example" else 1), mechanism.scale, 0
         deviation = max(deviation, plan.sound.statistics.error_scale if plan.sound.statistics else 0.0)
     by_rows = "samples" in example or "counts" in example or (not plan.sound and algorithm.rounds is not None)
     largest = max(update, rows if by_rows else 1)

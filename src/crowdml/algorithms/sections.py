@@ -15,6 +15,16 @@ from crowdml.data import PARTITIONS, TRANSFORMS
 from crowdml.data.partitions import Iid
 
 
+class SplitSettings(Settings):
+    """Another split of a dataset than that of its files: all rows together, some drawn, and split anew."""
+
+    train: int = Field(gt=0, description="training rows")
+    test: int = Field(gt=0, description="test rows")
+    seed: int | None = Field(
+        None, ge=0, description="which of all possible splits; not given: every trial has a split of its own"
+    )
+
+
 class DataSettings(Settings):
     """The `[data]` section: what a row looks like on every device."""
 
@@ -23,6 +33,9 @@ class DataSettings(Settings):
     labels: list[str] = Field(min_length=2, description="names of the labels, in the order of their numbers")
     transform: list[Annotated[Any, OneOf(TRANSFORMS)]] = Field(
         [], description="what each device does to a row, in order"
+    )
+    split: SplitSettings | None = Field(
+        None, description="simulation: split all rows of the dataset anew; not given: as its files do"
     )
     public: int = Field(
         0,
@@ -115,6 +128,17 @@ class OwnerSettings(Settings):
         return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
 
 
+class SpeedSettings(Settings):
+    """How long devices work on a check-in, where they are invited or work over and over.
+
+    A device of middling speed takes one unit of time.
+    """
+
+    law: Literal["lognormal"] = Field("lognormal", description="the logarithm of the time is Gaussian")
+    sigma: float = Field(0.0, ge=0, le=10, description="its s.d. from one device to the next; 0: all are alike")
+    jitter: float = Field(0.0, ge=0, le=10, description="its s.d. from one check-in of a device to the next")
+
+
 class CrowdPersonal(PersonalSettings):
     """Models of the devices' own, measured on rows that each device holds out."""
 
@@ -139,6 +163,7 @@ class CrowdSettings(Settings):
     )
     partition: Annotated[Any, OneOf(PARTITIONS)] = Field(Iid(), description="which device holds which rows")
     delays: DelaySettings = Field(DelaySettings(), description="travel times")
+    speeds: SpeedSettings = Field(SpeedSettings(), description="how fast devices work")
     outages: OutageSettings = Field(OutageSettings(), description="times without network")
     joining: float = Field(0.0, ge=0, le=1, description="devices join during this first part of the run")
     leaving: float = Field(0.0, ge=0, le=1, description="devices leave during this last part of the run")

@@ -101,15 +101,23 @@ class Task(Settings):
         return made
 
     def _plan(self, model: Model) -> Plan:
+        paper = self.recipe.paper if self.privacy.mode == "paper" else None
+        reach = paper.reach(self.algorithm) if paper else 1.0
+
+        def bound_of(order: int) -> float | None:
+            bound = model.gradient_bound(order, input_bound(self.data.transform, order, self.data.features))
+            return None if bound is None else bound * reach
+
         return make_plan(
             self.privacy,
-            lambda order: model.gradient_bound(order, input_bound(self.data.transform, order, self.data.features)),
+            bound_of,
             classes=len(self.data.labels),
             counts=getattr(self.algorithm, "statistics", False),
             perturbs=self.recipe.perturbs,
             input_bound=input_bound(self.data.transform, 1, self.data.features),
             size=trees.size(model.zeros()) if self.privacy.noise_scale else 1,
             releases=self._releases(model),
+            scale=paper.scale if paper else None,
         )
 
     def masking(self) -> Masking | None:
@@ -147,6 +155,8 @@ class Task(Settings):
             limit=self.stop.max_releases,
             stable=stability(model, row, self.model.regularisation, form.steps),
             shared=masking.shared if masking else None,
+            features=self.features + int(getattr(self.model, "bias", False)),
+            opening=form.opening,
             classes=len(self.data.labels),
         )
 
@@ -208,6 +218,7 @@ class Task(Settings):
             classes=len(self.data.labels),
             hyper=self.hyper(plan) if hyper is None else hyper,
             ops=ops,
+            devices=getattr(self.algorithm, "devices", None) or self.crowd.devices,
             robust=self.robust,
             attack=self.crowd.attack.build(len(self.data.labels), ops) if self.crowd.attack.liars(1) else None,
         )
@@ -280,8 +291,20 @@ class Task(Settings):
         """Refuse what would change nothing."""
         from crowdml.core import NUMPY
 
-        crowd, delays = self.crowd, self.crowd.delays
-        if self.build(NUMPY).rounds:
+        crowd, delays, algorithm = self.crowd, self.crowd.delays, self.build(NUMPY)
+        if (crowd.speeds.sigma or crowd.speeds.jitter) and not algorithm.whole:
+            raise BadInput(
+                f"devices of {self.algorithm.kind} check in as their rows come: speeds change nothing",
+                where="crowd.speeds",
+                hint="leave them out; crowd.delays make messages travel",
+            )
+        if algorithm.barrier and crowd.drop_out:
+            raise BadInput(
+                "a device whose check-in is lost would wait for ever",
+                where="crowd.drop-out",
+                hint="leave it out; a low barrier and speeds show what slow devices do",
+            )
+        if algorithm.whole:
             unused = {
                 "delays": delays.request or delays.check_out or delays.check_in,
                 "outages": crowd.outages.lasting,
@@ -290,9 +313,12 @@ class Task(Settings):
             }
             for name in (name for name, given in unused.items() if given):
                 raise BadInput(
-                    f"{self.algorithm.kind} invites devices to rounds and waits for them: this changes nothing",
+                    f"{self.algorithm.kind} invites devices to rounds and waits for them: this changes nothing"
+                    if algorithm.rounds
+                    else f"devices of {self.algorithm.kind} begin anew with each version: this changes nothing",
                     where=f"crowd.{name}",
-                    hint="leave it out; drop-out loses check-ins",
+                    hint="leave it out; "
+                    + ("drop-out loses check-ins" if algorithm.rounds else "crowd.speeds say how fast they are"),
                 )
         if self.recipe.perturbs == "inputs" and (delays.request or delays.check_out or delays.check_in):
             raise BadInput(
@@ -343,14 +369,20 @@ class Task(Settings):
 
     def _covered_passes(self) -> int | None:
         """Passes that the ledger covers: a pass is one more use, and the epochs of a round are one together."""
-        most, each = self.privacy.max_uses, getattr(self.algorithm, "epochs", 1)
-        if self.privacy.mode != "sound" or self.privacy.unit != "sample" or not most or self.recipe.sound is None:
+        most = self.most_uses
+        return None if most is None else int(most * getattr(self.algorithm, "epochs", 1))
+
+    @property
+    def most_uses(self) -> int | None:
+        """Releases that the ledger lets a sample enter, the one that opens the task included; None: any number."""
+        most, form = self.privacy.max_uses, self.recipe.sound
+        if self.privacy.mode != "sound" or self.privacy.unit != "sample" or not most or form is None:
             return None
-        return int(most * each)
+        return most - max(form(self.algorithm).opening - 1, 0)
 
     def _check_uses(self) -> None:
         """Refuse a pass that the ledger could not cover."""
-        covered, most = self._covered_passes(), self.privacy.max_uses or 0
+        covered, most = self._covered_passes(), self.most_uses or 0
         if covered is not None and self.passes > covered:
             raise BadInput(
                 f"pass {covered + 1} of {self.passes} is not covered: a sample may enter "

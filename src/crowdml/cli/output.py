@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,8 +84,9 @@ class Progress:
         self.update(share, error)
 
     def update(self, share: float, error: float) -> None:
-        """Move on."""
-        self._bar.update(self._row, completed=share, description=self._name, error=f"error {error:.3f}")
+        """Move on; no error is shown before one was measured."""
+        shown = "" if math.isnan(error) else f"error {error:.3f}"
+        self._bar.update(self._row, completed=share, description=self._name, error=shown)
 
 
 def print_result(result: Result) -> None:

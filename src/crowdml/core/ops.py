@@ -38,6 +38,7 @@ class Ops:
         repeat: `repeat(unfinished, step, carry)` applies `carry = step(carry)` while `unfinished(carry)` says so.
         in_parts: `in_parts(function, rows, size)` applies a function to so many rows at a time and joins what it gives
             along the last axis: the same as `function(rows)` with less memory.
+        solve: `solve(a, b)` is `a⁻¹ b` for a symmetric positive definite `a`.
         wide: The widest floating-point type there is, for proofs that need double precision on a device.
     """
 
@@ -53,6 +54,7 @@ class Ops:
     fold: Callable[[Callable[[Tree, Tree], Tree], Tree, Tree], Tree]
     repeat: Callable[[Callable[[Tree], Array], Callable[[Tree], Tree], Tree], Tree]
     in_parts: Callable[[Callable[[Array], Array], Array, int], Array]
+    solve: Callable[[Array, Array], Array]
     wide: Any
 
 
@@ -81,6 +83,14 @@ def _sum_of_squares(a: Array) -> Array:
     return flat.dot(flat)
 
 
+def _solve(a: Array, b: Array) -> Array:
+    from scipy.linalg.lapack import dposv, sposv  # late: it costs half a second at every start
+
+    _, found, problem = (sposv if a.dtype == np.float32 else dposv)(a, b, lower=1)
+    # What rounding has made indefinite is left to a method that can do without; in compiled code it is not a number.
+    return np.linalg.solve(a, b) if problem else found
+
+
 NUMPY = Ops(
     name="numpy",
     xp=np,
@@ -94,5 +104,6 @@ NUMPY = Ops(
     fold=_fold,
     repeat=_repeat,
     in_parts=_in_parts,
+    solve=_solve,
     wide=np.float64,
 )

@@ -62,7 +62,7 @@ class Gatherer:
         draw: Draw = os_words,
     ) -> None:
         """Gather nothing yet."""
-        if live.algorithm.rounds and not isinstance(source, KeptRows):
+        if live.algorithm.visit and not isinstance(source, KeptRows):
             raise BadInput(
                 f"{live.task.algorithm.kind} goes through all rows of a device in every round; a stream has no end",
                 where="--rows",
@@ -94,7 +94,7 @@ class Gatherer:
     def _from_kept(self, source: KeptRows) -> Gathered:
         table, numbers, rows = self._number(source)
         chosen = self._choose(numbers)
-        rounds = self._live.algorithm.rounds
+        rounds = self._live.algorithm.visit
         if rounds is None:
             return Gathered(batch=_batch(rows, table.labels, chosen, len(chosen)), samples=numbers[chosen])
         order = np.concatenate([chosen[self._shuffled(len(chosen))] for _ in range(rounds.epochs)])
@@ -111,7 +111,7 @@ class Gatherer:
 
     def _choose(self, numbers: Ints) -> Ints:
         """Choose rows by how often they were used, and otherwise by chance."""
-        rounds = self._live.algorithm.rounds
+        rounds = self._live.algorithm.visit
         least = 1 if rounds else self._live.algorithm.batch
         most = rounds.max_rows if rounds else least
         if len(numbers) < least:

@@ -236,7 +236,7 @@ class Device:
                 raise TermsViolated(
                     f"the server shows version {found.version}, but had {self.memory.version} before: it was set back"
                 )
-            if self.live.algorithm.rounds and found.version <= max(self.memory.contributed, self._busy_version):
+            if self.live.algorithm.visit and found.version <= max(self.memory.contributed, self._busy_version):
                 self.calls.connection.pause(None, tries, "the round is not over")
                 continue
             return found

@@ -100,7 +100,7 @@ class Ledger:
             self._write(self.chain.renew(task, sheet, terms), b"", None)
 
     def charge(
-        self, task: str, key: str, body: bytes, *, samples: npt.NDArray[Any] | None = None, version: int
+        self, task: str, key: str, body: bytes, *, samples: npt.NDArray[Any] | None = None, version: int, uses: int = 1
     ) -> bytes:
         """Charge one release and keep its final bytes; return the bytes to send. A resend costs nothing.
 
@@ -109,7 +109,7 @@ class Ledger:
             TermsViolated: Other bytes were charged under this key, or the task was never accepted.
         """
         numbers = np.zeros(0, np.int64) if samples is None else np.asarray(samples)
-        entry = self.chain.charge(task, key, body, numbers, version)
+        entry = self.chain.charge(task, key, body, numbers, version, uses)
         if entry is not None:
             self._write(entry, packed(numbers), Unsettled(key=key, task=task, body=body))
         return body

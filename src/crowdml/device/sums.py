@@ -5,6 +5,9 @@
 Until the masked vector is sent nothing has left that depends on rows, and nothing is charged: a sum that is given up
 before that costs nothing. One that is given up afterwards is spent, and the next has fresh noise and a charge of its
 own.
+
+Where a task has a barrier, hello means that the work is done. The device offers it to one sum after the other, as long
+as the version it began with is not too old, and only then begins anew.
 """
 
 from __future__ import annotations
@@ -96,30 +99,40 @@ class SumTaker:
             state: The algorithm's state of this device.
             encode: Writes the state that follows.
         """
-        coins, algorithm = self._coins(), self._live.algorithm
+        started, coins = checked_out.version, self._coins()
+        algorithm = self._live.algorithm.at(started)
         release, following = algorithm.device_step(checked_out.content, state, gathered.batch, coins)
         tries = 0
         while True:
             tries += 1
             present = self._look()
-            if present.version != checked_out.version:
+            if not self._may_join(present, started):
                 return None
             if present.stage != "hello":
                 self._calls.connection.pause(None, tries, "a sum is going on without this device")
                 continue
             try:
-                machine, mail = self._meet(present)
-                vector, noise = self._live.masked.vector(release, algorithm.sanitise(release, coins))
+                machine, mail = self._meet(present, started)
+                vector, noise = self._live.form(started).vector(release, algorithm.sanitise(release, coins))
                 body = _masked(machine, mail, vector, noise)
             except (StaleCheckIn, SumAborted) as error:
                 # Perhaps the round has another version by now, or the server does not know whom it has invited.
                 self._calls.connection.pause(None, tries, str(error))
+                if algorithm.barrier:
+                    continue
                 return None
-            key = self._make_key(checked_out.version)
-            self._memory.expect(key, checked_out.version, encode(following))
-            self._ledger.charge(self._member.account, key, body, samples=gathered.samples, version=checked_out.version)
-            own = Unsettled(key=key, task=self._member.account, body=body)
+            key = self._make_key(started)
+            self._memory.expect(key, started, encode(following))
+            account, uses = self._member.account, self._live.uses(started)
+            self._ledger.charge(account, key, body, samples=gathered.samples, version=started, uses=uses)
+            own = Unsettled(key=key, task=account, body=body)
             return self._settle(own, self._see_through(present, machine, own))
+
+    def _may_join(self, present: Present, started: int) -> bool:
+        """Tell whether work that began with a version is of use to the present sum."""
+        if self._live.algorithm.barrier is None:
+            return present.version == started
+        return present.version >= started and self._live.algorithm.accepts(present.version - started)
 
     def resend(self, own: Unsettled) -> Outcome:
         """Settle a masked vector that was charged before this device was stopped: used, or spent for nothing."""
@@ -134,17 +147,17 @@ class SumTaker:
             stage=answer.text("stage"),
         )
 
-    def _meet(self, present: Present) -> tuple[SumDevice, Any]:
+    def _meet(self, present: Present, started: int) -> tuple[SumDevice, Any]:
         """Go through the stages before anything that depends on rows leaves."""
         machine = SumDevice(
-            self._live.masked.terms,
+            self._live.form(started).terms,
             present.version,
             present.attempt,
             self._member.slot,
             self._member.key,
             self._peers,
         )
-        shown = self._send(present, "hello", machine.hello().to_bytes())
+        shown = self._send(present, "hello", machine.hello().to_bytes(), started=started)
         introduction = Introduction.of(shown.require(200).body)
         try:
             shares = machine.share(introduction)
@@ -183,18 +196,19 @@ class SumTaker:
         sender = Sender(self._calls, self._member, self._ledger, self._memory)
         return sender.settle(own, answer)
 
-    def _send(self, present: Present, stage: str, body: bytes, key: str = "") -> Answer:
+    def _send(self, present: Present, stage: str, body: bytes, key: str = "", started: int | None = None) -> Answer:
         """Hand a message over and wait until its stage is closed."""
         if self._silent(present.version, stage):
             raise SumAborted(f"silent from {stage} on")
-        answer = self._post(stage, present.name, body, key=key)
+        answer = self._post(stage, present.name, body, key=key, started=started)
         while answer.status == 202:
             headers = {"Crowdml-Sum": present.name} | ({"Idempotency-Key": key} if key else {})
             answer = self._ask("GET", stage, headers, None)
         return answer
 
-    def _post(self, stage: str, name: str, body: bytes, key: str = "") -> Answer:
+    def _post(self, stage: str, name: str, body: bytes, key: str = "", started: int | None = None) -> Answer:
         headers = _BYTES | {"Crowdml-Sum": name} | ({"Idempotency-Key": key} if key else {})
+        headers |= {} if started is None else {"Crowdml-Started": str(started)}
         return self._ask("POST", stage, headers, body)
 
     def _ask(self, method: str, stage: str, headers: dict[str, str], body: bytes | None) -> Answer:

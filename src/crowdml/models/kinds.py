@@ -78,6 +78,17 @@ class Svm(ModelSettings):
         return _linear("hinge", self.bias, features, classes, ops)
 
 
+class Huber(ModelSettings):
+    """Least squares for two labels, ±1, where far residuals count linearly (Huber's loss)."""
+
+    kind: Literal["huber"] = "huber"
+    bias: bool = Field(False, description="add a constant to the score")
+
+    def build(self, features: int, classes: int, ops: Ops) -> Model:
+        """Make one dense layer with one output and Huber's loss."""
+        return _linear("huber", self.bias, features, classes, ops)
+
+
 class Mlp(ModelSettings):
     """Multi-layer perceptron."""
 
@@ -146,7 +157,7 @@ class Layers(ModelSettings):
     layers: list[Annotated[Any, OneOf(LAYERS)]] = Field(
         description="the layers in order, such as { kind = 'dense', size = 10 }"
     )
-    loss: Literal["softmax", "logistic", "hinge", "squared"] = Field(
+    loss: Literal["softmax", "logistic", "hinge", "huber", "squared"] = Field(
         "softmax", description="the loss over the last layer"
     )
     shape: list[Annotated[int, Field(gt=0)]] | None = Field(
@@ -163,5 +174,13 @@ class Layers(ModelSettings):
 
 MODELS: Registry[type[ModelSettings]] = Registry(
     "model",
-    {"softmax": Softmax, "logistic": Logistic, "svm": Svm, "mlp": Mlp, "cnn": Cnn, "layers": Layers},
+    {
+        "softmax": Softmax,
+        "logistic": Logistic,
+        "svm": Svm,
+        "huber": Huber,
+        "mlp": Mlp,
+        "cnn": Cnn,
+        "layers": Layers,
+    },
 )

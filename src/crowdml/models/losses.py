@@ -1,4 +1,4 @@
-"""Losses at the top of a model: logistic, softmax, hinge and sum of squares.
+"""Losses at the top of a model: logistic, softmax, hinge, Huber's and sum of squares.
 
 Each knows its value, its slope with respect to the model's outputs, how outputs become a label, and a bound on the
 slope's norm where one exists: that bound is where sensitivity comes from when nothing is clipped.
@@ -24,6 +24,8 @@ class Loss:
         by_sign: Whether `predict` asks for the sign of the one output, instead of the largest of several.
         slope_bound: Largest L1 and L2 norm of one example's slope, None where there is none.
         curvature: Largest eigenvalue of the Hessian over the outputs, where the loss is convex; None where it has none.
+        bend: `bend(outputs, labels)`, shape (size,): for each example a number b such that b times the identity is the
+            Hessian over the outputs, or bounds it from above everywhere; None where there is no such number.
     """
 
     width: int
@@ -33,6 +35,7 @@ class Loss:
     slope_bound: dict[int, float] | None
     by_sign: bool = False
     curvature: float | None = None
+    bend: Callable[[Array, Array], Array] | None = None
 
 
 def one_hot(labels: Array, classes: int, ops: Ops) -> Array:
@@ -66,6 +69,7 @@ def softmax(classes: int, ops: Ops) -> Loss:
         predict=lambda outputs: xp.argmax(outputs, axis=0),
         slope_bound={1: 2.0, 2: math.sqrt(2.0)},
         curvature=0.5,
+        bend=lambda outputs, labels: xp.full(outputs.shape[1:], 0.5, dtype=xp.float32),
     )
 
 
@@ -90,6 +94,7 @@ def logistic(classes: int, ops: Ops) -> Loss:
         slope_bound={1: 1.0, 2: 1.0},
         by_sign=True,
         curvature=0.25,
+        bend=lambda outputs, labels: 0.25 * (1 - xp.tanh(0.5 * outputs[0]) ** 2),
     )
 
 
@@ -108,6 +113,27 @@ def hinge(classes: int, ops: Ops) -> Loss:
         predict=lambda outputs: (outputs[0] > 0).astype(xp.int32),
         slope_bound={1: 1.0, 2: 1.0},
         by_sign=True,
+    )
+
+
+def huber(classes: int, ops: Ops) -> Loss:
+    """½ r² for |r| ≤ 1 and |r| - ½ beyond, where r = z - y, y = ±1: least squares with a bounded slope (Huber 1964)."""
+    xp = ops.xp
+
+    def values(outputs: Array, labels: Array) -> Array:
+        residual = xp.abs(outputs - _signs(labels, ops))[0]
+        return xp.where(residual <= 1, 0.5 * residual * residual, residual - xp.float32(0.5))
+
+    return Loss(
+        width=1,
+        values=values,
+        slope=lambda outputs, labels: xp.clip(outputs - _signs(labels, ops), -1.0, 1.0),
+        predict=lambda outputs: (outputs[0] > 0).astype(xp.int32),
+        slope_bound={1: 1.0, 2: 1.0},
+        by_sign=True,
+        curvature=1.0,
+        # The bound 1 instead of the second derivative, which is 0 or 1: steps then never overshoot.
+        bend=lambda outputs, labels: xp.ones(outputs.shape[1:], dtype=xp.float32),
     )
 
 
@@ -130,6 +156,6 @@ def squared(classes: int, ops: Ops) -> Loss:
 
 LOSSES: Registry[Callable[[int, Ops], Loss]] = Registry(
     "loss",
-    {"softmax": softmax, "logistic": logistic, "hinge": hinge, "squared": squared},
+    {"softmax": softmax, "logistic": logistic, "hinge": hinge, "huber": huber, "squared": squared},
 )
-TWO_CLASS_LOSSES = frozenset({"logistic", "hinge"})
+TWO_CLASS_LOSSES = frozenset({"logistic", "hinge", "huber"})

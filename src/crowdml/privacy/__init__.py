@@ -15,6 +15,7 @@ from crowdml.privacy.plan import Plan as Plan
 from crowdml.privacy.plan import make_plan as make_plan
 from crowdml.privacy.promise import Promise as Promise
 from crowdml.privacy.promise import Spent as Spent
+from crowdml.privacy.promise import classical_scale as classical_scale
 from crowdml.privacy.settings import PrivacySettings as PrivacySettings
 from crowdml.privacy.sound import Sound as Sound
 from crowdml.privacy.sound_plan import Releases as Releases

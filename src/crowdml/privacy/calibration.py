@@ -7,6 +7,7 @@ another, so that nobody else's device and no server has to know.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,7 +61,7 @@ def calibrate(
         )
     scale, kind = min(possible)
     scale = scale if law.pure else max(scale, LEAST_DEVIATION)
-    _require_fit(scale, "privacy.epsilon")
+    require_fit(scale, "privacy.epsilon")
     mechanism = SoundMechanism(grid=grid, law=law, scale=scale, stable=stable)
     return mechanism, Filter(kind=kind, epsilon=epsilon, delta=delta)
 
@@ -84,13 +85,14 @@ def _least(low: int, enough: Callable[[int], bool], where: str) -> int:
     high = low + 1
     while not enough(high):
         low, high = high, 2 * high
-        _require_fit(high / 16, where)
+        require_fit(high / 16, where)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
+@functools.lru_cache(maxsize=256)
 def calibrate_shared(
     shared: Shared,
     grid: Grid,
@@ -118,11 +120,12 @@ def calibrate_shared(
 def split_statistics(epsilon: float, uses: int, rows: int) -> SoundStatistics:
     """Split ε over all uses, and over the two kinds of count by halves, where so many rows may change at once."""
     each = epsilon / uses / 2
-    _require_fit(2 * rows / each, "privacy.statistics-epsilon")
+    require_fit(2 * rows / each, "privacy.statistics-epsilon")
     return SoundStatistics(error_scale=exact_scale(rows / each), label_scale=exact_scale(2 * rows / each), rows=rows)
 
 
-def _require_fit(scale: float, where: str) -> None:
+def require_fit(scale: float, where: str) -> None:
+    """Refuse noise that does not fit into a message."""
     if scale > LARGEST:
         raise BadInput(
             f"noise of scale {scale:.3g} does not fit into the 32 bits of an integer in a message",
@@ -140,7 +143,7 @@ def for_owner(sound: Sound, epsilon: float) -> Sound:
             where="privacy.owner-range",
             hint="owners choose within this range",
         )
-    if sound.update.shared:
+    if sound.update.shared or sound.opening or sound.sends == "moments":
         # Everybody's noise protects everybody: there is one ε for all, and the range has no other.
         return sound
     counts = sound.statistics

@@ -42,6 +42,8 @@ class Grid:
         levels: Levels that make up the radius, L.
         limit: Largest ‖k‖₁, or largest ‖k‖² for order 2.
         per: What is bounded: each example's vector, or the release as a whole.
+        apart: Square of the largest distance between two vectors that obey the limit, in levels, where less than twice
+            its norm is proven; None elsewhere.
     """
 
     order: int
@@ -50,6 +52,7 @@ class Grid:
     levels: int
     limit: int
     per: Per
+    apart: int | None = None
 
     @property
     def step(self) -> float:
@@ -59,12 +62,14 @@ class Grid:
     @property
     def sensitivity_squared(self) -> int:
         """Square of the largest change of a sum when one vector is replaced, in levels."""
+        if self.apart is not None:
+            return self.apart
         return 4 * (self.limit if self.order == 2 else self.limit**2)
 
     @property
     def sensitivity(self) -> float:
         """Largest change of a sum when one vector is replaced, in levels, rounded up."""
-        return 2.0 * self.limit if self.order == 1 else math.nextafter(2 * math.sqrt(self.limit), math.inf)
+        return 2.0 * self.limit if self.order == 1 else math.nextafter(math.sqrt(self.sensitivity_squared), math.inf)
 
 
 FINEST = 1 << 15

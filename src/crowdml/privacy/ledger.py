@@ -12,7 +12,7 @@ before it (32 zero bytes at first) followed by its bytes. Four kinds:
              are promised something and a release is bounded as a whole
     charge   one release: task, key (idempotency key), body (hash of the final bytes), samples (how many are in it),
              named (hash of their numbers, little-endian 32-bit), most (uses of its most used sample, this one
-             included), version
+             included), version; uses, where it counts for several
     renew    the operator restored the task from a backup: task, sheet (hash of the new one); terms and uses stay
     close    a task ended: task, public (1 where its end follows from public history alone, otherwise 0)
 
@@ -116,6 +116,7 @@ class SpendingState:
         sheet: Hash of the sheet.
         uses: How often each sample was used, by its number on this device.
         releases: Charges so far.
+        charged: Uses that these count for; as many, where each counts for one.
         widest: Most samples in one release.
         closed: Whether the task has ended.
         freed: Whether it ended in public, so that only what was spent still counts.
@@ -125,20 +126,21 @@ class SpendingState:
     sheet: str
     uses: UsesState = dataclasses.field(default_factory=UsesState)
     releases: int = 0
+    charged: int = 0
     widest: int = 0
     closed: bool = False
     freed: bool = False
 
     def spent(self) -> Event:
         """Cost for the unit that is worst off."""
-        count = self.releases if self.terms.unit == "device" else self.uses.most()
+        count = self.charged if self.terms.unit == "device" else self.uses.most()
         return self.terms.event.times(count)
 
     def of_device(self) -> Event:
         """Cost for the device as a whole."""
         if self.terms.device:
-            return self.terms.device.times(self.releases)
-        total = self.terms.event.times(self.releases)
+            return self.terms.device.times(self.charged)
+        total = self.terms.event.times(self.charged)
         return total if self.terms.unit == "device" else total.grouped(self.widest)
 
     def reserved(self) -> Promise:
@@ -193,7 +195,9 @@ class LedgerChain:
         known = self.tasks.get(task)
         return known is not None and known.sheet == sheet and known.terms == _terms(_accepted(task, sheet, terms))
 
-    def charge(self, task: str, key: str, body: bytes, samples: npt.NDArray[Any], version: int) -> Entry | None:
+    def charge(
+        self, task: str, key: str, body: bytes, samples: npt.NDArray[Any], version: int, uses: int = 1
+    ) -> Entry | None:
         """Return the entry for one release; None for a resend of identical bytes, which costs nothing.
 
         Args:
@@ -202,14 +206,16 @@ class LedgerChain:
             body: The final bytes.
             samples: Numbers of the samples in it, each once.
             version: Version the device started from.
+            uses: Uses of each sample that it counts for.
         """
         digest = hashlib.sha256(body).hexdigest()
         if key in self._bodies:
             if self._bodies[key] != (task, digest):
                 raise TermsViolated(f"{task}: other bytes under the key of an earlier release")
             return None
-        most = self._require(task, samples)
-        return {
+        most = self._require(task, samples, uses)
+        several: Entry = {"uses": uses} if uses > 1 else {}
+        return several | {
             "kind": "charge",
             "task": task,
             "key": key,
@@ -260,22 +266,22 @@ class LedgerChain:
     def left(self, task: str) -> int:
         """Return how many more releases the unit that is worst off may enter."""
         own = self._spending(task)
-        return own.terms.uses - (own.releases if own.terms.unit == "device" else own.uses.most())
+        return own.terms.uses - (own.charged if own.terms.unit == "device" else own.uses.most())
 
-    def _require(self, task: str, samples: npt.NDArray[Any]) -> int:
+    def _require(self, task: str, samples: npt.NDArray[Any], uses: int) -> int:
         """Refuse a release that the terms do not cover; return the uses of its most used sample."""
         own = self._spending(task)
         if own.closed:
             raise BudgetExhausted(f"{task}: the task is closed")
         if len(samples) and (len(np.unique(samples)) != len(samples) or samples.min() < 0 or samples.max() >= MOST):
             raise ValueError("samples are numbers from 0 on, each once")
-        most = 1 + own.uses.of(samples)
-        if own.terms.unit == "device" and own.releases >= own.terms.uses:
-            raise BudgetExhausted(f"{task}: {own.releases} of {own.terms.uses} releases are spent")
+        most = uses + own.uses.of(samples)
+        if own.terms.unit == "device" and own.charged + uses > own.terms.uses:
+            raise BudgetExhausted(f"{task}: {own.charged} of {own.terms.uses} releases are spent")
         if own.terms.unit == "sample" and not len(samples):
             raise ValueError("a release of a task that promises something to samples must name them")
         if own.terms.unit == "sample" and most > own.terms.uses:
-            raise BudgetExhausted(f"{task}: a sample of this release was used {most - 1} of {own.terms.uses} times")
+            raise BudgetExhausted(f"{task}: a sample of this release was used {most - uses} of {own.terms.uses} times")
         return most
 
     def _spending(self, task: str) -> SpendingState:
@@ -291,8 +297,11 @@ class LedgerChain:
         own = self._spending(task)
         if kind == "charge":
             self._bodies[entry["key"]] = task, entry["body"]
-            own.uses.add(numbers)
+            uses = entry.get("uses", 1)
+            for _ in range(uses):
+                own.uses.add(numbers)
             own.releases += 1
+            own.charged += uses
             own.widest = max(own.widest, entry["samples"])
         elif kind == "renew":
             own.sheet = entry["sheet"]

@@ -102,6 +102,8 @@ class Plan:
     @property
     def scales(self) -> dict[str, float]:
         """Scales of all noise by name; a simulation hands in each device's own."""
+        if self.sound and self.sound.opening:
+            return {"noise": self.noise, "opening_noise": self.sound.opening.scale}
         if self.sound is None or self.statistics is None:
             return {"noise": self.noise}
         counts = {"errors_noise": self.statistics.error_scale, "labels_noise": self.statistics.label_scale}
@@ -147,6 +149,7 @@ def make_plan(
     input_bound: float | None = None,
     size: int = 1,
     releases: Releases | None = None,
+    scale: Callable[[float, float], float] | None = None,
 ) -> Plan:
     """Work out the plan of a task.
 
@@ -159,6 +162,7 @@ def make_plan(
         input_bound: Largest L1 norm of a row, or None where nothing is known.
         size: Numbers in a message.
         releases: What the algorithm releases; sound mode and correlated noise need to know.
+        scale: `scale(epsilon, delta)`: a paper's own noise scale for sensitivity 1; None: the least that keeps them.
     """
     if terms.mode == "none" or perturbs == "nothing":
         free = Statistics() if counts else None
@@ -175,7 +179,7 @@ def make_plan(
     _check_paper_terms(terms)
     if perturbs == "inputs":
         return _input_plan(terms, input_bound, classes)
-    return replace(_paper_plan(terms, bound_of, classes, counts), banded=banded_terms(terms, limit))
+    return replace(_paper_plan(terms, bound_of, classes, counts, scale), banded=banded_terms(terms, limit))
 
 
 def _of_sound(sound: Sound, delta: float) -> Plan:
@@ -195,9 +199,19 @@ def _of_sound(sound: Sound, delta: float) -> Plan:
     )
 
 
-def _paper_plan(terms: PrivacySettings, bound_of: Callable[[int], float | None], classes: int, counts: bool) -> Plan:
+def _paper_plan(
+    terms: PrivacySettings,
+    bound_of: Callable[[int], float | None],
+    classes: int,
+    counts: bool,
+    scale: Callable[[float, float], float] | None,
+) -> Plan:
     assert terms.epsilon is not None  # noqa: S101  _check_paper_terms has seen to it
     law = MECHANISMS[terms.mechanism]
+    if scale:
+        if law.order != 2 or law.pure:
+            raise BadInput("this paper adds Gaussian noise", where="privacy.mechanism", hint='use "gaussian"')
+        law = replace(law, scale=scale)
     radius = terms.clip or bound_of(law.order)
     if radius == 0.0:
         raise BadInput(

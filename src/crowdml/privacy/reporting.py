@@ -101,7 +101,9 @@ def sound_figure(sound: Sound, releases: int, delta: float, rows: int | None = N
         rows: None for one sample; for a device, its rows in a release.
     """
     parts = _parts(sound, rows)
-    total = functools.reduce(Event.plus, parts).times(releases)
+    total = functools.reduce(Event.plus, parts).times(releases - 1 if sound.opening else releases)
+    if sound.opening:
+        total = total.plus(sound.opening.event.grouped(rows or 1))
     schedule = None
     if not math.isinf(total.pure):
         schedule = Schedule(pure=tuple((own.pure, releases) for own in parts))

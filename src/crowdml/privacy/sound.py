@@ -18,8 +18,9 @@ from crowdml.privacy.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, Nois
 SOUND_LAWS: dict[str, NoiseLaw] = {"laplace": DISCRETE_LAPLACE, "gaussian": DISCRETE_GAUSSIAN}
 """What a mechanism of the task file becomes on the grid."""
 
-Sends = Literal["gradient", "change"]
-"""What a message carries, and its name in the message: a gradient, or what local steps have changed."""
+Sends = Literal["gradient", "change", "moments"]
+"""What a message carries, and its name in the message: a gradient, what local steps have changed, or squares of rows
+and rows times labels."""
 
 
 SLACK = 1e-3
@@ -177,6 +178,8 @@ class Sound:
         rows: Rows behind a release at most; None where a device sends as many as it has.
         share: Part of ε that goes to the counts, the same whatever ε an owner chooses.
         owner_range: Smallest and largest ε that an owner may choose.
+        opening: Bound and noise of the first release, where that is another.
+        opening_uses: Uses that it counts for.
     """
 
     update: SoundMechanism
@@ -188,11 +191,26 @@ class Sound:
     rows: int | None = 1
     share: float = 0.0
     owner_range: tuple[float, float]
+    opening: SoundMechanism | None = None
+    opening_uses: int = 1
 
     def __post_init__(self) -> None:
         """Check the promise with the sums that the ledger will use."""
         if not self.filter.covers(self.event.times(self.uses)):
             raise ValueError(f"{self.uses} releases cost more than ε = {self.filter.epsilon}")
+        if self.opening:
+            first, counted = self.opening.event, self.event.times(self.opening_uses)
+            if first.pure > counted.pure or first.rho > counted.rho or first.whole != counted.whole:
+                raise ValueError(f"the first release costs more than the {self.opening_uses} uses that it counts for")
+
+    @property
+    def releases(self) -> int:
+        """Releases that a unit may enter: all uses, where the first does not count for several."""
+        return self.uses - self.opening_uses + 1
+
+    def after(self, releases: int) -> Event:
+        """What is charged for so many releases, the first of them included."""
+        return self.event.times(releases + self.opening_uses - 1 if releases else 0)
 
     @property
     def event(self) -> Event:

@@ -9,6 +9,7 @@ from crowdml.privacy.banded import require_gaussian
 from crowdml.privacy.calibration import calibrate, calibrate_shared, for_owner, share_statistics, split_statistics
 from crowdml.privacy.grid import Per, make_fine_grid, make_grid
 from crowdml.privacy.mechanisms import NoiseLaw, Shared
+from crowdml.privacy.moments import moments_grid, moments_sound
 from crowdml.privacy.private_steps import LocalSteps
 from crowdml.privacy.settings import PrivacySettings
 from crowdml.privacy.sound import SOUND_LAWS, Sends, SharedStatistics, Sound, SoundStatistics, Stability
@@ -29,6 +30,8 @@ class Releases:
         stable: A proof that one sample moves what is sent by little; None where there is none.
         local: The local steps behind a release; None where there are none.
         shared: Law and least number of shares of noise where releases are masked; None where each is seen alone.
+        features: Numbers in a row as the model sees it, with a constant for a bias.
+        opening: Uses that the squares of all rows count for, which are sent first; 0 where they are not.
         classes: Number of labels.
     """
 
@@ -40,6 +43,8 @@ class Releases:
     stable: Stability | None = None
     local: LocalSteps | None = None
     shared: Shared | None = None
+    features: int = 1
+    opening: int = 0
     classes: int = 2
 
 
@@ -55,6 +60,8 @@ def make_sound(
     """
     epsilon, uses = _checked(terms, releases)
     law = SOUND_LAWS[terms.mechanism]
+    if releases.sends == "moments" or releases.opening:
+        return _with_moments(terms, epsilon, uses, bound_of, releases)
     per: Per = "example" if terms.unit == "sample" and releases.sends == "gradient" else "release"
     radius = _radius(terms, law, bound_of, releases)
     stable = releases.stable if law.order == 2 and per == "release" else None
@@ -89,6 +96,17 @@ def make_sound(
     )
     for_owner(made, low)  # what cannot be kept is refused before an owner chooses it
     return made
+
+
+def _with_moments(
+    terms: PrivacySettings, epsilon: float, uses: int, bound_of: Callable[[int], float | None], releases: Releases
+) -> Sound:
+    """Calibrate squares of rows, and gradients that follow them."""
+    moments = moments_grid(releases.features, labels=not releases.opening)
+    gradients = None
+    if releases.opening:
+        gradients = make_grid(2, releases.size, _radius(terms, SOUND_LAWS["gaussian"], bound_of, releases), "example")
+    return moments_sound(terms, epsilon, uses, moments, gradients, releases.opening, releases.shared)
 
 
 def _require_shared(terms: PrivacySettings, law: NoiseLaw) -> None:
@@ -228,7 +246,8 @@ def _check_form(terms: PrivacySettings, releases: Releases) -> None:
         raise BadInput(
             "this algorithm has no sound form yet: nothing it sends is on the grid",
             where="privacy.mode",
-            hint='use "crowd-sgd", "local-sgd", "fedavg" or "fedsgd", or mode = "paper" in a simulation, or "none"',
+            hint='use "crowd-sgd", "local-sgd", "fedavg", "fedsgd", "admm" or "consensus-newton", or mode = "paper" in '
+            'a simulation, or "none"',
         )
     if terms.adjacency == "add-remove":
         seen = (

@@ -16,8 +16,9 @@ from crowdml.server.running import RunningTask
 
 def export(running: RunningTask, kind: Literal["safetensors", "onnx"]) -> bytes:
     """Write the model as it stands."""
-    vector = running.live.server.parameters(running.state.server)
-    parameters = unflatten(vector, running.live.task.model_for(NUMPY).zeros())
+    found = running.live.server.parameters(running.state.server)
+    like = running.live.task.model_for(NUMPY).zeros()
+    parameters = unflatten(found, like) if isinstance(found, np.ndarray) else found
     metadata = metadata_of(running)
     if kind == "safetensors":
         from safetensors.numpy import save

@@ -178,7 +178,7 @@ def _absorb(live: LiveTask, state: TaskState, check_in: CheckIn, staleness: int)
 
 def commit(live: LiveTask, state: TaskState) -> None:
     """Make a version of what was absorbed."""
-    state.server, _ = live.server.commit(state.server)
+    state.server, _ = live.server.at(state.version).commit(state.server)
     _advance(live, state)
 
 

@@ -23,11 +23,13 @@ class Upload:
         device: Who sent it.
         key: Its idempotency key.
         body: SHA-256 of its bytes.
+        started: Version that the device began with.
     """
 
     device: DeviceState
     key: str
     body: bytes
+    started: int
 
 
 def fold_sum(
@@ -46,21 +48,22 @@ def fold_sum(
     require_open(state.state, state.reason)
     if state.version != version or live.masked is None:
         raise Refusal(409, "stale", "another version was made meanwhile", version=state.version)
-    check_in = live.masked.check_in(found.total, len(found.survivors))
-    before = running.mark()
-    state.server, _ = live.server.absorb(state.server, live.server.row_init(), check_in, np.int32(0))
+    check_in = live.form(version).check_in(found.total, len(found.survivors))
+    before, now = running.mark(), live.server.at(version)
+    stale = np.array([version - uploads[slot].started for slot in found.survivors], np.int32)
+    state.server, _ = now.absorb(state.server, now.row_init(), check_in, stale if now.barrier else np.int32(0))
     commit(live, state)
     state.check_ins += len(found.survivors)
-    receipts = {slot: _receipt(uploads[slot], version, state.version) for slot in found.survivors}
+    receipts = {slot: _receipt(uploads[slot], state.version) for slot in found.survivors}
     store.apply(running.since(before, list(receipts.values())))
     running.settle()
     return receipts
 
 
-def _receipt(upload: Upload, started: int, version: int) -> Receipt:
+def _receipt(upload: Upload, version: int) -> Receipt:
     device = upload.device
     device.check_ins += 1
-    device.last_version = started
+    device.last_version = upload.started
     return Receipt(
         device=device.id,
         slot=device.slot,
@@ -68,7 +71,7 @@ def _receipt(upload: Upload, started: int, version: int) -> Receipt:
         body=upload.body,
         number=device.check_ins,
         version=version,
-        started=started,
+        started=upload.started,
         status="applied",
     )
 

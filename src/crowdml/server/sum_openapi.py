@@ -24,6 +24,12 @@ _KEY = {
     "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"},
     "description": "names a masked vector; other messages need none",
 }
+_STARTED = {
+    "name": "Crowdml-Started",
+    "in": "header",
+    "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+    "description": "with hello: the version that the device began its work with; not given: the present one",
+}
 _STATUS = {
     "type": "object",
     "required": ["sum", "version", "attempt", "stage", "members"],
@@ -78,7 +84,7 @@ def sum_paths(task: dict[str, Any], octets: dict[str, Any], refusals: Any) -> di
         "summary": "Hand over a message of a masked sum",
         "description": "The answer comes when the stage is closed. The same message again is taken once.",
         "security": security,
-        "parameters": [task, _STAGE, _SUM, _KEY],
+        "parameters": [task, _STAGE, _SUM, _KEY, _STARTED],
         "requestBody": {"required": True, "content": octets},
         "responses": answers | refusals(400, 401, 403, 404, 409, 410, 411, 413, 415, 422, 429, 503, s409=late),
     }

@@ -3,6 +3,9 @@
 A stage is closed when everybody it waits for has spoken, or when its time is up; whoever was silent is lost. An attempt
 that loses too many is given up, and the next begins with the next hello. Nothing of an attempt is stored: if the server
 ends, the attempt is over, and members have spent what they sent.
+
+Where a task invites devices to rounds, members are those invited. Where it has a barrier, they are the first that are
+ready, whichever version they began with (`readiness`).
 """
 
 from __future__ import annotations
@@ -13,43 +16,35 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from crowdml.core import CrowdError
+from crowdml.core import CrowdError, record
 from crowdml.core.errors import NotAuthorised
-from crowdml.protocol.sums import LateMessage, SumAborted, SumServer
+from crowdml.protocol.sums import LateMessage, SumAborted, SumServer, SumTerms
 from crowdml.protocol.sums.messages import Hello, Shares, read_shares, read_tags, write_flags, write_items
 from crowdml.protocol.sums.secrets import Card
 from crowdml.server.answers import Answer, Refusal
 from crowdml.server.crowd import DeviceState
 from crowdml.server.folding import receipt_answer, require_open
+from crowdml.server.readiness import Readiness
 from crowdml.server.running import RunningTask
 from crowdml.server.store import Store
+from crowdml.server.sum_attempt import Attempt
 from crowdml.server.sum_folding import DONE, Upload, fold_sum
 from crowdml.server.writer import Writer
 
 OCTETS = ((b"content-type", b"application/octet-stream"),)
 
 
-class Attempt:
-    """One attempt at the sum of one version."""
+@record
+class Message:
+    """What the headers of a message say.
 
-    def __init__(self, machine: SumServer) -> None:
-        """Nobody has spoken."""
-        self.machine = machine
-        self.uploads: dict[int, Upload] = {}
-        self.answers: dict[int, Answer] = {}
-        self.failure: Refusal | None = None
-        self.closed = {stage: asyncio.Event() for stage in ("hello", "shares", "masked", "consent", "reveal")}
-        self.timer: asyncio.TimerHandle | None = None
+    Attributes:
+        key: Idempotency key of a masked vector.
+        started: Version that a member began its work with; None: the present one.
+    """
 
-    @property
-    def name(self) -> str:
-        """How devices name this attempt."""
-        return f"{self.machine.version}-{self.machine.attempt}"
-
-    @property
-    def over(self) -> bool:
-        """Whether it was folded in or given up."""
-        return self.closed["reveal"].is_set()
+    key: str = ""
+    started: int | None = None
 
 
 class SumRounds:
@@ -66,7 +61,8 @@ class SumRounds:
         """Begin without an attempt."""
         assert running.live.masked is not None  # noqa: S101  made for tasks that mask
         self._running, self._writer, self._store, self._stage_s = running, writer, store, stage_s
-        self._form = running.live.masked
+        barrier = running.live.server.barrier
+        self._readiness = Readiness(barrier) if barrier else None
         self._cards: dict[int, Card] = {}
         self._attempt: Attempt | None = None
         self._finishing: set[asyncio.Task[None]] = set()
@@ -82,8 +78,13 @@ class SumRounds:
             "members": own.machine.members(),
         }
 
+    @property
+    def terms(self) -> SumTerms:
+        """What the present sum is about."""
+        return self._present().machine.terms
+
     async def take(
-        self, device: DeviceState, name: str, stage: str, body: bytes | None, key: str, wait_s: float
+        self, device: DeviceState, name: str, stage: str, body: bytes | None, message: Message, wait_s: float
     ) -> Answer:
         """Take a member's message and answer with what follows once its stage is closed; 202 where that takes long.
 
@@ -92,14 +93,14 @@ class SumRounds:
             name: The attempt that it means.
             stage: Which message.
             body: Its bytes; None where it was given before and only the answer is wanted.
-            key: Idempotency key of a masked vector.
+            message: What its headers say.
             wait_s: How long to wait.
         """
         own = self._present()
         if own.name != name:
-            return await self._elsewhere(device, stage, body, key)
+            return await self._elsewhere(device, stage, body, message.key)
         if body is not None:
-            self._hand_over(own, device, stage, body, key)
+            self._hand_over(own, device, stage, body, message)
             self._advance(own)
         try:
             await asyncio.wait_for(own.closed[stage].wait(), wait_s)
@@ -119,24 +120,30 @@ class SumRounds:
         if own is None or own.over or own.machine.version != version:
             self.close()
             attempt = secrets.randbits(63)
-            self._attempt = own = Attempt(SumServer(self._form.terms, version, attempt, self._cards))
+            terms = self._running.live.form(version).terms
+            self._attempt = own = Attempt(SumServer(terms, version, attempt, self._cards))
         return own
 
-    def _hand_over(self, own: Attempt, device: DeviceState, stage: str, body: bytes, key: str) -> None:
+    def _hand_over(self, own: Attempt, device: DeviceState, stage: str, body: bytes, message: Message) -> None:
         """Give a message to the machine."""
         machine, slot = own.machine, device.slot
         near = machine.graph.neighbours if stage != "hello" and machine.stage != "hello" else 0
         try:
             if stage == "hello":
-                self._require_welcome(device, machine.version)
+                started = machine.version if message.started is None else message.started
+                self._require_welcome(own, device, started)
                 machine.hello(slot, Hello.of(body), device.public_key)
+                own.started[slot] = started
                 if own.timer is None:
                     self._set_timer(own)
             elif stage == "shares":
                 machine.shares(slot, Shares.of(body, near))
             elif stage == "masked":
                 machine.masked(slot, body)
-                own.uploads.setdefault(slot, Upload(device=device, key=key, body=hashlib.sha256(body).digest()))
+                upload = Upload(
+                    device=device, key=message.key, body=hashlib.sha256(body).digest(), started=own.started[slot]
+                )
+                own.uploads.setdefault(slot, upload)
             elif stage == "consent":
                 machine.consent(slot, read_tags(body, near))
             else:
@@ -146,21 +153,30 @@ class SumRounds:
         except NotAuthorised as error:
             raise Refusal(422, "not-a-member", str(error)) from None
 
-    def _require_welcome(self, device: DeviceState, version: int) -> None:
-        """Refuse a device that is not in the round, or has nothing left to send."""
-        told, live = self._running.told, self._running.live
+    def _require_welcome(self, own: Attempt, device: DeviceState, started: int) -> None:
+        """Refuse a device that is not in the round, began too long ago, or has nothing left to send."""
+        told, live, version = self._running.told, self._running.live, own.machine.version
         require_open(told.state, told.reason)
+        if started > version or not live.server.accepts(version - started):
+            raise Refusal(409, "stale", f"begun with version {started}: not used", version=version)
         if live.server.rounds and device.invited != version:
             raise Refusal(409, "not-invited", "this device was not asked for a contribution", version=version)
         limit = live.task.stop.max_releases
         if limit is not None and device.check_ins >= limit:
             raise Refusal(409, "releases-spent", f"all {limit} releases of this device were made", version=version)
+        if self._readiness:
+            self._readiness.require_place(device.slot, own.machine.slots(), version, self._crowd())
+
+    def _crowd(self) -> list[DeviceState]:
+        """Return the devices that a version may wait for: those that have releases left."""
+        limit = self._running.live.task.stop.max_releases
+        return [own for own in self._running.devices.values() if limit is None or own.check_ins < limit]
 
     def _advance(self, own: Attempt) -> None:
         """Close the stage if nobody is missing."""
         machine = own.machine
         if machine.stage == "hello":
-            if machine.members() >= self._form.terms.invited:
+            if machine.members() >= machine.terms.invited:
                 self._close(own, "hello")
         elif machine.stage != "done" and not machine.waiting():
             self._close(own, machine.stage)
@@ -174,10 +190,18 @@ class SumRounds:
     def _time_is_up(self, own: Attempt, stage: str) -> None:
         if own is not self._attempt or own.machine.stage != stage or own.over:
             return
-        if stage == "hello" and own.machine.members() < self._form.terms.least:
+        if stage == "hello" and self._waits_on(own):
             self._set_timer(own)  # nothing is lost by waiting: nobody has shared anything yet
             return
         self._close(own, stage)
+
+    def _waits_on(self, own: Attempt) -> bool:
+        """Tell whether a sum cannot begin yet: a barrier wants all its members, a round as many as it needs."""
+        machine = own.machine
+        if self._readiness is None:
+            return machine.members() < machine.terms.least
+        self._readiness.give_up(machine.slots(), machine.version, self._crowd())
+        return machine.members() < machine.terms.invited
 
     def _close(self, own: Attempt, stage: str) -> None:
         """Close a stage and begin the next one, or give up."""
@@ -222,6 +246,8 @@ class SumRounds:
         except BaseException:
             self._give_up(own, "a mistake in this server")
             raise
+        if self._readiness:
+            self._readiness.heard(receipts, own.machine.version + 1)
         name, sheet = self._running.name, self._running.sheet_hash
         own.answers = {slot: receipt_answer(name, sheet, receipt) for slot, receipt in receipts.items()}
         self._wake(own)

@@ -4,7 +4,8 @@ GET  /v1/tasks/{task}/sums           which sum is going on
 POST /v1/tasks/{task}/sums/{stage}   a message: hello, shares, masked, consent, reveal
 GET  /v1/tasks/{task}/sums/{stage}   the answer to a message that was handed over before
 
-A message names the sum by the header `Crowdml-Sum`. 202 means that the stage is not closed yet: ask again by GET.
+A message names the sum by the header `Crowdml-Sum`; hello also says by `Crowdml-Started` with which version the device
+began, where that is not the present one. 202 means that the stage is not closed yet: ask again by GET.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from crowdml.server.asgi import Asgi, Receive, Request, Scope, Send, length_of, 
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.exchange import Exchange
 from crowdml.server.running import RunningTask
-from crowdml.server.sum_rounds import SumRounds
+from crowdml.server.sum_rounds import Message, SumRounds
 
 _PATH = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/sums(?:/(hello|shares|masked|consent|reveal))?")
 _SUM = re.compile(rb"[0-9]{1,20}-[0-9]{1,20}")
 _KEY = re.compile(rb"[A-Za-z0-9_-]{8,64}")
+_VERSION = re.compile(rb"[0-9]{1,18}")
 WAIT_S = 10.0
 """A request waits so long for its stage to close; connections must not hang for ever."""
 
@@ -69,9 +71,9 @@ class SumRoutes:
         name = request.headers.get(b"crowdml-sum", b"")
         if not _SUM.fullmatch(name):
             raise Refusal(400, "sum", "a message names the sum it belongs to", hint="Crowdml-Sum: VERSION-ATTEMPT")
-        key = _key(request, stage)
-        body = None if method == "GET" else await self._body(request, receive, running, stage)
-        return await rounds.take(device, name.decode(), stage, body, key, WAIT_S)
+        message = Message(key=_key(request, stage), started=_started(request))
+        body = None if method == "GET" else await self._body(request, receive, rounds.terms, stage)
+        return await rounds.take(device, name.decode(), stage, body, message, WAIT_S)
 
     def _of(self, running: RunningTask) -> SumRounds:
         if running.live.masked is None:
@@ -84,10 +86,9 @@ class SumRoutes:
         return found
 
     @staticmethod
-    async def _body(request: Request, receive: Receive, running: RunningTask, stage: str) -> bytes:
+    async def _body(request: Request, receive: Receive, terms: SumTerms, stage: str) -> bytes:
         """Read a body whose length is within what terms and stage allow; the machine knows the exact one."""
-        assert running.live.masked is not None  # noqa: S101  the caller asked
-        largest = largest_body(running.live.masked.terms, stage)
+        largest = largest_body(terms, stage)
         headers = request.headers
         if b"transfer-encoding" in headers or b"content-length" not in headers:
             raise Refusal(411, "length", "a message says how long it is")
@@ -121,3 +122,13 @@ def _key(request: Request, stage: str) -> str:
             400, "key", "a masked vector needs an idempotency key", hint="Idempotency-Key: 8 to 64 of A-Z a-z 0-9 _ -"
         )
     return key.decode("ascii", "replace")
+
+
+def _started(request: Request) -> int | None:
+    """Return the version that a device began with, where it says one."""
+    found = request.headers.get(b"crowdml-started")
+    if found is None:
+        return None
+    if not _VERSION.fullmatch(found):
+        raise Refusal(400, "started", "a version is a number", hint="Crowdml-Started: VERSION")
+    return int(found)

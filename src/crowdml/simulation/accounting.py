@@ -72,7 +72,7 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
     on rows is drawn once, and a device has `most_rows` of them.
     """
     plan = task.plan(task.model_for(NUMPY))
-    uses = releases if task.build(NUMPY).rounds else min(task.passes, releases)
+    uses = releases if task.build(NUMPY).whole else min(task.passes, releases)
     if not plan.promises:
         return {"mode": plan.mode, "sample": None, "device": None, "paper_claim": None} | _unpromised(task, plan)
     if plan.sound:
@@ -87,7 +87,7 @@ def _report(task: Task, releases: int, width: int, most_rows: int) -> dict[str, 
         "paper_claim": {"epsilon": plan.claim.epsilon, "delta": plan.claim.delta} if plan.claim else None,
         "noise": _noise(task, plan),
         "guarantee": "replace-one; simulated noise, so nothing is promised to anyone",
-    }
+    } | ({"unproven": task.recipe.paper.unproven} if task.recipe.paper else {})
 
 
 def _steps_report(plan: Plan, steps: PrivateSteps, releases: int) -> dict[str, Any]:
@@ -200,7 +200,13 @@ def _noise(task: Task, plan: Plan) -> str:
         )
     assert plan.gradient is not None  # noqa: S101  the caller asked plan.promises
     bound = plan.gradient.bound
-    batch = task.build(NUMPY).batch
+    algorithm = task.build(NUMPY)
+    if algorithm.barrier:
+        return (
+            f"{plan.gradient.law.name} of scale {plan.gradient.noise:.3g} on each number of a sum, in equal parts from "
+            f"{algorithm.barrier.least} devices; one sample is said to move it by {2 * bound.radius:.3g} in L2"
+        )
+    batch = algorithm.batch
     return (
         f"{plan.gradient.law.name} of scale {plan.gradient.noise / batch:.3g} on each coordinate of a mean of {batch} "
         f"rows; one gradient is at most {bound.radius:.3g} in L{bound.order}, "
@@ -211,6 +217,8 @@ def _noise(task: Task, plan: Plan) -> str:
 def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Sequence[Timeline]) -> tuple[str, ...]:
     """Name what a reader of the figures must know: caveats of the data, what ε leaves out, devices never heard of."""
     found = [dataset.note] if dataset.note else []
+    if task.data.split and task.data.split.seed is None:
+        found.append("every trial splits all rows anew; the same trial of another curve has the same split")
     if task.data.validation:
         found.append(
             f"{task.data.validation} rows are held back from training: choose by their error, and report the test error"

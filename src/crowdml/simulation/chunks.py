@@ -98,14 +98,32 @@ class Chunks:
         ]
         return float(np.mean(used))
 
+    def times(self, number: int) -> npt.NDArray[np.float64]:
+        """Return when the last check-in of a chunk arrived, in each lane."""
+        return np.array(
+            [
+                float(timeline.times[end - 1]) if end else 0.0
+                for timeline, end in zip(self.timelines, self.ends[number], strict=True)
+            ]
+        )
 
-def cut_chunks(timelines: Sequence[Timeline], points: int) -> Chunks:
-    """Cut timelines into `points` chunks of equal length, up to one check-in, or up to one commit."""
+
+def cut_chunks(timelines: Sequence[Timeline], points: int, opens: bool = False) -> Chunks:
+    """Cut timelines into `points` chunks of equal length, up to one check-in, or up to one commit.
+
+    Args:
+        timelines: One per lane.
+        points: Chunks wanted.
+        opens: Whether the first round is a chunk by itself.
+    """
     totals = np.array([len(timeline) for timeline in timelines])
     counts = {fixed_count(timeline) for timeline in timelines}
     step = max(1, counts.pop()) if len(counts) == 1 else 1
     points = min(points, int(totals.max()) // step)
     ends = np.round(np.outer(np.arange(1, points + 1) / points, totals // step)).astype(np.int64) * step
+    if opens:
+        first = np.array([np.flatnonzero(timeline.commits)[0] + 1 for timeline in timelines])
+        ends = np.vstack([first, np.maximum(ends, first)])
     length = int(np.diff(ends, axis=0, prepend=0).max())
     return Chunks(timelines=tuple(timelines), ends=ends, length=length)
 

@@ -40,7 +40,7 @@ def simulate_stepwise(
         if algorithm.shown:
             shown = algorithm.shown(end.server)
             averages.append(average_of(timeline, shown["weights"], shown["accepted"]))
-        errors = measured_errors(task, ends[-1], dataset)
+        errors = measured_errors(task, ends[-1], dataset, trial)
         if algorithm.totals:
             errors["estimated_error"] = float(estimated_error(algorithm.totals(end.server), NUMPY))
         for name, error in errors.items():

@@ -69,5 +69,6 @@ JAX = Ops(
     fold=_fold,
     repeat=jax.lax.while_loop,
     in_parts=_in_parts,
+    solve=lambda a, b: jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(a, lower=True), b),
     wide=jnp.float32,
 )

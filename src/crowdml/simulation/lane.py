@@ -21,12 +21,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from crowdml.algorithms import Task
+from crowdml.algorithms import Algorithm, Task
 from crowdml.algorithms.contract import Hyper
 from crowdml.algorithms.counting import is_low
 from crowdml.core import Array, Batch, record
 from crowdml.core.ops import Tree
 from crowdml.simulation.coins import HashCoins
+from crowdml.simulation.columns import Split
 from crowdml.simulation.jax_ops import JAX, as_tree
 from crowdml.simulation.lazy_rows import LazyRows, read, read_lazy
 from crowdml.simulation.tables import fetch, repeat, store
@@ -90,11 +91,14 @@ class Lanes:
         seeds: Seeds, shape (lanes, 2).
         scales: Scales of noise for every ε that owners may choose, each of shape (lanes, choices); empty where all
             have the same.
+        measured: Rows to measure each lane on, by the name of the measurement, with lanes as the first axis; empty
+            where all lanes have the same.
     """
 
     hyper: Hyper
     seeds: Array
     scales: Hyper = dataclasses.field(default_factory=dict)
+    measured: Hyper = dataclasses.field(default_factory=dict)
 
 
 @record
@@ -104,18 +108,24 @@ class Loop:
     Attributes:
         task: Its kinds are fixed when compiling, its hyper-parameters are traced.
         ring: How many past versions are kept; 0 when every check-in is fresh.
-        rows: Training rows, shared by all lanes.
+        rows: Training rows, shared by all lanes; split by columns where that saves work.
         labels: Their labels.
         per_commit: Check-ins per commit, or 0 where their number varies.
         together: Lanes in one loop: all of them, or one after the other.
+        opening: Whether this is the first round of an algorithm that begins with another message.
     """
 
     task: Task
     ring: int
-    rows: Array
+    rows: Array | Split
     labels: Array
     per_commit: int
     together: bool
+    opening: bool = False
+
+    def _build(self, hyper: Hyper | None = None) -> Algorithm:
+        algorithm = self.task.build(JAX, hyper)
+        return algorithm.opening if self.opening and algorithm.opening else algorithm
 
     def start(self, lanes: Lanes) -> Carry:
         """Begin all trials."""
@@ -194,9 +204,7 @@ class Loop:
 
     def _check_in(self, lanes: Lanes, carry: Carry, event: Events, first: Any, never: Array) -> Carry:
         """Have each lane's device work and the server absorb what it sends."""
-        broadcast = _by_lane(lambda hyper, server: self.task.build(JAX, hyper).check_out(server))(
-            lanes.hyper, carry.server
-        )
+        broadcast = _by_lane(lambda hyper, server: self._build(hyper).check_out(server))(lanes.hyper, carry.server)
         past = carry.past
         if self.ring:
             past = store(past, first, event.version % self.ring, broadcast)
@@ -223,7 +231,7 @@ class Loop:
 
     def _device_side(self, lane: Lanes, broadcast: Tree, device: Tree, event: Events) -> tuple[Tree, Tree]:
         own = {} if isinstance(event.chosen, tuple) else {name: of[event.chosen] for name, of in lane.scales.items()}
-        algorithm = self.task.build(JAX, dict(lane.hyper) | own)
+        algorithm = self._build(dict(lane.hyper) | own)
         rows, labels = LazyRows(self.rows, event.rows), read(self.labels, event.rows)
         if not algorithm.in_parts:
             rows, labels = read_lazy((rows, labels))
@@ -234,16 +242,21 @@ class Loop:
             labels = jnp.where(event.lies > 0, attack.labels(labels), labels)
         batch = Batch(rows=rows, labels=labels, mask=_mask(event))
         coins = HashCoins(lane.seeds, event.number, JAX)
-        release, device = algorithm.device_step(broadcast, device, batch, coins)
+        if isinstance(self.rows, Split):
+            walker = self.rows.build(self.task, dict(lane.hyper) | own)
+            release, device = walker.device_step(self.rows.take(broadcast), device, batch, coins)
+            release = self.rows.give(release)
+        else:
+            release, device = algorithm.device_step(broadcast, device, batch, coins)
         check_in = algorithm.sanitise(release, coins)
         return attack.forge(check_in, event.lies > 0, coins) if attack else check_in, device
 
     def _absorb(self, hyper: Hyper, server: Tree, row: Tree, check_in: Tree, staleness: Array) -> tuple[Tree, Tree]:
-        return self.task.build(JAX, hyper).absorb(server, row, check_in, staleness)
+        return self._build(hyper).absorb(server, row, check_in, staleness)
 
     def _commit(self, hyper: Hyper, server: Tree, event: Events) -> Tree:
         def commit(server: Tree) -> Tree:
-            return _by_lane(lambda own, state: self.task.build(JAX, own).commit(state)[0])(hyper, server)
+            return _by_lane(lambda own, state: self._build(own).commit(state)[0])(hyper, server)
 
         if isinstance(event.commits, tuple):
             return commit(server)
@@ -252,7 +265,7 @@ class Loop:
 
     def _stop(self, before: Carry, after: Carry, version: Array) -> Carry:
         """Keep the state of the first version that meets `error-below`."""
-        algorithm, stop = self.task.build(JAX), self.task.stop
+        algorithm, stop = self._build(), self.task.stop
         assert algorithm.totals and stop.error_below is not None  # noqa: S101  Task.check has seen to it
         met = is_low(algorithm.totals(after.server), stop.error_below, stop.error_rows)
         running = before.stopped < 0

@@ -20,6 +20,7 @@ from crowdml.simulation.jax_ops import JAX
 from crowdml.simulation.prepare import measured_errors, prepare
 from crowdml.simulation.result import Result, watched
 from crowdml.simulation.run import Watcher
+from crowdml.simulation.splits import trial_split
 
 
 def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None = None) -> Result:
@@ -29,18 +30,22 @@ def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None
     """
     fitted, dataset = prepare(task)
     perturb = task.build(JAX).perturb
-    objective, compile_seconds = _compiled(task, dataset)
+    first = trial_split(task, len(dataset.train_labels), 0)
+    objective, compile_seconds = _compiled(task, dataset, len(first.train if first else dataset.train_labels))
     began = time.perf_counter()
     learnt: list[Any] = []
     errors: dict[str, list[float]] = {}
-    different = trials if perturb else 1
+    splits = [trial_split(task, len(dataset.train_labels), trial) for trial in range(trials)]
+    different = trials if perturb or splits[0] else 1
     for trial in range(different):
         words = jnp.asarray(trial_seed(seed, trial))
-        rows, labels = jnp.asarray(dataset.train_rows), jnp.asarray(dataset.train_labels)
+        split = splits[trial]
+        chosen = split.train if split else np.arange(len(dataset.train_labels))
+        rows, labels = jnp.asarray(dataset.train_rows[chosen]), jnp.asarray(dataset.train_labels[chosen])
         if perturb:
             rows, labels = perturb(rows, labels, HashCoins(words, jnp.arange(len(rows)), JAX))
         learnt.append(_fit(task, objective, words, rows, labels))
-        for name, error in measured_errors(task, learnt[-1], dataset).items():
+        for name, error in measured_errors(task, learnt[-1], dataset, trial).items():
             errors.setdefault(name, []).append(error)
         if watch:
             watch((trial + 1) / different, float(np.mean(watched(errors))))
@@ -77,7 +82,7 @@ def _fit(task: Task, objective: Any, words: Array, rows: Array, labels: Array) -
     return jax.tree.map(np.asarray, shape(jnp.asarray(found.x, jnp.float32)))
 
 
-def _compiled(task: Task, dataset: Dataset) -> tuple[Any, float]:
+def _compiled(task: Task, dataset: Dataset, count: int) -> tuple[Any, float]:
     """Compile the regularised risk and its gradient as a function of flat parameters."""
     model = task.model_for(JAX)
     first, shape = ravel_pytree(model.zeros())
@@ -91,8 +96,8 @@ def _compiled(task: Task, dataset: Dataset) -> tuple[Any, float]:
     began = time.perf_counter()
     examples = (
         first,
-        jnp.zeros(dataset.train_rows.shape, jnp.float32),
-        jnp.zeros(len(dataset.train_labels), jnp.int32),
+        jnp.zeros((count, dataset.features), jnp.float32),
+        jnp.zeros(count, jnp.int32),
     )
     compiled = jax.jit(jax.value_and_grad(risk)).lower(*examples).compile()
     return compiled, time.perf_counter() - began

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from crowdml.algorithms import Task
 from crowdml.core import NUMPY, BadInput
 from crowdml.core.ops import Tree
-from crowdml.data import Dataset, Fitted
+from crowdml.data import Dataset, Fitted, resplit
 from crowdml.data import load as load_dataset
 from crowdml.data.dataset import Ints, Rows
 from crowdml.data.transforms import fit_all
 from crowdml.privacy import require_meaning
+from crowdml.simulation.splits import trial_split
 
 _prepared: dict[str, tuple[list[Fitted], Dataset]] = {}
 
@@ -21,7 +23,8 @@ _prepared: dict[str, tuple[list[Fitted], Dataset]] = {}
 def prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     """Load, check and transform the dataset of a task. The last one is kept: a sweep prepares its data once."""
     prepared = _prepare(task)
-    samples = len(prepared[1].train_labels)
+    split = task.data.split
+    samples = split.train if split else len(prepared[1].train_labels)
     require_meaning(task.privacy, samples if task.privacy.unit == "sample" else task.crowd.devices)
     return prepared
 
@@ -30,10 +33,37 @@ def _prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     _require_public_fit(task)
     key = task.data.model_dump_json()
     if key not in _prepared:
-        dataset = _apart(_checked(task), task.data.public, task.data.validation)
+        dataset = _parted(task, _checked(task))
         _prepared.clear()
         _prepared[key] = fit_all(task.data.transform, dataset, dataset.public_rows)
     return _prepared[key]
+
+
+def _parted(task: Task, dataset: Dataset) -> Dataset:
+    """Take public rows and rows to measure on away; where every trial does so by itself, keep all rows together."""
+    split, data = task.data.split, task.data
+    if split is None or split.seed is not None:
+        return _apart(dataset, data.public, data.validation)
+    if data.public or data.validation >= split.train:
+        raise BadInput(
+            "where every trial splits the rows anew, there are no public rows, and some must be left to train on",
+            where="data.public" if data.public else "data.validation",
+            hint="data.split.seed = 0 has one split for all trials",
+        )
+    rows = np.concatenate([dataset.train_rows, dataset.test_rows])
+    labels = np.concatenate([dataset.train_labels, dataset.test_labels])
+    if split.train + split.test > len(rows):
+        raise BadInput(f"{dataset.name} has {len(rows)} rows in all", where="data.split", hint="fewer rows")
+    aside: dict[str, Any] = {"validation_rows": rows[:1], "validation_labels": labels[:1]} if data.validation else {}
+    return replace(
+        dataset,
+        train_rows=rows,
+        train_labels=labels,
+        test_rows=rows[:1],
+        test_labels=labels[:1],
+        train_owners=None,
+        **aside,
+    )
 
 
 def measured_on(dataset: Dataset) -> dict[str, tuple[Rows, Ints]]:
@@ -44,13 +74,14 @@ def measured_on(dataset: Dataset) -> dict[str, tuple[Rows, Ints]]:
     return found
 
 
-def measured_errors(task: Task, parameters: Tree, dataset: Dataset) -> dict[str, float]:
+def measured_errors(task: Task, parameters: Tree, dataset: Dataset, trial: int = 0) -> dict[str, float]:
     """Measure a model without compiling."""
     model = task.model_for(NUMPY)
-    return {
-        name: float(np.mean(model.predict(parameters, rows) != labels))
-        for name, (rows, labels) in measured_on(dataset).items()
-    }
+    split = trial_split(task, len(dataset.train_labels), trial)
+    tables = measured_on(dataset)
+    if split:
+        tables = {name: (dataset.train_rows[own], dataset.train_labels[own]) for name, own in split.measured.items()}
+    return {name: float(np.mean(model.predict(parameters, rows) != labels)) for name, (rows, labels) in tables.items()}
 
 
 def _require_public_fit(task: Task) -> None:
@@ -119,4 +150,14 @@ def _checked(task: Task) -> Dataset:
             where="data.labels",
             hint="one label for each of: " + ", ".join(dataset.label_names),
         )
-    return dataset
+    return _split(task, dataset)
+
+
+def _split(task: Task, dataset: Dataset) -> Dataset:
+    split = task.data.split
+    if split is None or split.seed is None:
+        return dataset
+    try:
+        return resplit(dataset, split.train, split.test, np.random.default_rng(split.seed))
+    except BadInput as error:
+        raise BadInput(error.what, where="data.split") from None

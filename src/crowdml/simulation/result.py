@@ -66,6 +66,8 @@ class Result:
         compile_seconds: What compiling cost.
         run_seconds: What running cost.
         notes: Caveats to print beside the figures.
+        times: When each point of the curve was reached, of shape (points, trials); None where there is no time. The
+            unit is that of the timeline.
         averages: How each trial was averaged, where weights depend on the check-ins.
         beside: Test errors of other uses of the same public rows, by name, each of shape (trials,).
     """
@@ -82,6 +84,7 @@ class Result:
     run_seconds: float
     notes: tuple[str, ...] = ()
     counts: dict[str, npt.NDArray[np.int64]] = dataclasses.field(default_factory=dict)
+    times: Floats | None = None
     averages: tuple[Average, ...] = ()
     beside: dict[str, Floats] = dataclasses.field(default_factory=dict)
 

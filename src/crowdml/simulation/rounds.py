@@ -10,13 +10,13 @@ import numpy as np
 
 from crowdml.algorithms import Rounds, Task
 from crowdml.core import BadInput
-from crowdml.simulation.contacts import Contacts, Ints
+from crowdml.simulation.contacts import Contacts, Ints, Times
+from crowdml.simulation.speeds import draw_speeds
 
 
 def make_rounds(task: Task, rounds: Rounds, owner: Ints, generator: np.random.Generator) -> Contacts:
     """Work out all rounds of a crowd whose row r belongs to device `owner[r]`."""
-    devices = task.crowd.devices
-    shards = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner, minlength=devices))[:-1])
+    shards = shards_of(owner, task.crowd.devices)
     holders = np.flatnonzero([len(shard) for shard in shards])
     if rounds.per_round > len(holders):
         raise BadInput(
@@ -24,7 +24,7 @@ def make_rounds(task: Task, rounds: Rounds, owner: Ints, generator: np.random.Ge
             where="algorithm.per-round",
             hint=f"per-round = {len(holders)}, or more devices",
         )
-    invited = _invite(holders, rounds.per_round, _count(task, rounds), _most(task), generator)
+    invited = _invite(holders, rounds.per_round, _count(task, rounds), most_releases(task), generator)
     sizes = np.minimum([len(shard) for shard in shards], rounds.max_rows or len(owner)).astype(np.int32)
     width = _up_to(int(sizes.max()) * rounds.epochs, rounds.multiple)
     rows = np.zeros((len(invited) * rounds.per_round, width), np.int32)
@@ -33,11 +33,24 @@ def make_rounds(task: Task, rounds: Rounds, owner: Ints, generator: np.random.Ge
         line[: len(shard) * rounds.epochs] = np.concatenate(
             [generator.permutation(shard) for _ in range(rounds.epochs)]
         )
-    begins = np.repeat(np.arange(len(invited), dtype=np.float64), rounds.per_round)
+    work, lasting = _working(task, invited, generator)
+    begins = np.repeat(np.cumsum(lasting) - lasting, rounds.per_round)
     counts = sizes[invited.reshape(-1)] * rounds.epochs
     return Contacts(
-        device=invited.reshape(-1), rows=rows, counts=counts, filled=begins, read=begins, arrival=begins + 0.5
+        device=invited.reshape(-1), rows=rows, counts=counts, filled=begins, read=begins, arrival=begins + work
     )
+
+
+def shards_of(owner: Ints, devices: int) -> list[Ints]:
+    """Return the rows that each device holds."""
+    return np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner, minlength=devices))[:-1])
+
+
+def _working(task: Task, invited: Ints, generator: np.random.Generator) -> tuple[Times, Times]:
+    """Return the time that each device works, and that each round lasts: as long as its slowest device works."""
+    speeds = draw_speeds(task.crowd.speeds, task.crowd.devices, generator)
+    work = np.stack([speeds.work(own) for own in invited])
+    return work.reshape(-1), work.max(axis=1)
 
 
 def _count(task: Task, rounds: Rounds) -> int:
@@ -47,12 +60,9 @@ def _count(task: Task, rounds: Rounds) -> int:
     return count if task.stop.max_versions is None else min(count, task.stop.max_versions)
 
 
-def _most(task: Task) -> int | None:
+def most_releases(task: Task) -> int | None:
     """Return how often a device may check in: all its samples are in every release, and none may be in too many."""
-    limits = [task.stop.max_releases]
-    if task.privacy.mode == "sound" and task.privacy.unit == "sample":
-        limits.append(task.privacy.max_uses)
-    return min((limit for limit in limits if limit is not None), default=None)
+    return min((limit for limit in (task.stop.max_releases, task.most_uses) if limit is not None), default=None)
 
 
 def _invite(

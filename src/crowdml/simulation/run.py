@@ -24,6 +24,7 @@ from crowdml.simulation.personal import personal_errors
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.program import Program, compile_program
 from crowdml.simulation.result import Average, Result, watched
+from crowdml.simulation.splits import trial_split
 from crowdml.simulation.timeline import Timeline, make_timeline
 
 SAVE_EVERY_S = 10.0
@@ -79,7 +80,8 @@ def simulate_cells(
     fitted, dataset = prepare(tasks[0])
     timelines = make_timelines(tasks[0], dataset, trials, seed)
     places = _places(len(tasks), trials)
-    chunks = cut_chunks([timelines[trial] for _, trial in places], tasks[0].crowd.curve)
+    opens = tasks[0].build(NUMPY).opening is not None
+    chunks = cut_chunks([timelines[trial] for _, trial in places], tasks[0].crowd.curve, opens)
     program, lanes = _compile(tasks, seed, places, dataset, chunks)
     path = checkpoint.run_path(tasks, trials, seed)
     began = time.perf_counter()
@@ -99,6 +101,7 @@ def simulate_cells(
         "notes": accounting.notes(tasks[0], dataset, fitted, timelines),
     }
     ended = _ended(tasks[0], carries, chunks)
+    times = np.stack([chunks.times(number) for number in range(len(measured["test_error"]))])
 
     def of_cell(cell: int) -> Result:
         own = slice(cell * trials, (cell + 1) * trials)
@@ -109,6 +112,7 @@ def simulate_cells(
             counts=jax.tree.map(lambda leaf: leaf[own], ended["counts"]),
             privacy=accounting.report(tasks[cell], timelines),
             updates=int(ended["updates"][own].sum()),
+            times=times[:, own],
             averages=_averages(tasks[cell], carries, timelines, own),
             beside=personal_errors(
                 tasks[cell], dataset, timelines, jax.tree.map(lambda leaf: leaf[own], ended["parameters"])
@@ -164,7 +168,9 @@ def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list
     if trials < 1:
         raise BadInput(f"{trials} trials: at least one is needed", where="--trials")
     algorithm = task.build(NUMPY)
-    return [make_timeline(task, dataset, algorithm, np.random.default_rng([seed, trial])) for trial in range(trials)]
+    return [
+        make_timeline(task, dataset, algorithm, np.random.default_rng([seed, trial]), trial) for trial in range(trials)
+    ]
 
 
 def _compile(
@@ -175,11 +181,19 @@ def _compile(
         hyper={name: np.array([hyper[cell][name] for cell, _ in places], np.float32) for name in hyper[0]},
         seeds=np.stack([trial_seed(seed, trial) for _, trial in places]),
         scales=_scales([tasks[cell] for cell, _ in places]) if chunks.choosing else {},
+        measured=_measured(tasks[0], dataset, [trial for _, trial in places]),
     )
     memory.require(memory.estimate(tasks[0].build(NUMPY), dataset, chunks, tasks[0].crowd.devices))
     first, _ = chunks.events(0)
     program = compile_program(tasks[0], dataset, lanes, first, chunks.ring, chunks.even, chunks.per_commit)
     return program, lanes
+
+
+def _measured(task: Task, dataset: Dataset, trials: Sequence[int]) -> dict[str, Any]:
+    """Return the rows to measure every lane on, where every trial has its own."""
+    splits = [trial_split(task, len(dataset.train_labels), trial) for trial in trials]
+    known = [split.measured for split in splits if split]
+    return {name: np.stack([own[name] for own in known]) for name in known[0]} if known else {}
 
 
 def _scales(tasks: Sequence[Task]) -> dict[str, Any]:
@@ -206,8 +220,8 @@ def _go(
         begin, measured = progress.chunk, {name: list(values) for name, values in progress.measured.items()}
     for number in range(begin, len(chunks)):
         events, counts = chunks.events(number)
-        carries = program.chunk(lanes, carries, events, counts)
-        for name, values in program.measure(carries).items():
+        carries = program.chunk(lanes, carries, events, counts, first=number == 0)
+        for name, values in program.measure(lanes, carries).items():
             measured.setdefault(name, []).append(np.asarray(values, np.float64))
         if watch:
             watch((number + 1) / len(chunks), float(watched(measured)[-1].mean()))

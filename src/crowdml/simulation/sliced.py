@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from crowdml.algorithms import Task
-from crowdml.core import NUMPY, Batch, record, trees
+from crowdml.core import NUMPY, BadInput, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
 from crowdml.models import Model, flatten, unflatten
@@ -24,6 +24,7 @@ from crowdml.slicing.stages import Indices
 from crowdml.slicing.training import Gradient, Group, Rows, Rules, share, train_pass
 
 Watcher = Callable[[float, float], None]
+"""Told the share done and the last error that was measured, not a number before the first."""
 
 
 @record
@@ -99,7 +100,12 @@ def net_of(task: Task) -> SlicedNet:
     """Cut the model of a task into the pieces that its settings ask for."""
     own, model = task.algorithm, task.model_for(NUMPY)
     graph = cost_graph(model)
-    return sliced_net(model, cut(graph, own.pieces, own.slicer, own.balance), graph)
+    try:
+        pieces = cut(graph, own.pieces, own.slicer, own.balance)
+    except BadInput as error:
+        # A slicer names its argument; whoever runs a task looks for a key of its file.
+        raise BadInput(error.what, where=f"algorithm.{error.where}", hint=error.hint) from None
+    return sliced_net(model, pieces, graph)
 
 
 def released_by(
@@ -126,15 +132,18 @@ def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -
     noise = UploadNoise(clip=own.upload_clip, noise=own.upload_noise) if own.upload_noise else None
     points = _points(task.passes, task.crowd.curve)
     errors: dict[str, list[float]] = {}
+    seen = float("nan")
     for number in range(task.passes):
-        for group in groups:
+        for at, group in enumerate(groups, start=1):
             matters = train_pass(group, rows, rules, own.rate * own.decay**number, gradient, generator)
             if len(groups) > 1:
                 share(group, window, matters, owners, rules, like, noise, generator)
+            watch((number + at / len(groups)) / task.passes, seen)
         if number + 1 in points:
             for name, error in _errors(model, groups, window, like, dataset).items():
                 errors.setdefault(name, []).append(error)
-            watch((number + 1) / task.passes, watched(errors)[-1])
+            seen = watched(errors)[-1]
+            watch((number + 1) / task.passes, seen)
     return Trained(
         errors=errors,
         passes=points,

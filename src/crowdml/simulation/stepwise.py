@@ -51,7 +51,7 @@ def run_stepwise(
     devices: dict[int, Tree] = {}
     rows: dict[int, Tree] = {}
     sent: dict[int, bytes] = {}
-    wire: Any = None
+    wires: dict[bool, Any] = {}
     version, oldest = 0, int(timeline.staleness.max(initial=0))
     for number in range(len(timeline)):
         slot, stale = int(timeline.device[number]), int(timeline.staleness[number])
@@ -59,12 +59,13 @@ def run_stepwise(
         batch = _batch(algorithm, dataset, timeline, number, seed)
         with _Stage("check_out", number, slot):
             broadcast = algorithm.check_out(server)
-            if wire is None:
-                wire = layouts(broadcast, _example(algorithm, broadcast, batch, coins))
+            now = algorithm.at(version)
+            if (wire := wires.get(now is algorithm)) is None:
+                wire = wires[now is algorithm] = layouts(broadcast, _example(now, broadcast, batch, coins))
             sent[version] = wire.check_out.encode(message(version, broadcast))
             sent.pop(version - oldest - 1, None)
             checked_out = wire.check_out.decode(sent[version - stale])["content"]
-        own = owners[timeline.chosen[number]] if owners else algorithm
+        own = owners[timeline.chosen[number]] if owners else now
         with _Stage("device_step", number, slot):
             device = devices.get(slot, own.device_init())
             release, devices[slot] = own.device_step(checked_out, device, batch, coins)
@@ -74,12 +75,10 @@ def run_stepwise(
             check_in = wire.check_in.decode(body)["content"]
             if algorithm.attack:
                 check_in = algorithm.attack.forge(check_in, timeline.lies[number], coins)
-            server, rows[slot] = algorithm.absorb(
-                server, rows.get(slot, algorithm.row_init()), check_in, np.int32(stale)
-            )
+            server, rows[slot] = now.absorb(server, rows.get(slot, algorithm.row_init()), check_in, np.int32(stale))
         if timeline.commits[number]:
             with _Stage("commit", number, slot):
-                server, measurements = algorithm.commit(server)
+                server, measurements = now.commit(server)
             version += 1
             if after_commit:
                 after_commit(version, server, measurements)

@@ -15,8 +15,10 @@ import numpy.typing as npt
 from crowdml.algorithms import Algorithm, Counts, Task
 from crowdml.core import NUMPY, BadInput, record
 from crowdml.data import Dataset
-from crowdml.simulation.contacts import Contacts, make_contacts
+from crowdml.simulation.barriers import make_barrier_course
+from crowdml.simulation.contacts import Contacts, Times, make_contacts
 from crowdml.simulation.rounds import make_rounds
+from crowdml.simulation.splits import trial_split
 
 Ints = npt.NDArray[Any]
 
@@ -36,6 +38,8 @@ class Timeline:
         most_rows: Most rows any one device holds.
         refused: Check-ins that arrived too old.
         silent: Devices that never sent anything.
+        times: When each arrived: in samples of the crowd, or in the time that a device of middling speed works on a
+            check-in, where devices are invited or work over and over.
         lies: Whether the device lies; all False where nobody does.
         owner: Device of each training row, -1 for rows that are not trained on.
         held: Device that holds out a row to measure a model of its own, -1 for all others.
@@ -52,6 +56,7 @@ class Timeline:
     most_rows: int
     refused: int
     silent: int
+    times: Times
     chosen: Ints
     lies: npt.NDArray[np.bool_]
     owner: Ints
@@ -67,11 +72,16 @@ class Timeline:
         return bool((self.counts == self.rows.shape[1]).all())
 
 
-def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator: np.random.Generator) -> Timeline:
-    """Work out the course of one trial."""
+def make_timeline(
+    task: Task, dataset: Dataset, algorithm: Algorithm, generator: np.random.Generator, trial: int = 0
+) -> Timeline:
+    """Work out the course of one trial; its number matters where every trial splits the rows anew."""
     crowd = task.crowd
-    handed, owner, held = _hand_out(task, dataset, generator)
-    if algorithm.rounds:
+    handed, owner, held = _hand_out(task, dataset, generator, trial)
+    course = make_barrier_course(task, algorithm, owner, generator) if algorithm.barrier else None
+    if course:
+        contacts = course.contacts
+    elif algorithm.rounds:
         contacts = make_rounds(task, algorithm.rounds, owner, generator)
     else:
         contacts = make_contacts(crowd, task.passes, owner, algorithm.batch, algorithm.buffer, generator)
@@ -80,11 +90,14 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
     per_device = np.bincount(contacts.device, minlength=crowd.devices)
     if crowd.drop_out:
         contacts = contacts.take(np.flatnonzero(generator.random(len(contacts.device)) >= crowd.drop_out))
-    contacts = contacts.take(np.argsort(contacts.arrival, kind="stable"))
+    if course is None:
+        contacts = contacts.take(np.argsort(contacts.arrival, kind="stable"))
     masking = task.masking()
     if algorithm.rounds and masking:
         contacts = _enough(contacts, masking.least)
-    if algorithm.rounds:
+    if course:
+        accepted, staleness, commits = np.arange(len(contacts.device)), course.staleness, course.commits
+    elif algorithm.rounds:
         accepted, staleness, commits = _serve_rounds(contacts)
     else:
         accepted, staleness, commits = _serve(contacts, algorithm, task.stop.max_versions)
@@ -112,6 +125,7 @@ def make_timeline(task: Task, dataset: Dataset, algorithm: Algorithm, generator:
         most_rows=int(np.bincount(owner).max()),
         refused=refused,
         silent=int((per_device == 0).sum()),
+        times=used.arrival,
         chosen=_choices(task, generator)[used.device].astype(np.int32),
         lies=_liars(task, generator)[used.device],
         owner=owner if handed is None else _everywhere(handed, owner, dataset),
@@ -131,10 +145,21 @@ def _require_rows(task: Task, contacts: Contacts) -> None:
         )
 
 
-def _hand_out(task: Task, dataset: Dataset, generator: np.random.Generator) -> tuple[Ints | None, Ints, Ints]:
+def _hand_out(
+    task: Task, dataset: Dataset, generator: np.random.Generator, trial: int
+) -> tuple[Ints | None, Ints, Ints]:
     """Return which rows are trained on (None: all), the device of each of those, and who holds out which row."""
     crowd, labels, owners = task.crowd, dataset.train_labels, dataset.train_owners
     none = np.full(len(labels), -1, np.int32)
+    split = trial_split(task, len(labels), trial)
+    if split:
+        if crowd.rows is not None or crowd.personal.held_out:
+            raise BadInput(
+                "every trial splits the rows anew: who holds out which rows is not defined",
+                where="data.split",
+                hint="give data.split.seed, or leave out crowd.rows and crowd.personal",
+            )
+        return split.train, crowd.partition.assign(labels[split.train], None, crowd.devices, generator), none
     if crowd.rows is None and not crowd.personal.held_out:
         return None, crowd.partition.assign(labels, owners, crowd.devices, generator), none
     if crowd.rows is not None and crowd.rows > len(labels):

@@ -25,16 +25,20 @@ def adjacency(graph: CostGraph) -> sparse.csr_array:
 
 def metis(graph: CostGraph, pieces: int, *, balance: float = 1.03, seed: int = 0) -> Indices:
     """Cut by METIS's k-way method (Karypis and Kumar 1998), whose own default balance is 1.03."""
+    return k_way(graph.costs, adjacency(graph), pieces, balance=balance, seed=seed)
+
+
+def k_way(costs: Indices, edges: sparse.csr_array, pieces: int, *, balance: float = 1.03, seed: int = 0) -> Indices:
+    """Cut any graph into pieces of equal cost."""
     import pymetis
 
     if pieces == 1:
-        return np.zeros(len(graph.costs), np.int64)
-    edges = adjacency(graph)
+        return np.zeros(len(costs), np.int64)
     options = pymetis.Options(ufactor=max(1, round((balance - 1) * 1000)), seed=seed)
     _, found = pymetis.part_graph(
         pieces,
         pymetis.CSRAdjacency(edges.indptr, edges.indices),
-        vweights=graph.costs,
+        vweights=costs,
         eweights=edges.data,
         recursive=False,
         options=options,

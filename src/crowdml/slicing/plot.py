@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
-from crowdml.core.validation import write_whole
+from crowdml.core.figures import save_figure
 from crowdml.slicing.costs import Costs
 
 
@@ -32,6 +31,4 @@ def cost_figure(found: Costs, path: Path, title: str) -> None:
     axes.set_xlabel("piece")
     axes.tick_params(axis="x", labelrotation=90 if len(names) > 12 else 0)
     figure.suptitle(title)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=path.suffix[1:])
-    write_whole(path, drawn.getvalue())
+    save_figure(figure, path)

@@ -46,6 +46,8 @@ class Stage:
         cell_of_output: The cell of each output.
         nodes: Neurons in each cell.
         edges: Edges inside each cell: from a sum to its pooling window, from a window to its place in a flat row.
+        inside: The same edges one by one, between neurons of the stage; sums come first.
+        neuron_of_output: The neuron behind each output.
     """
 
     linear: int
@@ -58,6 +60,8 @@ class Stage:
     cell_of_output: Indices
     nodes: Indices
     edges: Indices
+    inside: Edges
+    neuron_of_output: Indices
 
     @property
     def cells(self) -> int:
@@ -99,6 +103,8 @@ def _stage(model: Model, begin: int, end: int) -> Stage:
         cell_of_output=cell_of_output,
         nodes=nodes,
         edges=edges,
+        inside=growing.edges,
+        neuron_of_output=growing.now,
     )
 
 
@@ -147,6 +153,14 @@ class _Cells:
         elif isinstance(layer, Flatten) and len(shape) > 1:
             numbers = np.arange(math.prod(shape))
             self._grow(len(numbers), (numbers, numbers))
+
+    @property
+    def edges(self) -> Edges:
+        """All edges between neurons of the stage."""
+        none = np.zeros(0, np.int64)
+        return np.concatenate([none, *(own[0] for own in self.inside)]), np.concatenate(
+            [none, *(own[1] for own in self.inside)]
+        )
 
     def _grow(self, count: int, edges: Edges) -> None:
         later = self.count + np.arange(count)

@@ -21,6 +21,11 @@ def statement(setting: str, metric: str, paper: float | None, ours: float, holds
     return Row(setting=setting, metric=metric, paper=paper, ours=ours, std=std, verdict="holds" if holds else "differs")
 
 
+def shown(setting: str, metric: str, ours: float, std: float = 0.0) -> Row:
+    """Show a figure of ours that nothing is compared with."""
+    return Row(setting=setting, metric=metric, paper=None, ours=ours, std=std, verdict="trend")
+
+
 def spread(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
     """Return the standard deviation over trials; 0 for a single one."""
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0

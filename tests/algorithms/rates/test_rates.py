@@ -35,6 +35,7 @@ FORMULAS: dict[str, Callable[[list[Any]], Any]] = {
     "inverse-sqrt": lambda steps: C * steps[-1] / math.sqrt(len(steps)),
     "adagrad": adagrad,
     "rmsprop": rmsprop,
+    "momentum": lambda steps: C * sum(0.9 ** (len(steps) - 1 - at) * step for at, step in enumerate(steps)),
 }
 
 

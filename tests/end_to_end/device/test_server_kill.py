@@ -6,9 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tests.support.crowd import Busy, Nursery, check, finish, wait_for
-
 from crowdml.device import Device
+from tests.support.crowd import Busy, Nursery, check, finish, wait_for
 
 CYCLES = 20
 DEVICES = 20

@@ -4,6 +4,7 @@ from crowdml.algorithms.rates.adaptive import AdaGrad, RmsProp
 from crowdml.algorithms.rates.contract import Counter as Counter
 from crowdml.algorithms.rates.contract import Rate as Rate
 from crowdml.algorithms.rates.contract import RateSettings as RateSettings
+from crowdml.algorithms.rates.momentum import Momentum
 from crowdml.algorithms.rates.power import Constant, Inverse, InverseSqrt
 from crowdml.core import Registry
 
@@ -15,5 +16,6 @@ RATES: Registry[type[RateSettings]] = Registry(
         "inverse-sqrt": InverseSqrt,
         "adagrad": AdaGrad,
         "rmsprop": RmsProp,
+        "momentum": Momentum,
     },
 )

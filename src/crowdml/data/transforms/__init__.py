@@ -20,11 +20,13 @@ from crowdml.data.transforms.random_features import RandomFeatures as RandomFeat
 from crowdml.data.transforms.scale import Scale as Scale
 from crowdml.data.transforms.scattering import Scattering as Scattering
 from crowdml.data.transforms.standardise import Standardise as Standardise
+from crowdml.data.transforms.weigh import Weigh as Weigh
 
 TRANSFORMS: Registry[type[Transform]] = Registry(
     "transform",
     {
         "scale": Scale,
+        "weigh": Weigh,
         "norm": Norm,
         "standardise": Standardise,
         "pca": Pca,

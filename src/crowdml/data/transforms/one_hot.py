@@ -41,9 +41,9 @@ class OneHot(Transform):
 
     def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
         """Compare the column with every class number; columns before and after stay."""
-        before = _columns(graph, rows, 0, self.column)
-        column = _columns(graph, rows, self.column, self.column + 1)
-        after = _columns(graph, rows, self.column + 1, np.iinfo(np.int64).max)
+        before = columns_of(graph, rows, 0, self.column)
+        column = columns_of(graph, rows, self.column, self.column + 1)
+        after = columns_of(graph, rows, self.column + 1, np.iinfo(np.int64).max)
         numbers = graph.constant(np.arange(self.size, dtype=np.float32)[None])
         spread = graph.add("Cast", graph.add("Equal", column, numbers), to="FLOAT")
         return graph.add("Concat", before, spread, after, axis=1)
@@ -64,6 +64,6 @@ class OneHot(Transform):
         return np.concatenate(parts, axis=1, dtype=np.float32)
 
 
-def _columns(graph: Graph, rows: Value, start: int, end: int) -> Value:
+def columns_of(graph: Graph, rows: Value, start: int, end: int) -> Value:
     """Take columns from `start` up to `end`, if there are any."""
     return graph.add("Slice", rows, graph.constant((start,)), graph.constant((end,)), graph.constant((1,)))

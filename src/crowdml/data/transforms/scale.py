@@ -32,8 +32,8 @@ class Scale(Transform):
         """Scale the bounds too, rounding upwards."""
         factor = abs(self.by)
         return Bounds(
-            l1=None if before.l1 is None else _up(before.l1 * factor),
-            l2=None if before.l2 is None else _up(before.l2 * factor),
+            l1=None if before.l1 is None else rounded_up(before.l1 * factor),
+            l2=None if before.l2 is None else rounded_up(before.l2 * factor),
             features=before.features,
         )
 
@@ -45,6 +45,7 @@ class Scale(Transform):
         return rows.astype(np.float32) * np.float32(self.by)
 
 
-def _up(bound: float) -> float:
+def rounded_up(bound: float) -> float:
+    """Allow for what rounding adds to a bound."""
     # float32 rounds the factor and each product by at most 2^-24 of its value.
     return bound * (1 + 2**-22)

@@ -230,6 +230,10 @@ class SumServer:
         """Count who has said hello."""
         return len(self._hellos)
 
+    def slots(self) -> Collection[int]:
+        """Name who has said hello."""
+        return self._hellos.keys()
+
     def _collected(self, at: int) -> tuple[list[int], list[bytes]]:
         """Collect the shares that neighbours have revealed of a member."""
         holders, shares = [], []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 
 import numpy as np
 
 from crowdml.core import BadInput
-from crowdml.core.validation import write_whole
+from crowdml.core.figures import save_figure
 from crowdml.studies.audit.slicenet import Audit, Floats
 
 SHOWN = 10
@@ -31,9 +30,7 @@ def audit_figure(found: Audit, path: Path) -> None:
                 own.imshow(_scaled(pictures[at]).reshape(side, side, channels).squeeze(), cmap="gray", vmin=0, vmax=1)
         line[0].set_title(name, loc="left", fontsize=10)
     figure.suptitle(f"{found.task}: rows of a dominator, and what others read")
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=path.suffix[1:])
-    write_whole(path, drawn.getvalue())
+    save_figure(figure, path)
 
 
 def _side(width: int) -> tuple[int, int]:

@@ -1,0 +1,1 @@
+"""What writes the reference pages, one file a page."""

@@ -1,0 +1,38 @@
+"""The page of commands: what each prints with --help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from docs.writers.phrases import GENERATED
+
+CLI_INTRODUCTION = """\
+What each command prints with `--help`. Exit code 0 means done, 2 means bad input (the message says what would be
+right), 130 means interrupted."""
+
+
+def cli_page() -> str:
+    """Show the help of every command."""
+    parts = [GENERATED, "# Commands", CLI_INTRODUCTION]
+    for path, text in helps():
+        parts += [f"## `{' '.join(('crowdml', *path))}`", f"```text\n{text}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def helps() -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the path of every command, and its help."""
+    import typer
+    from typer.testing import CliRunner
+
+    from crowdml.cli.app import app
+
+    def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        yield path
+        for name, child in getattr(command, "commands", {}).items():
+            yield from walk(child, (*path, name))
+
+    runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"})
+    for path in walk(typer.main.get_command(app), ()):
+        result = runner.invoke(app, [*path, "--help"], prog_name="crowdml")
+        yield path, "\n".join(line.rstrip() for line in result.stdout.strip().splitlines())

@@ -1,0 +1,245 @@
+"""Accuracy against the *total* ε over all rounds: ADMM and its relatives, with the discrete noise of devices.
+
+Not a figure of the paper. Samples: 100 devices of 300 rows. Devices: 1000 of 30 rows. All at δ = 1e-5, replace-one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from crowdml.core import record
+from crowdml.privacy.promise import classical_scale, gaussian_mu
+from crowdml.simulation import Result
+from crowdml.studies.admm.common import CENTRAL, CENTRALISED, MASKED, SPLITS, TASK, TUNED, accuracies, gap, level
+from crowdml.studies.admm.drawing import draw_levels
+from crowdml.studies.contract import Curve, Row, Study
+
+DELTA = 1e-5
+_END = '{ kind = "intercept" }, { kind = "norm", order = 2, exactly = 1.0 }'
+
+
+def _span(first: int, last: int, by: float) -> str:
+    return f"{{ first = {first}, last = {last}, by = {by} }}"
+
+
+def _weighed(*spans: str) -> tuple[str, ...]:
+    return (f'data.transform=[{{ kind = "weigh", columns = [{", ".join(spans)}] }}, {_END}]',)
+
+
+SCALED = _weighed(_span(60, 60, 10.0), _span(61, 61, 3.0))
+"""Capital gain × 10 and capital loss × 3, before rows get length 1: public constants."""
+
+WEIGHED = _weighed(
+    _span(0, 0, 2.0),
+    _span(1, 8, 0.5),
+    _span(48, 53, 2.0),
+    _span(54, 58, 0.35),
+    _span(60, 60, 20.0),
+    _span(61, 61, 6.0),
+    _span(63, 103, 0.02),
+)
+"""Age and relationship × 2, work class × 0.5, race × 0.35, capital gain × 20 and loss × 6, native country × 0.02."""
+
+
+@record
+class Line:
+    """One line of the figure.
+
+    Attributes:
+        name: Its name.
+        changes: What it changes in the task file.
+        cells: Hyper-parameters by total ε.
+        wanted: Largest gap to the centralised fit that is wanted, by total ε.
+    """
+
+    name: str
+    changes: tuple[str, ...]
+    cells: Mapping[float, Mapping[str, float]]
+    wanted: Mapping[float, float]
+
+    def label(self, epsilon: float) -> str:
+        """Name one curve."""
+        return f"{self.name}, ε = {epsilon:g}"
+
+    def curves(self) -> tuple[Curve, ...]:
+        """Return one curve per ε."""
+        return tuple(
+            Curve(
+                label=self.label(epsilon),
+                changes=self.changes,
+                chosen={"privacy.epsilon": epsilon} | dict(own),
+                grid={},
+            )
+            for epsilon, own in self.cells.items()
+        )
+
+
+def _sound(unit: str, clip: float, uses: int, opening: int = 1) -> tuple[str, ...]:
+    limits = f", max-uses = {uses + opening - 1}" if unit == "sample" else ""
+    return (
+        f'privacy={{ mode = "sound", unit = "{unit}", mechanism = "gaussian", clip = {clip}, epsilon = 1.0, '
+        f"delta = {DELTA}{limits} }}",
+        "stop={ " + ("" if unit == "sample" else f"max-releases = {uses}, ") + f"max-versions = {uses} }}",
+        f"crowd.passes={uses}",
+        "crowd.curve=1",
+    )
+
+
+def _newton(
+    name: str,
+    data: tuple[str, ...],
+    cells: Mapping[float, tuple[float, float, float]],
+    wanted: Mapping[float, float],
+    clip: float = 0.5,
+    opening: int = 2,
+) -> Line:
+    algorithm = (
+        f'algorithm={{ kind = "consensus-newton", per-round = 100, opening-uses = {opening}, average-from = 6 }}'
+    )
+    return Line(
+        name=name,
+        changes=(algorithm, *_sound("sample", clip, 11, opening), MASKED, *data),
+        cells={
+            epsilon: {"algorithm.floor": floor, "algorithm.rate": rate, "algorithm.curvature": curvature}
+            for epsilon, (floor, rate, curvature) in cells.items()
+        },
+        wanted=wanted,
+    )
+
+
+def _fedsgd(
+    name: str, changes: tuple[str, ...], unit: str, uses: int, devices: int, rates: Mapping[float, float]
+) -> Line:
+    rows = f", max-rows = {30_000 // devices}"
+    return Line(
+        name=name,
+        changes=(
+            f'algorithm={{ kind = "fedsgd", per-round = {devices}, rate = {{ kind = "momentum", c = 1.0 }}{rows} }}',
+            *_sound(unit, 0.5, uses),
+            f"crowd.devices={devices}",
+            *changes,
+        ),
+        cells={epsilon: {"algorithm.rate.c": c} for epsilon, c in rates.items()},
+        wanted={},
+    )
+
+
+def _admm(name: str, data: tuple[str, ...]) -> Line:
+    return Line(
+        name=name,
+        changes=(
+            "algorithm.barrier=1000",
+            "algorithm.average-from=20",
+            *_sound("device", 3.0, 40),
+            MASKED,
+            "crowd.devices=1000",
+            *data,
+        ),
+        cells={
+            epsilon: {"algorithm.rho": rho, "algorithm.beta": 0.1}
+            for epsilon, rho in {0.3: 0.5, 1.0: 0.3, 3.0: 0.2}.items()
+        },
+        wanted={1.0: 0.020},
+    )
+
+
+def claim_for(total: float, versions: int = 20, delta: float = 1e-3) -> float:
+    """Return the paper's ε per iteration with which so many add up to a total, if its lemma held in all of them."""
+    return float(classical_scale(1.0, delta) * gaussian_mu(total, DELTA) / versions**0.5)
+
+
+PAPER = "admm as in the paper, added up (unproven)"
+LINES = (
+    _newton(
+        "consensus-newton, wider public weights",
+        WEIGHED,
+        {0.1: (0.0075, 0.5, 0.08), 0.3: (0.0015, 0.8, 0.12), 1.0: (0.0005, 0.8, 0.12), 3.0: (0.0003, 1.0, 0.12)},
+        {0.3: 0.005, 1.0: 0.004},
+    ),
+    _newton(
+        "consensus-newton, public scaling",
+        SCALED,
+        {0.1: (0.0075, 0.5, 0.08), 0.3: (0.0015, 0.8, 0.12), 1.0: (0.0006, 0.8, 0.12), 3.0: (0.0003, 1.0, 0.12)},
+        {0.3: 0.005, 1.0: 0.004},
+    ),
+    _newton(
+        "consensus-newton",
+        (),
+        {0.1: (0.009, 0.8, 0.16), 0.3: (0.0025, 1.0, 0.08), 1.0: (9e-5, 1.0, 0.08), 3.0: (9e-5, 1.0, 0.08)},
+        {1.0: 0.015},
+        clip=0.4,
+        opening=1,
+    ),
+    _fedsgd("fedsgd, masked", (MASKED,), "sample", 60, 100, {0.1: 1.5, 0.3: 5.0, 1.0: 12.0, 3.0: 20.0}),
+    Line(
+        name="ridge, one round",
+        changes=('algorithm={ kind = "ridge", per-round = 100 }', *_sound("sample", 0.5, 1), MASKED),
+        cells={
+            epsilon: {"algorithm.floor": floor}
+            for epsilon, floor in {0.1: 0.01, 0.3: 0.006, 1.0: 0.0015, 3.0: 4e-4}.items()
+        },
+        wanted={},
+    ),
+    _fedsgd("fedsgd, each device by itself", (), "sample", 60, 100, {0.3: 0.5, 1.0: 1.0, 3.0: 1.5}),
+    _admm("admm, masked, promise to devices", ()),
+    _admm("admm, masked, promise to devices, public scaling", SCALED),
+    _fedsgd("fedsgd, masked, promise to devices", (MASKED,), "device", 40, 1000, {0.3: 1.0, 1.0: 3.0, 3.0: 8.0}),
+)
+PAPER_RHO = {0.1: 10.0, 0.3: 6.0, 1.0: 3.0, 3.0: 1.5}
+
+
+def _paper(total: float, rho: float) -> Curve:
+    return Curve(
+        label=f"{PAPER}, ε = {total:g}",
+        changes=(
+            'privacy={ mode = "paper", mechanism = "gaussian", epsilon = 0.1, delta = 1e-3 }',
+            "algorithm.barrier=100",
+            "algorithm.average-from=11",
+            "crowd.curve=1",
+        ),
+        chosen={"privacy.epsilon": claim_for(total), "algorithm.rho": rho, "algorithm.beta": 0.1},
+        grid={},
+    )
+
+
+def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
+    rows = [level(results, CENTRALISED)]
+    for line in LINES:
+        for epsilon in line.cells:
+            rows += [
+                level(results, line.label(epsilon)),
+                gap(results, line.label(epsilon), line.wanted.get(epsilon)),
+            ]
+    rows += [level(results, f"{PAPER}, ε = {total:g}") for total in PAPER_RHO]
+    return tuple(rows)
+
+
+def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
+    lines = {
+        line.name: [(epsilon, accuracies(results[line.label(epsilon)])) for epsilon in line.cells] for line in LINES
+    }
+    lines[PAPER] = [(total, accuracies(results[f"{PAPER}, ε = {total:g}"])) for total in PAPER_RHO]
+    draw_levels(lines, {CENTRALISED: accuracies(results[CENTRALISED])}, path, title, "total ε (δ = 1e-5)")
+
+
+TOTAL = Study(
+    title="accuracy against total ε: ADMM and its relatives on Adult",
+    task=TASK,
+    curves=(
+        CENTRAL,
+        *(curve for line in LINES for curve in line.curves()),
+        *(_paper(total, rho) for total, rho in PAPER_RHO.items()),
+    ),
+    compare=_compare,
+    trials=SPLITS,
+    notes=(
+        TUNED,
+        "the rows held back for choosing, public weights included, come from other splits of the same rows",
+        "not a figure of the paper; the centralised fit has rows without weights and no noise",
+        "promises are to samples (100 devices of 300 rows) unless the name says devices (1000 of 30 rows)",
+        "the paper's line stands at the ε that 20 iterations add up to if lemma 1 held in all; no ε is proven for it",
+        "masked sums with γ = 1 and without losses, as in the paper's evaluation; other terms need more noise",
+    ),
+    draw=_draw,
+)

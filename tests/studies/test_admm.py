@@ -1,0 +1,100 @@
+"""Studies of ADMM: every curve is a valid task, and verdicts can fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from crowdml.algorithms import Task, load
+from crowdml.core import NUMPY
+from crowdml.privacy.reporting import sound_figure
+from crowdml.simulation import Result
+from crowdml.studies import STUDIES
+from crowdml.studies.admm import local, noise, total, waiting
+from crowdml.studies.admm.common import CENTRALISED, TASK, gap, standard_error
+from crowdml.studies.run import _side_by_side
+
+NAMES = [name for name in STUDIES if name.startswith("admm/")]
+
+
+def result(task: Task, accuracy: float, times: list[float] | None = None) -> Result:
+    """Two trials whose accuracies differ by 0.01, the second half of the curve better than the first by 0.1."""
+    end = np.array([accuracy - 0.005, accuracy + 0.005])
+    return Result(
+        task=task,
+        seed=0,
+        trials=2,
+        samples=np.array([1.0, 2.0]),
+        measured={"test_error": np.stack([1.1 - end, 1 - end])},
+        parameters=(),
+        privacy={},
+        updates=2,
+        compile_seconds=0.0,
+        run_seconds=0.0,
+        times=None if times is None else np.array([[0.0, 0.0], times]),
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_curve_is_a_valid_task(name: str) -> None:
+    groups = _side_by_side(STUDIES[name], STUDIES[name].curves)
+    assert sum(len(labels) for labels, _ in groups) == len(STUDIES[name].curves)
+    for _, tasks in groups:
+        tasks[0].check()
+
+
+def test_every_sound_curve_promises_the_total_that_its_name_says() -> None:
+    for line in total.LINES:
+        for curve, epsilon in zip(line.curves(), line.cells, strict=True):
+            task = load(TASK, [*curve.changes, *(f"{key}={value}" for key, value in curve.chosen.items())])
+            sound = task.plan(task.model_for(NUMPY)).sound
+            assert sound is not None and sound.filter.delta == 1e-5
+            releases = task.privacy.max_uses or task.stop.max_releases or 0
+            rows = None if sound.unit == "sample" else 30
+            assert 0.98 * epsilon < sound_figure(sound, releases, 1e-5, rows).epsilon <= epsilon
+
+
+def test_the_papers_line_stands_where_its_iterations_add_up() -> None:
+    for epsilon in total.PAPER_RHO:
+        assert noise.composed(total.claim_for(epsilon), 1e-5) == pytest.approx(epsilon, rel=1e-3)
+    assert noise.composed(0.1, 1e-5) == pytest.approx(0.410, abs=1e-3)
+
+
+def test_gaps_are_taken_split_by_split() -> None:
+    task = load(TASK)
+    results = {CENTRALISED: result(task, 0.85), "own": result(task, 0.845)}
+    row = gap(results, "own", 0.006)
+    assert row.ours == pytest.approx(0.005) and row.std == pytest.approx(0.0, abs=1e-9) and row.verdict == "holds"
+    assert gap(results, "own", 0.004).verdict == "differs"
+    assert standard_error(np.array([1.0, 2.0])) == pytest.approx(0.5)
+
+
+def test_verdicts_of_figure_3_can_fail() -> None:
+    task = load(TASK)
+    good = {curve.label: result(task, 0.85 - 0.01 * at) for at, curve in enumerate(local.FIG3.curves)}
+    good[local.ADMM] = result(task, 0.846)
+    verdicts = [row.verdict for row in local.FIG3.compare(good)]
+    assert "differs" not in verdicts and verdicts.count("holds") == 2
+    bad = good | {local.ADMM: result(task, 0.84), "local, 50 devices": result(task, 0.85)}
+    assert [row.verdict for row in local.FIG3.compare(bad)].count("differs") == 2
+
+
+def test_time_is_when_every_trial_gets_there() -> None:
+    task = load(TASK)
+    found = waiting.reached(result(task, 0.85, [3.0, 5.0]), np.array([0.8, 0.8]))
+    np.testing.assert_array_equal(found, [3.0, 5.0])
+    assert np.isinf(waiting.reached(result(task, 0.85, [3.0, 5.0]), np.array([0.9, 0.8]))[0])
+
+
+def test_a_slow_barrier_is_found_out() -> None:
+    task = load(TASK)
+    results = {curve.label: result(task, 0.85, [10.0, 10.0]) for curve in waiting.ASYNC.curves}
+    rows = {row.setting: row for row in waiting.ASYNC.compare(results)}
+    uneven = rows[f"{waiting.GOES} against {waiting.WAITS}, {waiting.UNEVEN}"]
+    assert uneven.ours == pytest.approx(1.0) and uneven.verdict == "differs"
+    label = f"{waiting.GOES}, {waiting.UNEVEN}"
+    quick = results | {label: replace(results[label], times=np.array([[0.0, 0.0], [2.0, 2.0]]))}
+    rows = {row.setting: row for row in waiting.ASYNC.compare(quick)}
+    assert rows[f"{waiting.GOES} against {waiting.WAITS}, {waiting.UNEVEN}"].verdict == "holds"
