@@ -3,8 +3,9 @@
     python benchmarks/admm/bench.py [--json FILE]
 
 CPU time counts all threads, and libraries are kept to one: with several, small products wait for each other. Each of
-100 devices solves its problem in 20 rounds, from its last solution on, as in `admm/fig3`. Shown are the middle round and
-the best one: on a busy machine others empty the caches, and the middle round says more about them than about the solver.
+100 devices solves its problem in 20 rounds, from its last solution on, as in `admm/fig3`. Shown are the middle round
+and the best one: on a busy machine others empty the caches, and the middle round says more about them than about the
+solver.
 """
 
 from __future__ import annotations
