@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +15,10 @@ from crowdml.algorithms import Task, load
 from crowdml.simulation import Result
 from crowdml.studies import STUDIES
 from crowdml.studies.comparisons import accuracy
+from crowdml.studies.contract import Unstated
 from crowdml.studies.crowdml_2016 import devices, noise, trade_off
 from crowdml.studies.crowdml_2016.unstated import CANDIDATES, Ends
-from crowdml.studies.run import _side_by_side, _used
+from crowdml.studies.run import _side_by_side, _used, search
 
 STUDIES_2016 = [name for name in STUDIES if name.startswith("crowdml-2016/")]
 
@@ -109,6 +112,32 @@ def test_a_setting_is_scored_by_medians_on_rows_held_back() -> None:
     }
     value, remark = noise.UNSTATED.score(cells)
     assert value == pytest.approx(0.03) and remark == "0.960 at c0 = 10 → 0.620 at c0 = 0.1"
+
+
+def test_all_settings_are_tried_once_and_the_best_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is best by several trials wins, among those that were good in one."""
+    values = {"a": (0.3, 0.1), "b": (0.2, 0.5), "c": (0.4, 0.0), "d": (0.5, 0.0)}
+    asked: list[tuple[str, int]] = []
+
+    def simulate(names: list[str], *, trials: int, seed: int) -> list[Any]:
+        asked.append((names[0], trials))
+        return [SimpleNamespace(value=values[names[0]][trials > 1], validation_error=0.1)]
+
+    monkeypatch.setattr("crowdml.studies.run.simulate_cells", simulate)
+    monkeypatch.setattr(
+        "crowdml.studies.run._side_by_side", lambda study, curves, changes, validation: [(["x"], list(changes))]
+    )
+    unstated = Unstated(
+        candidates={name: (name,) for name in values},
+        used="b",
+        curves=(),
+        criterion="",
+        score=lambda results: (results["x"].value, ""),  # type: ignore[attr-defined]
+        finalists=2,
+    )
+    first, last = search(replace(noise.FIG2, unstated=unstated, curves=()), trials=3)
+    assert asked == [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("b", 3), ("a", 3)]
+    assert (first.best, last.best, last.chosen) == ("b", "a", "b")
 
 
 def devices_rows(crowd: float, alone: float, only: float) -> dict[str, str]:

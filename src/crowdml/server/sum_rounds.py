@@ -170,7 +170,7 @@ class SumRounds:
     def _crowd(self) -> list[DeviceState]:
         """Return the devices that a version may wait for: those that have releases left."""
         limit = self._running.live.task.stop.max_releases
-        return [own for own in self._running.devices.values() if limit is None or own.check_ins < limit]
+        return [own for own in list(self._running.devices.values()) if limit is None or own.check_ins < limit]
 
     def _advance(self, own: Attempt) -> None:
         """Close the stage if nobody is missing."""

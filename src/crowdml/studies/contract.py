@@ -47,6 +47,7 @@ class Unstated:
         curves: Labels of the curves that the decision needs.
         criterion: How it is decided, in words; fixed before anything was run.
         score: `score(results)`: how far a candidate is from what is wanted (less is better), and a remark.
+        finalists: All candidates are tried once; so many of them, the best, are tried again with all trials.
     """
 
     candidates: Mapping[str, tuple[str, ...]]
@@ -54,6 +55,7 @@ class Unstated:
     curves: tuple[str, ...]
     criterion: str
     score: Callable[[Mapping[str, Result]], tuple[float, str]]
+    finalists: int = 4
 
 
 @record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from crowdml.algorithms import Task, load
 from crowdml.core import record
@@ -85,7 +85,7 @@ class Found:
 
 def search(study: Study, trials: int, seed: int = 0, watch: Watcher | None = None) -> list[Found]:
     """Try what the paper leaves open and every cell of every curve's grid, on rows held back from training."""
-    found = [_search_unstated(study, study.unstated, trials, seed, watch)] if study.unstated else []
+    found = _search_unstated(study, study.unstated, trials, seed, watch) if study.unstated else []
     for curve in (curve for curve in study.curves if curve.grid):
         grid = [dict(zip(curve.grid, values, strict=True)) for values in itertools.product(*curve.grid.values())]
         setting = _used(study)
@@ -102,19 +102,30 @@ def search(study: Study, trials: int, seed: int = 0, watch: Watcher | None = Non
     return found
 
 
-def _search_unstated(study: Study, unstated: Unstated, trials: int, seed: int, watch: Watcher | None) -> Found:
-    """Score every candidate by what its curves reach on rows held back."""
+def _search_unstated(study: Study, unstated: Unstated, trials: int, seed: int, watch: Watcher | None) -> list[Found]:
+    """Score every candidate with one trial, and the best of them with all trials."""
+    first = _scored(study, unstated, unstated.candidates, 1, seed, watch)
+    if trials == 1:
+        return [first]
+    best = sorted(first.cells, key=lambda cell: cell.value)[: unstated.finalists]
+    return [first, _scored(study, unstated, [cell.name for cell in best], trials, seed, watch)]
+
+
+def _scored(
+    study: Study, unstated: Unstated, names: Collection[str], trials: int, seed: int, watch: Watcher | None
+) -> Found:
+    """Score candidates by what their curves reach on rows held back."""
     curves, cells = [curve for curve in study.curves if curve.label in unstated.curves], []
-    for number, (name, changes) in enumerate(unstated.candidates.items(), start=1):
+    for number, name in enumerate(names, start=1):
         results: dict[str, Result] = {}
-        for labels, tasks in _side_by_side(study, curves, changes, validation=True):
+        for labels, tasks in _side_by_side(study, curves, unstated.candidates[name], validation=True):
             made = simulate_cells(tasks, trials=trials, seed=seed + 1000)
             results |= dict(zip(labels, made, strict=True))
         value, remark = unstated.score(results)
         cells.append(Cell(name=name, value=value, remark=remark))
         if watch:
-            watch(name, number / len(unstated.candidates), min(result.validation_error for result in results.values()))
-    label = "what the paper leaves open"
+            watch(name, number / len(names), min(result.validation_error for result in results.values()))
+    label = f"what the paper leaves open, {trials} trial{'s' * (trials > 1)} each"
     return Found(label=label, measure=unstated.criterion, cells=tuple(cells), chosen=unstated.used)
 
 

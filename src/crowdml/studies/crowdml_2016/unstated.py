@@ -2,8 +2,8 @@
 
 Not stated are: how rows are scaled after PCA, how many devices take part, which counter the rate follows (algorithm 1
 shows the device's own local steps as an example), and how large the first weights are. All combinations are tried on
-rows held back from training, at the two ends of the figure; the one that comes closest to the paper's statements there
-is used, once, on the test rows.
+rows held back from training, at the two ends of the figure, the best of them with several trials; the one that comes
+closest to the paper's statements there is used, once, on the test rows.
 """
 
 from __future__ import annotations
