@@ -45,10 +45,11 @@ check: setup  ## Check format, lint, types, layers and generated documentation
 docs: setup  ## Write the generated reference pages anew
 	$(BIN)/python -m docs.generate
 
-bench: setup  ## Measure the engine against a plain NumPy loop; samplers and ledger
+bench: setup  ## Measure the engine against a plain NumPy loop; samplers, ledger and local solves
 	$(BIN)/python benchmarks/simulation/bench.py
 	$(BIN)/python benchmarks/samplers/bench.py
 	$(BIN)/python benchmarks/ledger/bench.py
+	$(BIN)/python benchmarks/admm/bench.py
 
 reproduce: setup  ## Reproduce all figures of the papers into reproduced/ (an hour or more)
 	@mkdir -p reproduced

@@ -51,7 +51,7 @@ def test_every_sound_curve_promises_the_total_that_its_name_says() -> None:
             task = load(TASK, [*curve.changes, *(f"{key}={value}" for key, value in curve.chosen.items())])
             sound = task.plan(task.model_for(NUMPY)).sound
             assert sound is not None and sound.filter.delta == 1e-5
-            releases = task.privacy.max_uses or task.stop.max_releases or 0
+            releases = task.most_uses or task.stop.max_releases or 0
             rows = None if sound.unit == "sample" else 30
             assert 0.98 * epsilon < sound_figure(sound, releases, 1e-5, rows).epsilon <= epsilon
 

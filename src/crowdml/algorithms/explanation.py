@@ -200,7 +200,7 @@ def _on_stability(task: Task, sound: Sound) -> list[str]:
         return [f"these steps are proven to be stable: one sample moves a message by at most {moved:.3g} in L2"]
     model, row = task.model_for(NUMPY), input_bound(task.data.transform, 2, task.data.features)
     largest = largest_rate(model, row, task.model.regularisation)
-    if largest is None or sound.update.grid.order == 1:
+    if largest is None or sound.update.grid.order == 1 or not hasattr(task.algorithm, "rate"):
         return ["nothing is proven about one sample but the bound on the whole message"]
     return [
         "nothing is proven about one sample but the bound on the whole message; with a constant or falling rate of at "

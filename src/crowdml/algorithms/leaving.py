@@ -22,7 +22,7 @@ KNOWN = {
     "errors": "how many of them the model got wrong",
     "labels": "how often each label occurs",
     "gradient": "the direction in which the model should move",
-    "change": "how local steps changed the model",
+    "change": "how the device's own work changed the model",
     "moments": "products of a row's numbers with each other (ridge: with the label too), summed; sent first",
     "weight": "how much the device counts",
 }

@@ -102,10 +102,10 @@ class SumTaker:
         started, coins = checked_out.version, self._coins()
         algorithm = self._live.algorithm.at(started)
         release, following = algorithm.device_step(checked_out.content, state, gathered.batch, coins)
-        tries = 0
+        tries, last = 0, ""
         while True:
-            tries += 1
             present = self._look()
+            tries, last = (tries + 1 if present.name == last else 1), present.name
             if not self._may_join(present, started):
                 return None
             if present.stage != "hello":

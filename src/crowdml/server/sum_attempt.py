@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import asyncio
 
+from crowdml.core import record
+from crowdml.core.errors import NotAuthorised
 from crowdml.protocol.sums import SumServer
+from crowdml.protocol.sums.messages import write_flags, write_items
 from crowdml.server.answers import Answer, Refusal
 from crowdml.server.sum_folding import Upload
 
 STAGES = ("hello", "shares", "masked", "consent", "reveal")
+OCTETS = ((b"content-type", b"application/octet-stream"),)
+
+
+@record
+class Message:
+    """What the headers of a message say.
+
+    Attributes:
+        key: Idempotency key of a masked vector.
+        started: Version that a member began its work with; None: the present one.
+    """
+
+    key: str = ""
+    started: int | None = None
 
 
 class Attempt:
@@ -45,3 +62,26 @@ class Attempt:
     def over(self) -> bool:
         """Whether it was folded in or given up."""
         return self.closed["reveal"].is_set()
+
+    def answer(self, slot: int, stage: str) -> Answer:
+        """Return what follows a closed stage for one member, or say why it was given up."""
+        if self.failure is not None:
+            raise self.failure
+        if stage == "reveal" and slot in self.answers:
+            return self.answers[slot]
+        try:
+            return Answer(status=200, body=self._following(slot, stage), headers=OCTETS)
+        except NotAuthorised as error:
+            raise Refusal(422, "not-a-member", str(error)) from None
+
+    def _following(self, slot: int, stage: str) -> bytes:
+        machine = self.machine
+        if stage == "hello":
+            return machine.introduction_bytes(slot)
+        if stage == "shares":
+            return write_items(machine.mail(slot))
+        if stage == "masked":
+            return write_flags(machine.survivors)
+        if stage == "consent":
+            return write_items(machine.consents(slot))
+        raise NotAuthorised("this device's vector is not in the sum")

@@ -16,10 +16,10 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from crowdml.core import CrowdError, record
+from crowdml.core import CrowdError
 from crowdml.core.errors import NotAuthorised
 from crowdml.protocol.sums import LateMessage, SumAborted, SumServer, SumTerms
-from crowdml.protocol.sums.messages import Hello, Shares, read_shares, read_tags, write_flags, write_items
+from crowdml.protocol.sums.messages import Hello, Shares, read_shares, read_tags
 from crowdml.protocol.sums.secrets import Card
 from crowdml.server.answers import Answer, Refusal
 from crowdml.server.crowd import DeviceState
@@ -27,24 +27,9 @@ from crowdml.server.folding import receipt_answer, require_open
 from crowdml.server.readiness import Readiness
 from crowdml.server.running import RunningTask
 from crowdml.server.store import Store
-from crowdml.server.sum_attempt import Attempt
+from crowdml.server.sum_attempt import Attempt, Message
 from crowdml.server.sum_folding import DONE, Upload, fold_sum
 from crowdml.server.writer import Writer
-
-OCTETS = ((b"content-type", b"application/octet-stream"),)
-
-
-@record
-class Message:
-    """What the headers of a message say.
-
-    Attributes:
-        key: Idempotency key of a masked vector.
-        started: Version that a member began its work with; None: the present one.
-    """
-
-    key: str = ""
-    started: int | None = None
 
 
 class SumRounds:
@@ -106,7 +91,7 @@ class SumRounds:
             await asyncio.wait_for(own.closed[stage].wait(), wait_s)
         except TimeoutError:
             return Answer(status=202, body=b'{"waiting":"%s"}' % stage.encode())
-        return self._answer(own, device.slot, stage)
+        return own.answer(device.slot, stage)
 
     def close(self) -> None:
         """Give up what is going on."""
@@ -170,7 +155,7 @@ class SumRounds:
     def _crowd(self) -> list[DeviceState]:
         """Return the devices that a version may wait for: those that have releases left."""
         limit = self._running.live.task.stop.max_releases
-        return [own for own in self._running.devices.values() if limit is None or own.check_ins < limit]
+        return [own for own in list(self._running.devices.values()) if limit is None or own.check_ins < limit]
 
     def _advance(self, own: Attempt) -> None:
         """Close the stage if nobody is missing."""
@@ -261,28 +246,6 @@ class SumRounds:
             own.timer.cancel()
         for event in own.closed.values():
             event.set()
-
-    def _answer(self, own: Attempt, slot: int, stage: str) -> Answer:
-        """Return what follows a stage for one member."""
-        if own.failure is not None:
-            raise own.failure
-        machine = own.machine
-        try:
-            if stage == "hello":
-                body = machine.introduction_bytes(slot)
-            elif stage == "shares":
-                body = write_items(machine.mail(slot))
-            elif stage == "masked":
-                body = write_flags(machine.survivors)
-            elif stage == "consent":
-                body = write_items(machine.consents(slot))
-            elif slot in own.answers:
-                return own.answers[slot]
-            else:
-                raise NotAuthorised("this device's vector is not in the sum")
-        except NotAuthorised as error:
-            raise Refusal(422, "not-a-member", str(error)) from None
-        return Answer(status=200, body=body, headers=OCTETS)
 
     async def _elsewhere(self, device: DeviceState, stage: str, body: bytes | None, key: str) -> Answer:
         """Answer for a sum that is over: a masked vector that was used has a receipt."""

@@ -22,7 +22,8 @@ from crowdml.server.asgi import Asgi, Receive, Request, Scope, Send, length_of, 
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.exchange import Exchange
 from crowdml.server.running import RunningTask
-from crowdml.server.sum_rounds import Message, SumRounds
+from crowdml.server.sum_attempt import Message
+from crowdml.server.sum_rounds import SumRounds
 
 _PATH = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/sums(?:/(hello|shares|masked|consent|reveal))?")
 _SUM = re.compile(rb"[0-9]{1,20}-[0-9]{1,20}")

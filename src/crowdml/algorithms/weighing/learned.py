@@ -36,7 +36,7 @@ class LearnedSettings(Settings):
     )
     steps: int = Field(50, gt=0, description="Adam's steps in every version")
     rate: float = Field(0.05, gt=0, description="Adam's rate")
-    anchor: float = Field(0.1, ge=0, description="how much softmax weights are held near the prior, times KL")
+    anchor: float = Field(0.3, ge=0, description="how much softmax weights are held near the prior, times KL")
     cap: float = Field(3.0, gt=1, description="no weight is more than so many times its prior")
     gate: bool = Field(True, description="use weights only if rows that did not teach them find them better")
 

@@ -121,8 +121,8 @@ def _row(setting: str, metric: str, values: Floats) -> Row:
 def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.6, 4.0), dpi=150, layout="constrained")
-    axes = figure.subplots(1, 3)
+    figure = Figure(figsize=(6.4, 8.4), dpi=150, layout="constrained")
+    axes = figure.subplots(3, 1)
     columns = {
         UNEVEN: [_label(how, UNEVEN) for how in (WAITS, GOES)],
         ALIKE: [_label(how, ALIKE) for how in (WAITS, GOES)],
@@ -137,13 +137,13 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
             kind = "--" if index else "-"
             at.plot(x, y, kind, color=COLOURS[index], label=name.rsplit(", " + heading)[0], linewidth=1.6)
         at.axhline(-SHORT, color="#555555", linewidth=1, linestyle=":", label=f"centralised - {SHORT:g}")
-        at.set(xscale="log", xlabel="time", ylim=(-0.06, 0.005))
-        at.set_title(heading, fontsize="small")
+        at.set(xscale="log", ylim=(-0.06, 0.005), ylabel="accuracy minus centralised")
+        at.set_title(heading, fontsize="medium")
         at.grid(alpha=0.25)
         at.spines[["top", "right"]].set_visible(False)
-        at.legend(frameon=False, fontsize="x-small", loc="lower right")
-    axes[0].set_ylabel("accuracy minus centralised")
-    figure.suptitle("\n".join(textwrap.wrap(title, 110)), x=0.01, ha="left", fontsize="medium")
+        at.legend(frameon=False, loc="lower right" if heading != PRIVATE else "lower left")
+    axes[-1].set_xlabel("time, where a check-in takes 1 at middling speed")
+    figure.suptitle("\n".join(textwrap.wrap(title, 76)), x=0.01, ha="left", fontsize="medium")
     buffer = io.BytesIO()
     figure.savefig(buffer, format=path.suffix.removeprefix("."))
     write_whole(path, buffer.getvalue())

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from crowdml.core.figures import save_figure
 from crowdml.simulation import Result
-from crowdml.studies.comparisons import shown, spread, statement
-from crowdml.studies.contract import Curve, Row, Study, Unstated
+from crowdml.studies.comparisons import spread, statement
+from crowdml.studies.contract import Curve, Row, Study, Unstated, Verdict
 
 Floats = npt.NDArray[np.float64]
 Compare = Callable[[Mapping[str, Result]], tuple[Row, ...]]
@@ -44,13 +44,14 @@ def means(results: Mapping[str, Result]) -> dict[str, float]:
     return {name: float(errors(own).mean()) for name, own in results.items()}
 
 
-def level(setting: str, result: Result, paper: float | None = None) -> Row:
-    """Set an error beside the paper's: it holds when ours is not larger; without one it is shown as it is."""
-    values, metric = errors(result), "mean group error, %"
-    mean, std = float(values.mean()), spread(values)
-    if paper is None:
-        return shown(setting, metric, mean, std)
-    return statement(setting, metric, paper, mean, mean <= paper, std)
+def level(setting: str, result: Result, paper: float | None = None, *, judged: bool = True) -> Row:
+    """Set an error beside the paper's: it holds when ours is not larger; without one, or not judged, it is shown."""
+    values = errors(result)
+    mean = float(values.mean())
+    verdict: Verdict = "trend" if paper is None or not judged else "holds" if mean <= paper else "differs"
+    return Row(
+        setting=setting, metric="mean group error, %", paper=paper, ours=mean, std=spread(values), verdict=verdict
+    )
 
 
 def is_cnn(results: Mapping[str, Result]) -> bool:
@@ -67,7 +68,7 @@ def _falls(setting: str, values: Sequence[float]) -> Row:
 def _table1(results: Mapping[str, Result]) -> tuple[Row, ...]:
     paper = TABLE1_CNN if is_cnn(results) else TABLE1
     # The level of the two baselines is the paper's own affair: what counts is that groups lie between them.
-    levels = [level(name, results[name], None if name in (ALONE, CENTRAL) else paper[name]) for name in paper]
+    levels = [level(name, results[name], own, judged=name not in (ALONE, CENTRAL)) for name, own in paper.items()]
     found = means(results)
     return (*levels, _falls("order from S-SGD over n = 5 … 20 to C-SGD", [found[name] for name in paper]))
 
@@ -76,7 +77,7 @@ def draw_errors(compare: Compare, results: Mapping[str, Result], path: Path, tit
     """Draw the error of each setting with its spread, and the paper's beside it."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
+    figure = Figure(figsize=(5.6, 4), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     values = [errors(own) for own in results.values()]
     axes.errorbar(
