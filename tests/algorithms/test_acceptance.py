@@ -1,4 +1,5 @@
-"""Acceptance: whatever an honest device sends passes, for every recipe that runs live; what is far beyond does not."""
+"""Acceptance: whatever an honest device sends passes, for every recipe whose check-ins are seen one by one; what is far
+beyond does not."""
 
 from __future__ import annotations
 
@@ -86,8 +87,9 @@ def honest(live: LiveTask, count: int) -> Iterator[Any]:
         yield algorithm.sanitise(release, coins)
 
 
-def test_every_recipe_that_runs_live_is_tried() -> None:
-    assert {name for name, recipe in RECIPES.items() if recipe.live} == {form.split(",")[0] for form in FORMS}
+def test_every_recipe_whose_check_ins_are_seen_is_tried() -> None:
+    seen = {name for name, recipe in RECIPES.items() if recipe.live and not recipe.sums_only}
+    assert seen == {form.split(",")[0] for form in FORMS}
 
 
 @pytest.mark.parametrize("mode", list(MODES))

@@ -53,7 +53,7 @@ def test_a_difference_is_taken_trial_by_trial() -> None:
 def test_every_curve_is_a_task_that_loads(name: str) -> None:
     study = STUDIES[name]
     for curve in study.curves:
-        changes = [*curve.changes, *(f"{key}={value}" for key, value in curve.chosen.items())]
+        changes = [*study.settled, *curve.changes, *(f"{key}={value}" for key, value in curve.chosen.items())]
         load(study.task, changes)
         if curve.grid:
             assert set(curve.grid) == set(curve.chosen)

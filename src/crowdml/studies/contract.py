@@ -151,3 +151,8 @@ class Study:
     draw: Drawing | None = None
     unstated: Unstated | None = None
     full: Path | None = None
+
+    @property
+    def settled(self) -> tuple[str, ...]:
+        """Changes for what the paper leaves open, before those of a curve."""
+        return self.unstated.candidates[self.unstated.used] if self.unstated else ()

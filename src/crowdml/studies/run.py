@@ -19,7 +19,7 @@ def reproduce(study_id: str, study: Study, trials: int | None, seed: int = 0, wa
     """Run all curves of a study and compare with the paper."""
     results: dict[str, Result] = {}
     seconds = {"compile": 0.0, "run": 0.0}
-    for labels, tasks in _side_by_side(study, study.curves, _used(study)):
+    for labels, tasks in _side_by_side(study, study.curves, study.settled):
         told = functools.partial(watch, labels[0]) if watch else None
         found = simulate_cells(tasks, trials=trials or study.trials, seed=seed, watch=told)
         results |= dict(zip(labels, found, strict=True))
@@ -88,7 +88,7 @@ def search(study: Study, trials: int, seed: int = 0, watch: Watcher | None = Non
     found = _search_unstated(study, study.unstated, trials, seed, watch) if study.unstated else []
     for curve in (curve for curve in study.curves if curve.grid):
         grid = [dict(zip(curve.grid, values, strict=True)) for values in itertools.product(*curve.grid.values())]
-        setting = _used(study)
+        setting = study.settled
         tasks = [_task(study, [*setting, *curve.changes, *_changes(cell)], validation=True) for cell in grid]
         results = simulate_cells(tasks, trials=trials, seed=seed + 1000)
         cells = tuple(
@@ -127,10 +127,6 @@ def _scored(
             watch(name, number / len(names), min(result.validation_error for result in results.values()))
     label = f"what the paper leaves open, {trials} trial{'s' * (trials > 1)} each"
     return Found(label=label, measure=unstated.criterion, cells=tuple(cells), chosen=unstated.used)
-
-
-def _used(study: Study) -> tuple[str, ...]:
-    return study.unstated.candidates[study.unstated.used] if study.unstated else ()
 
 
 def _changes(hyper: Mapping[str, float]) -> list[str]:

@@ -29,6 +29,7 @@ from crowdml.algorithms.rates.power import Constant, InverseSqrt
 from crowdml.algorithms.recipes.contract import Recipe, SoundForm
 from crowdml.algorithms.server import Sends, server_half
 from crowdml.algorithms.stability import Steps
+from crowdml.algorithms.tail import Tail, averaged
 from crowdml.algorithms.weighing import By, LearnedSettings
 from crowdml.algorithms.windows import Crowding, make_window, refiner
 from crowdml.core import BadInput, Settings, record
@@ -103,6 +104,9 @@ class FedSgdSettings(Settings):
     statistics: bool = Field(
         False, description="send error and label counts in the same masked sums, where the terms allow it"
     )
+    average_from: int | None = Field(
+        None, gt=0, description="the model is the mean of all versions from this one on; not given: the last one"
+    )
 
 
 @record
@@ -168,7 +172,8 @@ def build_fedsgd(parts: Parts) -> Algorithm:
     own = parts.settings
     assert isinstance(own, FedSgdSettings)  # noqa: S101  the registry pairs settings and recipe
     rounds = Rounds(per_round=own.per_round, epochs=1, multiple=1, max_rows=own.max_rows)
-    return _assemble(parts, replace(_in_rounds("gradient", own.rate, 1, rounds), counts=own.statistics))
+    shape = replace(_in_rounds("gradient", own.rate, 1, rounds), counts=own.statistics)
+    return averaged(_assemble(parts, shape), Tail(begin=own.average_from, ops=parts.ops))
 
 
 def _in_rounds(sends: Sends, rate: RateSettings, local_batch: int, rounds: Rounds) -> _Shape:
