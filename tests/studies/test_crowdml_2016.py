@@ -18,7 +18,7 @@ from crowdml.studies.comparisons import accuracy
 from crowdml.studies.contract import Unstated
 from crowdml.studies.crowdml_2016 import devices, noise, trade_off
 from crowdml.studies.crowdml_2016.unstated import CANDIDATES, Ends
-from crowdml.studies.run import _side_by_side, _used, search
+from crowdml.studies.run import _side_by_side, search
 
 STUDIES_2016 = [name for name in STUDIES if name.startswith("crowdml-2016/")]
 
@@ -53,13 +53,13 @@ def cells(of: Callable[[float, float], float]) -> dict[str, Result]:
 
 @pytest.mark.parametrize("name", STUDIES_2016)
 def test_every_curve_is_a_valid_task(name: str) -> None:
-    groups = _side_by_side(STUDIES[name], STUDIES[name].curves, _used(STUDIES[name]))
+    groups = _side_by_side(STUDIES[name], STUDIES[name].curves, STUDIES[name].settled)
     assert sum(len(labels) for labels, _ in groups) == len(STUDIES[name].curves)
 
 
 def test_figure_2_has_thirty_cells_in_each_reading_and_two_compilations() -> None:
     assert len(noise.FIG2.curves) == 2 * 30
-    assert [len(tasks) for _, tasks in _side_by_side(noise.FIG2, noise.FIG2.curves, _used(noise.FIG2))] == [30, 30]
+    assert [len(tasks) for _, tasks in _side_by_side(noise.FIG2, noise.FIG2.curves, noise.FIG2.settled)] == [30, 30]
     task = load(noise.TASK)
     own = task.algorithm
     assert (own.local_steps, own.local_batch, own.server_batch, task.stop.max_versions) == (10, 100, 1, 1000)
