@@ -8,24 +8,44 @@ import pytest
 from crowdml.core import trees
 from crowdml.models import Model, flatten
 from crowdml.slicing import cost_graph, cut, sliced_net
-from crowdml.slicing.sharing import ALWAYS, UploadNoise, Window, choose, owners_of_parameters
+from crowdml.slicing.sharing import (
+    ALWAYS,
+    WINDOWS,
+    UploadNoise,
+    UploadWindow,
+    WeightWindow,
+    choose,
+    owners_of_parameters,
+)
 
 
 def floats(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 
-def test_the_window_forgets_and_averages_what_it_holds() -> None:
-    window = Window(2, size=2)
+@pytest.mark.parametrize("kind", list(WINDOWS))
+def test_the_window_forgets_and_averages_what_it_holds(kind: str) -> None:
+    window = WINDOWS[kind](2, size=2)
     for value in (1.0, 3.0, 5.0):
         window.upload(np.array([0]), floats(value))
     numbers, values = window.download(0.0)
     assert numbers.tolist() == [0] and values.tolist() == [4.0]
 
 
+def test_a_window_of_weights_keeps_what_is_seldom_uploaded() -> None:
+    uploads, weights = UploadWindow(2, size=2), WeightWindow(2, size=2)
+    for window in (uploads, weights):
+        window.upload(np.array([0, 1]), floats(1.0, 7.0))
+        window.upload(np.array([0]), floats(2.0))
+        window.upload(np.array([0]), floats(3.0))
+    assert [own.tolist() for own in uploads.download(0.0)] == [[0], [2.5]]
+    assert [own.tolist() for own in weights.download(0.0)] == [[0, 1], [2.5, 7.0]]
+    assert weights.download(0.5)[0].tolist() == [0] and weights.download(1.0)[0].tolist() == []
+
+
 @pytest.mark.parametrize(("tau", "found"), [(0.0, [0, 1, 2]), (0.25, [0, 1]), (0.5, [0]), (0.75, [0]), (1.0, [])])
 def test_a_number_comes_back_when_more_uploads_than_the_threshold_contain_it(tau: float, found: list[int]) -> None:
-    window = Window(4, size=4)
+    window = UploadWindow(4, size=4)
     for numbers in ([0, 1, 2], [0, 1], [0], [0]):
         window.upload(np.array(numbers), floats(*[1.0] * len(numbers)))
     assert window.download(tau)[0].tolist() == found
@@ -62,6 +82,6 @@ def test_an_upload_with_noise_is_bounded_and_has_the_stated_deviation() -> None:
 
 
 def test_what_everybody_knows_is_the_window_and_first_values_elsewhere() -> None:
-    window = Window(3, size=3)
+    window = UploadWindow(3, size=3)
     window.upload(np.array([1]), floats(8.0))
     assert window.known(floats(1, 2, 3)).tolist() == [1, 8, 3]

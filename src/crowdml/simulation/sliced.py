@@ -19,7 +19,7 @@ from crowdml.simulation.result import Result, watched
 from crowdml.slicing import SlicedNet, batch_gradients, cost_graph, cut, sliced_net
 from crowdml.slicing.first_cut import CutNoise, Released, release
 from crowdml.slicing.groups import make_groups
-from crowdml.slicing.sharing import UploadNoise, Window, owners_of_parameters
+from crowdml.slicing.sharing import WINDOWS, UploadNoise, Window, owners_of_parameters
 from crowdml.slicing.stages import Indices
 from crowdml.slicing.training import Gradient, Group, Rows, Rules, share, train_pass
 
@@ -126,7 +126,7 @@ def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -
     model, like = net.model, first_parameters(net.model, seed, trial)
     groups = [Group(devices, like) for devices in make_groups(task.crowd.devices, own.pieces, own.dummies, generator)]
     rows, rules = deal(task, dataset, generator), rules_of(task)
-    window = Window(own.omega or len(groups), size=trees.size(like))
+    window = WINDOWS[own.window](own.omega or len(groups), size=trees.size(like))
     owners = owners_of_parameters(net, like)
     gradient = gradient_of(task, net, released_by(task, net, like, rows, generator))
     noise = UploadNoise(clip=own.upload_clip, noise=own.upload_noise) if own.upload_noise else None

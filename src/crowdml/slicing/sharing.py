@@ -1,12 +1,14 @@
 """Sharing between groups: the server's sliding window of uploaded weights (SliceNet, algorithm 1 and section IV-E).
 
 After a pass each device of a group uploads, of the weights it keeps, the share θ that moved most, and everything that
-belongs to a neuron itself (bias, normalisation). The server averages what the last ω uploads say of each number. A
-group takes over the numbers that more than ω·τ of them contain.
+belongs to a neuron itself (bias, normalisation). The server averages what its window has of each number. A group takes
+over the numbers of which the window has more than ω·τ values. The paper can be read in two ways: a window of the last ω
+uploads, or one of the last ω values of each weight.
 """
 
 from __future__ import annotations
 
+import abc
 from collections import deque
 
 import numpy as np
@@ -23,34 +25,18 @@ ALWAYS = -2
 """Stands for the owner of a number that is shared in any case."""
 
 
-class Window:
-    """What the server keeps. Lazy: averages are worked out when a group asks for them.
-
-    >>> window = Window(2, size=3)
-    >>> window.upload(np.array([0, 1]), np.array([1.0, 5.0], np.float32))
-    >>> window.upload(np.array([0]), np.array([3.0], np.float32))
-    >>> numbers, values = window.download(0.5)
-    >>> numbers.tolist(), values.tolist()
-    ([0], [2.0])
-    """
+class Window(abc.ABC):
+    """What the server keeps. Lazy: averages are worked out when a group asks for them."""
 
     def __init__(self, omega: int, *, size: int) -> None:
-        """Keep the last `omega` uploads of at most `size` numbers."""
+        """Keep so many uploads, or so many values of each of at most `size` numbers."""
         self.omega = omega
-        self.uploads: deque[tuple[Indices, Floats]] = deque()
         self._sum = np.zeros(size)
         self._count = np.zeros(size, np.int64)
 
+    @abc.abstractmethod
     def upload(self, numbers: Indices, values: Floats) -> None:
-        """Take an upload; the oldest leaves the window when it is full."""
-        self.uploads.append((numbers, values))
-        # Numbers of one upload differ from each other, so plain indexing adds each once.
-        self._sum[numbers] += values
-        self._count[numbers] += 1
-        if len(self.uploads) > self.omega:
-            old, past = self.uploads.popleft()
-            self._sum[old] -= past
-            self._count[old] -= 1
+        """Take an upload, whose numbers differ from each other; what is too old leaves the window."""
 
     def known(self, first: Floats) -> Floats:
         """Return what everybody may know of the parameters: averages of the window, first values elsewhere."""
@@ -60,9 +46,66 @@ class Window:
         return made
 
     def download(self, tau: float) -> tuple[Indices, Floats]:
-        """Return the numbers that more than ω·τ uploads of the window contain, and their averages."""
+        """Return the numbers of which the window has more than ω·τ values, and their averages."""
         numbers = np.nonzero(self._count > self.omega * tau)[0]
         return numbers, (self._sum[numbers] / self._count[numbers]).astype(np.float32)
+
+
+class UploadWindow(Window):
+    """The last ω uploads, whatever they contain.
+
+    >>> window = UploadWindow(2, size=3)
+    >>> window.upload(np.array([0, 1]), np.array([1.0, 5.0], np.float32))
+    >>> window.upload(np.array([0]), np.array([3.0], np.float32))
+    >>> numbers, values = window.download(0.5)
+    >>> numbers.tolist(), values.tolist()
+    ([0], [2.0])
+    """
+
+    def __init__(self, omega: int, *, size: int) -> None:
+        """Begin without an upload."""
+        super().__init__(omega, size=size)
+        self.uploads: deque[tuple[Indices, Floats]] = deque()
+
+    def upload(self, numbers: Indices, values: Floats) -> None:
+        """Take an upload; the oldest leaves the window when it is full."""
+        self.uploads.append((numbers, values))
+        self._sum[numbers] += values
+        self._count[numbers] += 1
+        if len(self.uploads) > self.omega:
+            old, past = self.uploads.popleft()
+            self._sum[old] -= past
+            self._count[old] -= 1
+
+
+class WeightWindow(Window):
+    """The last ω values of each weight, however long ago they were uploaded.
+
+    >>> window = WeightWindow(2, size=3)
+    >>> for value in (1.0, 3.0, 5.0):
+    ...     window.upload(np.array([0]), np.array([value], np.float32))
+    >>> window.upload(np.array([1]), np.array([9.0], np.float32))
+    >>> window.download(0.5)[1].tolist(), window.download(0.0)[1].tolist()
+    ([4.0], [4.0, 9.0])
+    """
+
+    def __init__(self, omega: int, *, size: int) -> None:
+        """Begin without a value."""
+        super().__init__(omega, size=size)
+        self._values = np.zeros((omega, size), np.float32)
+        self._next = np.zeros(size, np.int64)
+
+    def upload(self, numbers: Indices, values: Floats) -> None:
+        """Take an upload; of the weights in it the oldest value leaves where there are ω."""
+        slot = self._next[numbers]
+        # Places that were never used hold zeros.
+        self._sum[numbers] += values.astype(np.float64) - self._values[slot, numbers]
+        self._values[slot, numbers] = values
+        self._next[numbers] = (slot + 1) % self.omega
+        self._count[numbers] = np.minimum(self._count[numbers] + 1, self.omega)
+
+
+WINDOWS: dict[str, type[Window]] = {"uploads": UploadWindow, "weights": WeightWindow}
 
 
 @record

@@ -34,10 +34,11 @@ class SliceNetSettings(Settings):
     decay: float = Field(1.0, gt=0, le=1, description="factor on the rate from each pass to the next")
     theta: float = Field(0.5, ge=0, le=1, description="θ: share of its weights that each device uploads after a pass")
     tau: float = Field(
-        0.5, ge=0, le=1, description="τ: a group takes over what more than this share of the window's uploads contains"
+        0.5, ge=0, le=1, description="τ: a group takes over what the window has more values of than this share of ω"
     )
-    omega: int | None = Field(
-        None, gt=0, description="ω: uploads that the server's window holds; not given: one for each group"
+    omega: int | None = Field(None, gt=0, description="ω: size of the server's window; not given: the number of groups")
+    window: Literal["uploads", "weights"] = Field(
+        "uploads", description="what the window holds: the last ω uploads, or the last ω values of each weight"
     )
     micro_batches: int = Field(1, gt=0, description="parts of a batch that follow each other through the pieces")
     normalisation: Literal["exact", "pipelined"] = Field(
