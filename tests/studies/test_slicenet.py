@@ -13,7 +13,14 @@ from crowdml.simulation import Result
 from crowdml.studies import STUDIES, reproduce
 from crowdml.studies.slicenet import crowd, shares, trade_off
 
-TRAINED = ("slicenet/table1", "slicenet/table2", "slicenet/table3", "slicenet/table4", "slicenet/trade-off")
+TRAINED = (
+    "slicenet/table1",
+    "slicenet/table2",
+    "slicenet/table3",
+    "slicenet/table3-uploads",
+    "slicenet/table4",
+    "slicenet/trade-off",
+)
 
 
 def result(task: Task, per_cent: float) -> Result:

@@ -29,6 +29,7 @@ TABLE1_CNN = {ALONE: 46.88, "n = 5": 46.11, "n = 10": 37.65, "n = 15": 34.40, "n
 NOTES = (
     "a group of n devices has a dominator and n - 1 followers; errors are those of the groups' models, on average",
     "an upload holds the share θ of each device's weights with the largest Σ|gradient|, all biases, all normalisations",
+    "the sliding window holds the last ω values of each weight; the paper can be read as the last ω uploads, too",
     "no formal guarantee",
 )
 

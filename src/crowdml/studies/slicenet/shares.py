@@ -60,6 +60,12 @@ STUDIES: dict[str, Study] = {
         _table3,
         ("τ = 1: groups share nothing",),
     ),
+    "slicenet/table3-uploads": crowd_study(
+        "as table3, with a window of the last ω uploads",
+        _ten_groups("τ", "tau", tuple(TABLE3), "algorithm.window=uploads"),
+        _table3,
+        ("the other reading of the sliding window", "τ = 1: groups share nothing"),
+    ),
     "slicenet/table4": crowd_study(
         "error for the window ω, ten groups",
         _ten_groups("ω", "omega", OMEGAS, *SHORT),
