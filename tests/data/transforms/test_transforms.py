@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from pydantic import TypeAdapter, ValidationError
@@ -48,6 +48,12 @@ def toy(rows: np.ndarray) -> Dataset:
 
 
 @settings(max_examples=300, deadline=None)
+@example(
+    rows=np.ones((1, 1), np.float32),
+    chain=[Norm(order=1, exactly=1.25), Scale(by=3.0), Scale(by=1.401298464324817e-45)],
+    knows=False,
+    order=1,
+)
 @given(rows=ROWS, chain=st.lists(STEPS, max_size=5), knows=st.booleans(), order=st.sampled_from([1, 2]))
 def test_no_row_ever_exceeds_the_proven_bound(
     rows: np.ndarray, chain: list[Transform], knows: bool, order: int

@@ -13,6 +13,9 @@ from crowdml.core.graphs import Graph, Value
 from crowdml.data.dataset import Floats, Rows
 from crowdml.data.transforms.base import Bounds, Fitted, Transform
 
+LEAST = 2.0**-90
+"""Bounds below this are not told apart."""
+
 
 class Scale(Transform):
     """Multiply every value by one number, for instance to bring pixels into 0..1.
@@ -30,7 +33,7 @@ class Scale(Transform):
 
     def bounds(self, before: Bounds) -> Bounds:
         """Scale the bounds too, rounding upwards."""
-        factor = abs(self.by)
+        factor = abs(float(np.float32(self.by)))
         return Bounds(
             l1=None if before.l1 is None else rounded_up(before.l1 * factor),
             l2=None if before.l2 is None else rounded_up(before.l2 * factor),
@@ -47,5 +50,6 @@ class Scale(Transform):
 
 def rounded_up(bound: float) -> float:
     """Allow for what rounding adds to a bound."""
-    # float32 rounds the factor and each product by at most 2^-24 of its value.
-    return bound * (1 + 2**-22)
+    # float32 rounds a product by at most 2^-24 of its value; below 2^-126 by up to 2^-150 whatever the value, which is
+    # nothing beside LEAST for any number of columns.
+    return max(bound * (1 + 2**-22), LEAST) if bound else 0.0
