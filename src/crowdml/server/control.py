@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from crowdml.protocol.sheet import read_arrays
 from crowdml.server import models
-from crowdml.server.answers import PROTOCOL, Answer, Refusal
+from crowdml.server.answers import ALWAYS, Answer, Refusal
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.crowd import DeviceState
 from crowdml.server.export import export
@@ -276,7 +276,7 @@ def written(document: bytes) -> Response:
 def to_response(answer: Answer) -> Response:
     """Make the framework's response of an answer."""
     response = Response(answer.body, status_code=answer.status)
-    for name, value in (*answer.headers, PROTOCOL):
+    for name, value in (*answer.headers, *ALWAYS):
         response.headers[name.decode()] = value.decode()
     return response
 
