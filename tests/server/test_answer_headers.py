@@ -16,7 +16,12 @@ STATIC = ("/static/pages.css", "/static/task.js")
 def test_no_answer_is_sniffed(shared: Any) -> None:
     device = shared.device(shared.fresh())
     answers = [shared.send("GET", path) for path in (*PATHS, *STATIC)]
-    answers += [device.check_out(), device.check_in(), device.check_in(b""), shared.as_operator("POST", "/v1/tasks", {})]
+    answers += [
+        device.check_out(),
+        device.check_in(),
+        device.check_in(b""),
+        shared.as_operator("POST", "/v1/tasks", {}),
+    ]
     assert [answer.url.path for answer in answers if answer.headers.get("x-content-type-options") != "nosniff"] == []
 
 
@@ -78,13 +83,17 @@ def test_a_page_of_the_same_name_but_another_scheme_is_another_page(
 
 
 @pytest.mark.parametrize("method", ["TRACE", "TRACK", "PROPFIND"])
-@pytest.mark.parametrize("path", ["/", "/static/task.js", "/v1/tasks/walk/check-out", "/healthz", "/v1/tasks/walk/sums"])
+@pytest.mark.parametrize(
+    "path", ["/", "/static/task.js", "/v1/tasks/walk/check-out", "/healthz", "/v1/tasks/walk/sums"]
+)
 def test_methods_that_nobody_needs_are_refused(shared: Any, refused: Any, method: str, path: str) -> None:
     refused(shared.send(method, path), 405, "method")
 
 
 def test_trace_sends_nothing_back(hasty: Any, refused: Any) -> None:
-    (answer, *more) = hasty.raw(b"TRACE / HTTP/1.1\r\n" + HOST + b"Authorization: Bearer secret\r\nConnection: close\r\n\r\n")
+    (answer, *more) = hasty.raw(
+        b"TRACE / HTTP/1.1\r\n" + HOST + b"Authorization: Bearer secret\r\nConnection: close\r\n\r\n"
+    )
     refused(answer, 405, "method")
     assert not more and b"secret" not in answer[2]
 
@@ -117,5 +126,3 @@ def test_static_files_are_answered_from_memory_and_known_by_a_tag(shared: Any, r
     refused(shared.send("POST", "/static/pages.css"), 405, "method")
     for name in ("", "none.css", "../pages.py", "%2e%2e/pages.py", "..%2fpages.py", "pages.css/"):
         refused(shared.send("GET", f"/static/{name}"), 404, "not-found")
-
-

@@ -102,7 +102,13 @@ def test_a_log_takes_so_many_of_a_kind_and_counts_the_rest() -> None:
     now[0] = 61.0
     stranger(1000)
     stranger(1001)
-    assert kept.lines == ["refused 0", "refused 1", "refused 2", "something else", "refused 1000 (and 997 more like this)"]
+    assert kept.lines == [
+        "refused 0",
+        "refused 1",
+        "refused 2",
+        "something else",
+        "refused 1000 (and 997 more like this)",
+    ]
 
 
 FLOOD = """

@@ -55,13 +55,17 @@ def violations(history: list[Seen]) -> list[str]:
     for what, shown in by_what.items():
         shown.sort(key=lambda seen: seen.ended)
         ends = [seen.ended for seen in shown]
-        highest = list(itertools.accumulate(shown, lambda a, b: b if b.value > a.value else a))
+        highest = list(itertools.accumulate(shown, _higher))
         for seen in shown:
             before = bisect.bisect_left(ends, seen.began)
             if seen.exact and before and highest[before - 1].value > seen.value:
                 known = highest[before - 1]
                 found.append(f"{what}: {known.value} at {known.route}, later {seen.value} at {seen.route}")
     return found
+
+
+def _higher(one: Seen, other: Seen) -> Seen:
+    return other if other.value > one.value else one
 
 
 class Reader(threading.Thread):
@@ -150,7 +154,9 @@ class Reader(threading.Thread):
         header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["__metadata__"]
         found = {"version": int(header["version"]), "check-ins": int(header["check-ins"])}
         arrays = read_tensors(raw)
-        self._remember(found["version"], b"".join(np.ascontiguousarray(arrays[key]).tobytes() for key in sorted(arrays)))
+        self._remember(
+            found["version"], b"".join(np.ascontiguousarray(arrays[key]).tobytes() for key in sorted(arrays))
+        )
         return found
 
     def _remember(self, version: int, parameters: bytes) -> None:

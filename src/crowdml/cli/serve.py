@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,11 +100,12 @@ def serve(
         key=tls_key,
         proxy=reach.proxy,
     )
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(LogLimit())
+    logging.basicConfig(handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(LogLimit())
-    listening = bind(place)
+    opened = ExitStack()
+    listening = opened.enter_context(bind(place))
     own = reach.own_address(listening.getsockname()[1])
     secure = reach.scheme == "https" or reach.proxy is not None
     access = Access(
@@ -114,11 +115,13 @@ def serve(
         # A name in a local network has other servers too, on other ports: they are bound for a day only.
         secure_s=(DAY_S if lan else YEAR_S) if secure else 0,
     )
-    with _written(folder):
+    with opened, _written(folder):
         store = open_store(database_url(folder, db))
+        opened.callback(store.close)
         require_identity(store, folder)
         app = create_app(store, Options(patience_s=patience), access)
         remember_server(folder, own, local.authority_file if local else None)
+        opened.pop_all()  # from here on they are the application's
     for line in (*_warnings(reach, insecure), *(_trust_lines(local) if local else ())):
         output.say(line)
     output.say(f"serving {own} (operator's token: {folder / TOKEN_FILE})")

@@ -66,7 +66,5 @@ def create_app(
     later = Later(load)
     exchange = Exchange(coordinator, devices, strangers)
     sums = SumRoutes(coordinator, exchange, BodyLimit(later, coordinator.is_operator))
-    door = Door(
-        hosts=access.hosts, readers=Limiter(access.reader_pace), scheme=access.scheme, secure_s=access.secure_s
-    )
+    door = Door(hosts=access.hosts, readers=Limiter(access.reader_pace), scheme=access.scheme, secure_s=access.secure_s)
     return Front(coordinator, exchange, sums, door, later.begin)

@@ -64,9 +64,7 @@ def describe() -> dict[str, Any]:
 
 def _routes() -> FastAPI:
     """Make everything but the raw routes, which are only described."""
-    fast = FastAPI(
-        title="crowdml", version=crowdml.__version__, docs_url=None, redoc_url=None, openapi_url=None
-    )
+    fast = FastAPI(title="crowdml", version=crowdml.__version__, docs_url=None, redoc_url=None, openapi_url=None)
     for router in (control.router, status.router, pages.router):
         fast.include_router(router)
     complete(fast, (control.router, status.router))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdml.device import Device
-from tests.support.crowd import Busy, Nursery, check, finish, wait_for
+from tests.support.crowd import Busy, Nursery, check, finish
 from tests.support.reading import Reader, Seen, check_history, violations
 
 KILLS = 6
