@@ -159,7 +159,7 @@ class Crowd:
         require_identity(self.store, folder / "server")
         token = next((folder / "server").glob("*.token")).read_text().strip()
         options = Options(stage_s=stage_s, coins=StillCoins, patience_s=stage_s)
-        app = create_app(self.store, options, Access(device_pace=FAST, stranger_pace=FAST))
+        app = create_app(self.store, options, Access(device_pace=FAST, stranger_pace=FAST, reader_pace=FAST))
         place = Place(port=0)
         listening = bind(place)
         self.address = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -15,7 +15,11 @@ What a server answers, from its own `/openapi.json`. Every request and every ans
 *Device* and *operator* mean a header `Authorization: Bearer TOKEN` with a token of that kind; with the other kind there
 is nothing to be found (404). A device's token opens its own task and its own entry, nothing else. Bodies are JSON
 unless said otherwise. An answer of 503 or 429 says in `Retry-After` after how many seconds the same request may
-succeed.
+succeed. Whoever has no valid token may ask 20 times a second and 200 times at once, from one address.
+
+What is shown of a task is always what is stored: one settled snapshot, the same for all routes. No answer is to be
+sniffed (`nosniff`) or, unless it says so, stored (`no-store`). Ranges are ignored; `TRACE` and requests for a whole
+address are refused.
 
 Pages for people: `/`, `/tasks/{task}`, `/join/{task}`."""
 

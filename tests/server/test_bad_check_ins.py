@@ -59,6 +59,28 @@ def changed(device: Any, path: str, value: Any) -> bytes:
     return encoded
 
 
+CONTRADICTIONS = {
+    "more errors than rows that were counted": ("counts/errors", 5),
+    "more rows counted than there are": ("counts/counted", 5),
+    "fewer rows than were counted": ("counts/rows", 3),
+    "more rows than labels": ("counts/rows", 5),
+    "more labels than rows": ("counts/labels", 3),
+    "fewer labels than rows": ("counts/labels", 1),
+    "negative errors": ("counts/errors", -1),
+    "negative labels": ("counts/labels", -1),
+    "errors beyond any batch": ("counts/errors", 2**31 - 1),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_6_exact_counts_that_contradict_each_other_are_refused(app: Any, untouched: Any, case: str) -> None:
+    path, value = CONTRADICTIONS[case]
+    device = app.device(app.fresh())
+    untouched(lambda: device.check_in(changed(device, path, value)), 422, "malformed")
+    assert device.check_in().status_code == 200
+    assert 0.0 <= app.show(device.task)["estimated_error"] <= 1.0
+
+
 def test_1_a_body_longer_than_expected_is_refused_by_its_headers(app: Any, untouched: Any) -> None:
     device = app.device()
     body = device.body() + b"\0"

@@ -243,7 +243,7 @@ def test_22_chunks_are_not_read(hasty: Any, refused: Any, unchanged: None, path:
 
 def test_22_a_range_of_ten_thousand_parts_is_refused(hasty: Any, refused: Any, unchanged: None) -> None:
     asked = b"GET /static/pages.css HTTP/1.1\r\n" + HOST + b"Connection: close\r\n"
-    assert hasty.raw(asked + b"Range: bytes=0-9\r\n\r\n")[0][0] == 206
+    assert hasty.raw(asked + b"Range: bytes=0-9\r\n\r\n")[0][0] == 200, "a few are ignored"
     refused(hasty.raw(asked + b"Range: bytes=" + b"0-," * 10_000 + b"0-\r\n\r\n")[0], 400, "range")
 
 

@@ -11,8 +11,6 @@ def device(token: bytes, slot: int = 0) -> DeviceState:
         task="walk",
         slot=slot,
         token_hash=token_hash(token),
-        check_ins=0,
-        last_version=-1,
         revoked=False,
     )
 

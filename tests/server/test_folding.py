@@ -17,6 +17,7 @@ from crowdml.protocol.check_in_key import check_in_key
 from crowdml.server.answers import Answer
 from crowdml.server.crowd import DeviceState
 from crowdml.server.folding import CheckIn, Folded, TaskState, fold
+from crowdml.server.snapshot import DeviceTotals
 
 ROUNDS = ("algorithm={ kind = 'fedsgd', per-round = 2 }",)
 WINDOW = ("algorithm={ kind = 'local-sgd', local-steps = 1, local-batch = 2, server-batch = 3, stale = 'accept' }",)
@@ -28,13 +29,14 @@ class Bench:
     def __init__(self, live: LiveTask, make_body: Callable[..., bytes]) -> None:
         self.live, self._make_body, self._seed = live, make_body, 0
         server = live.server.init(StillCoins())
-        self.state = TaskState(server=server, rows={}, version=0, check_ins=0, received=0, state="open", reason=None)
+        self.state = TaskState(
+            server=server, rows={}, devices={}, version=0, check_ins=0, received=0, state="open", reason=None
+        )
         self.known: dict[tuple[int, str], Any] = {}
 
     def device(self, slot: int = 0) -> DeviceState:
-        return DeviceState(
-            id=f"device-{slot}", task="walk", slot=slot, token_hash=b"", check_ins=0, last_version=-1, revoked=False
-        )
+        self.state.devices[slot] = DeviceTotals(device=f"device-{slot}")
+        return DeviceState(id=f"device-{slot}", task="walk", slot=slot, token_hash=b"", revoked=False)
 
     def check_in(self, device: DeviceState, started: int | None = None, key: str | None = None) -> CheckIn:
         self._seed += 1
@@ -83,7 +85,8 @@ def test_a_check_in_is_absorbed_committed_and_acknowledged(bench: Any) -> None:
     }
     assert said(folded.answers[0]) == receipt | {"http": 200}
     assert (own.state.version, own.state.check_ins, own.state.received) == (1, 1, 0)
-    assert (device.check_ins, device.last_version) == (1, 0) and folded.touched == {0}
+    assert own.state.devices[0] == DeviceTotals(device=device.id, check_ins=1, last_version=0)
+    assert folded.touched == {0}
     assert any(not np.array_equal(a, b) for a, b in zip(before, own.snapshot()[1], strict=True))
 
 
@@ -145,7 +148,7 @@ def test_what_is_too_stale_is_refused_with_the_present_version(bench: Any) -> No
     folded = own.fold(*batch)
     assert codes(folded) == ["applied", "applied", "stale", "stale"]
     assert said(folded.answers[2])["version"] == 2 and said(folded.answers[2])["http"] == 409
-    assert device.check_ins == 2, "what is not used is not counted by the server"
+    assert own.state.devices[device.slot].check_ins == 2, "what is not used is not counted by the server"
 
 
 def test_a_device_contributes_once_to_a_round(bench: Any) -> None:

@@ -13,7 +13,7 @@ LINE = re.compile(r'[a-z_]+(\{[a-z]+="[^"\\\n]*"\})? -?[0-9.e+-]+')
 def parse(text: str) -> dict[str, float]:
     """Read the text format, strictly: types come before values, no name comes back, and the last line ends."""
     assert text == "" or text.endswith("\n")
-    values, kinds, done, last = {}, {}, set[str](), ""
+    values, kinds, helps, done, last = {}, {}, set[str](), set[str](), ""
     for line in text.splitlines():
         if line.startswith("# "):
             what, name, rest = line[2:].split(" ", 2)
@@ -21,10 +21,12 @@ def parse(text: str) -> dict[str, float]:
             assert name not in done
             if what == "TYPE":
                 kinds[name] = rest
+            else:
+                helps.add(name)
             continue
         assert LINE.fullmatch(line), line
         name = re.split(r"[{ ]", line)[0]
-        assert name in kinds
+        assert name in kinds and name in helps, f"{name} is not explained"
         if name != last:
             assert name not in done
             done.add(last)

@@ -40,8 +40,6 @@ def crowd(count: int, since: int = 0) -> list[DeviceState]:
             task="walk",
             slot=slot,
             token_hash=b"",
-            check_ins=0,
-            last_version=-1,
             revoked=False,
             invited=since,
         )

@@ -5,7 +5,8 @@
 Two thirds of the time are a storm: the server is killed (SIGKILL), paused (SIGSTOP), ended properly (SIGTERM) or killed
 before it serves, again and again, while a share of all check-ins is cut off, sent twice, or not answered. Then the
 server is left alone and watched: memory, open files and the database's log must stay as they are. In the end everything
-devices were told, have charged and have sent is compared with what the server has: see `tests/support/crowd.py`.
+devices were told, have charged and have sent is compared with what the server has: see `tests/support/crowd.py`. Somebody
+reads every route all through the storm, and nothing that was shown may be taken back: see `tests/support/reading.py`.
 
 What goes wrong follows from the seed; when the processes get to run does not, so a failure may take several runs of its
 seed to come back.
@@ -30,6 +31,7 @@ from crowdml.device import Device
 from tests.soak.watching import Watch
 from tests.support.crowd import Busy, Nursery, acknowledgements, check, finish, wait_for
 from tests.support.postgres import Postgres
+from tests.support.reading import Reader, check_history
 from tests.support.server import Server
 
 FAULTS = 0.02
@@ -98,11 +100,16 @@ def soak(server: Server, folder: Path, minutes: float, devices: int, seed: int) 
     for own in crowd:
         own.start()
     wait_for(crowd, devices)
+    reader = Reader(server, crowd[0])
+    reader.start()
     done, starts = storm(server, crowd, random.Random(seed), began + minutes * 60 * (1 - CALM))
     stormy = acknowledgements(crowd)
+    reader.stop.set()
+    reader.join(60.0)
     watch = Watch(server.process.pid, server.folder)
     watch.look_on(lambda: acknowledgements(crowd), began + minutes * 60)
     finish(crowd)
+    seen = check_history(reader, crowd, least=sum(done.values()) // 2)
     receipts = check(server, crowd, least=devices)
     faults = sum((own.recorder.network.faults for own in crowd), Counter[str]())
     print(f"ends of the server: {sum(done.values()) + len(starts)} {dict(done)}")
@@ -111,6 +118,9 @@ def soak(server: Server, folder: Path, minutes: float, devices: int, seed: int) 
     print(f"median time from start to listening: {statistics.median(starts):.2f} s")
     print(watch.told())
     watch.require_steady()
+    print(
+        f"read meanwhile: {sum(reader.reads.values())} answers of {len(reader.routes)} routes, {seen} numbers, none taken back"
+    )
     print("nothing lost, nothing counted or charged twice, the model equals the replay")
 
 

@@ -21,7 +21,7 @@ from crowdml.server.store import Applied, open_store
 from tests.support.served import WAIT_S, Member, Served
 
 FAST = Pace(per_second=1e6, burst=1_000_000)
-OPEN = Access(device_pace=FAST, stranger_pace=FAST)
+OPEN = Access(device_pace=FAST, stranger_pace=FAST, reader_pace=FAST)
 """Nobody is too fast, so that a test meets the answer it asks for."""
 
 

@@ -49,12 +49,12 @@ for _ in sys.stdin:
 
 
 class Nursery:
-    """Starts servers in the place of one that was killed."""
+    """Starts servers in the place of one that was killed; what is given as `more` is run before the first."""
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server: Any, more: str = "") -> None:
         self.server = server
         place = ["--home", str(server.folder), "--port", str(server.port), *server.options]
-        command = [sys.executable, "-c", NURSERY, "serve", *place]
+        command = [sys.executable, "-c", more + NURSERY, "serve", *place]
         with open(server.folder / "server.log", "ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True

@@ -1,7 +1,8 @@
 """Acceptance: what an honest device could have sent. Whatever lies beyond is refused before it touches a task.
 
 In sound mode `privacy.limits` says what is possible. Without a promise nothing bounds an honest device, so numbers only
-have to be so small that squares cannot overflow, and rows so few that they are counted exactly.
+have to be so small that squares cannot overflow, and rows so few that they are counted exactly. Counts then carry no
+noise, so they must agree with each other.
 """
 
 from __future__ import annotations
@@ -56,4 +57,18 @@ class Acceptance:
                 return f"weight: {leaf}, where every device counts 1"
             elif leaf.min() < 0 or leaf.max() > self.rows:
                 return f"{path}: a count beyond 0 to {self.rows}"
-        return None
+        counts = content.get("counts") if isinstance(content, dict) else None
+        return None if counts is None else _relations(counts, content.get("samples"))
+
+
+def _relations(counts: Tree, samples: Any) -> str | None:
+    """Say how exact counts contradict each other; a device counts errors and labels of the very rows it has."""
+    rows, counted, errors = int(counts["rows"]), int(counts["counted"]), int(counts["errors"])
+    labels = int(counts["labels"].sum(dtype="int64"))
+    if errors > counted:
+        return f"errors: {errors} among {counted} rows that were counted"
+    if max(counted, int(samples or 0)) > rows:
+        return f"rows: {rows}, which are fewer than were counted or trained on"
+    if labels != rows:
+        return f"labels: {labels} of {rows} rows"
+    return None

@@ -15,7 +15,16 @@ def server_home(given: Path | None, make: bool = False) -> Path:
     """Return the server's folder."""
     folder = given or data_home() / "server"
     if make:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        from crowdml.cli.output import say
+        from crowdml.core import BadInput
+        from crowdml.core.private_folders import require_private
+
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"{folder} cannot be made: {error.strerror}", where="--home") from None
+        if require_private(folder, "--home"):
+            say(f"note: others could look into {folder}; it is closed to them now (mode 0700)")
     return folder
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +12,9 @@ import typer
 if TYPE_CHECKING:
     from crowdml.server.certificates import LocalTls
     from crowdml.server.reach import Reach
+
+DAY_S = 86_400
+YEAR_S = 365 * DAY_S
 
 
 def serve(
@@ -64,6 +69,7 @@ def serve(
     from crowdml.cli.operator import remember_server
     from crowdml.server.app import Access, create_app
     from crowdml.server.coordinator import Options
+    from crowdml.server.log_limit import LogLimit
     from crowdml.server.reach import Wish, reach_of
     from crowdml.server.serving import TOKEN_FILE, Place, bind, require_identity
     from crowdml.server.serving import serve as run
@@ -85,7 +91,8 @@ def serve(
 
         require_readable(tls_cert, tls_key)
     folder = server_home(home, make=True)
-    local = _local_tls(folder, reach) if lan else None
+    with _written(folder):
+        local = _local_tls(folder, reach) if lan else None
     place = Place(
         host=reach.host,
         port=port,
@@ -93,19 +100,44 @@ def serve(
         key=tls_key,
         proxy=reach.proxy,
     )
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(LogLimit())
+    logging.basicConfig(handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    listening = bind(place)
-    store = open_store(database_url(folder, db))
-    require_identity(store, folder)
+    opened = ExitStack()
+    listening = opened.enter_context(bind(place))
     own = reach.own_address(listening.getsockname()[1])
-    access = Access(hosts={*reach.hosts, *(allow_host or ())}, address=reach.address or (own if local else None))
-    app = create_app(store, Options(patience_s=patience), access)
-    remember_server(folder, own, local.authority_file if local else None)
+    secure = reach.scheme == "https" or reach.proxy is not None
+    access = Access(
+        hosts={*reach.hosts, *(allow_host or ())},
+        address=reach.address or (own if local else None),
+        scheme="https" if secure else "http",
+        # A name in a local network has other servers too, on other ports: they are bound for a day only.
+        secure_s=(DAY_S if lan else YEAR_S) if secure else 0,
+    )
+    with opened, _written(folder):
+        store = open_store(database_url(folder, db))
+        opened.callback(store.close)
+        require_identity(store, folder)
+        app = create_app(store, Options(patience_s=patience), access)
+        remember_server(folder, own, local.authority_file if local else None)
+        opened.pop_all()  # from here on they are the application's
     for line in (*_warnings(reach, insecure), *(_trust_lines(local) if local else ())):
         output.say(line)
     output.say(f"serving {own} (operator's token: {folder / TOKEN_FILE})")
     run(app, place, listening)
+
+
+@contextmanager
+def _written(folder: Path) -> Iterator[None]:
+    """Say in a sentence why what a start writes cannot be written: above all, a full disk."""
+    from crowdml.core import BadInput
+
+    try:
+        yield
+    except OSError as error:
+        what = f"{error.filename or folder} cannot be written: {error.strerror or error}"
+        raise BadInput(what, where="--home", hint="make room on its disk, or choose another folder") from None
 
 
 def _local_tls(folder: Path, reach: Reach) -> LocalTls:

@@ -26,6 +26,7 @@ from typing import Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from crowdml.core import BadInput, Settings
+from crowdml.core.private_folders import require_private
 from crowdml.device.ledger_store import Ledger
 from crowdml.privacy.ledger import Cap
 from crowdml.protocol import Sheet, SignedSheet
@@ -93,12 +94,14 @@ class Home:
         self.path = Path(path).expanduser()
         if make:
             try:
-                (self.path / "tasks").mkdir(mode=0o700, parents=True, exist_ok=True)
-                self.path.chmod(0o700)
+                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                require_private(self.path, "--home")
+                (self.path / "tasks").mkdir(mode=0o700, exist_ok=True)
             except OSError as error:
                 raise BadInput(f"{self.path} cannot be made: {error.strerror}", where="--home") from None
         if not (self.path / "tasks").is_dir():
             raise BadInput(f"there is no device in {self.path}", hint="join a task first: crowdml device join URL")
+        require_private(self.path, "--home")
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -23,6 +23,10 @@ from crowdml.server.store.errors import StoreConflict, StoreFailed
 
 JSON = (b"content-type", b"application/json")
 PROTOCOL = (b"crowdml-protocol", b"1")
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+NO_STORE = (b"cache-control", b"no-store")
+ALWAYS = (PROTOCOL, NOSNIFF)
+"""Headers of every answer."""
 Headers = tuple[tuple[bytes, bytes], ...]
 
 _KINDS: dict[type[CrowdError], tuple[int, str]] = {
@@ -50,7 +54,7 @@ class Answer:
 
     status: int
     body: bytes = b""
-    headers: Headers = (JSON,)
+    headers: Headers = (JSON, NO_STORE)
 
 
 class Refusal(CrowdError):
@@ -75,7 +79,7 @@ class Refusal(CrowdError):
     def answer(self) -> Answer:
         """Make the answer."""
         error = {"code": self.code, "message": str(self)} | ({"hint": self.hint} if self.hint else {}) | self.extra
-        headers: Headers = (JSON,)
+        headers: Headers = (JSON, NO_STORE)
         if self.retry_after_s is not None:
             headers = (*headers, (b"retry-after", str(self.retry_after_s).encode()))
         if self.status == 401:

@@ -10,7 +10,7 @@ from crowdml.server.bodies import BodyLimit
 from crowdml.server.coordinator import Coordinator, Options
 from crowdml.server.exchange import Exchange
 from crowdml.server.failure import end_process
-from crowdml.server.front import Front
+from crowdml.server.front import Door, Front
 from crowdml.server.later import Later
 from crowdml.server.limits import Limiter, Pace
 from crowdml.server.store import Store
@@ -24,14 +24,20 @@ class Access:
     Attributes:
         hosts: Names this server answers to.
         device_pace: Requests of one device.
-        stranger_pace: Requests of one address without a valid token, enrolments included.
+        stranger_pace: Requests of one address with a token that is not valid, enrolments included.
+        reader_pace: Requests of one address that has no valid token, whatever it reads.
         address: What invites give as the server's address; None: as the request was made.
+        scheme: http or https, as browsers know this server; None: as the request was made.
+        secure_s: Seconds for which browsers shall ask by https alone; 0: they are not told.
     """
 
     hosts: Collection[str] = ("127.0.0.1", "localhost", "[::1]")
     device_pace: Pace = Pace(per_second=50.0, burst=200)
     stranger_pace: Pace = Pace(per_second=5.0, burst=100)
+    reader_pace: Pace = Pace(per_second=20.0, burst=200)
     address: str | None = None
+    scheme: str | None = None
+    secure_s: int = 0
 
 
 def create_app(
@@ -60,4 +66,5 @@ def create_app(
     later = Later(load)
     exchange = Exchange(coordinator, devices, strangers)
     sums = SumRoutes(coordinator, exchange, BodyLimit(later, coordinator.is_operator))
-    return Front(coordinator, exchange, sums, access.hosts, later.begin)
+    door = Door(hosts=access.hosts, readers=Limiter(access.reader_pace), scheme=access.scheme, secure_s=access.secure_s)
+    return Front(coordinator, exchange, sums, door, later.begin)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from crowdml.server.answers import PROTOCOL, Answer, Refusal
+from crowdml.server.answers import ALWAYS, Answer, Refusal
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -70,7 +70,7 @@ def length_of(value: bytes) -> int:
 
 async def send_answer(send: Send, answer: Answer) -> None:
     """Send an answer."""
-    headers = [*answer.headers, PROTOCOL]
+    headers = [*answer.headers, *ALWAYS]
     if answer.status not in (204, 304):
         headers.append((b"content-length", b"%d" % len(answer.body)))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

@@ -19,7 +19,7 @@ from typing import ClassVar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crowdml.core import record
-from crowdml.server.answers import PROTOCOL, Refusal
+from crowdml.server.answers import ALWAYS, Refusal
 
 CROWDED_S = 5
 """Seconds after which a refused connection may be tried again."""
@@ -144,6 +144,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse_headers()
         elif self.parser.get_http_version() not in ("1.0", "1.1"):
             self._refuse(400, "not-http", "this server speaks HTTP/1.1")
+        elif not self.url.startswith(b"/"):
+            # Only proxies are asked with a whole address; it could name another host than the header does.
+            self._refuse(400, "address", "this server is asked for a path, not for a whole address", hint="GET /path")
         elif self._chunked:
             # Bodies of known length leave nothing to be smuggled in: no chunks, no extensions, no trailers.
             self._refuse(411, "length", "a request says how long it is")
@@ -214,13 +217,16 @@ class BoundedProtocol(HttpToolsProtocol):
     def _refuse_headers(self) -> None:
         self._refuse(431, "headers", f"headers may have {self.limits.header_bytes} bytes")
 
-    def _refuse(self, status: int, code: str, message: str, retry_after_s: int | None = None) -> None:
+    def _refuse(self, status: int, code: str, message: str, retry_after_s: int | None = None, hint: str = "") -> None:
+        if self._over:
+            # Refused by its headers, and now the parser finds fault with it too: one answer is enough.
+            return
         self._over = True
         if not self._may_answer():
             self.transport.close()
             return
-        answer = Refusal(status, code, message, retry_after_s=retry_after_s).answer()
-        more = ((b"content-length", b"%d" % len(answer.body)), (b"connection", b"close"), PROTOCOL)
+        answer = Refusal(status, code, message, retry_after_s=retry_after_s, hint=hint).answer()
+        more = ((b"content-length", b"%d" % len(answer.body)), (b"connection", b"close"), *ALWAYS)
         head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
         head += b"".join(name + b": " + value + b"\r\n" for name, value in (*answer.headers, *more))
         self.transport.write(head + b"\r\n" + answer.body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -12,11 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from crowdml.protocol.sheet import read_arrays
 from crowdml.server import models
-from crowdml.server.answers import PROTOCOL, Answer, Refusal
+from crowdml.server.answers import ALWAYS, Answer, Refusal
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.crowd import DeviceState
 from crowdml.server.export import export
 from crowdml.server.running import RunningTask
+from crowdml.server.writer import Work
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", max_length=63)]
 Base64 = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+={0,2}$", max_length=128)]
@@ -119,15 +119,15 @@ router = APIRouter(prefix="/v1")
 
 
 @router.get("/tasks", response_model=models.Tasks, summary="List tasks")
-async def list_tasks(coordinator: In) -> dict[str, Any]:
+async def list_tasks(coordinator: In) -> Response:
     """Return every task in short."""
-    return {"tasks": [running.summary() for running in coordinator.tasks.values()]}
+    return written(coordinator.documents.tasks(coordinator.tasks.values()))
 
 
 @router.get("/tasks/{task}", response_model=models.Described, summary="Show a task and its signed sheet")
-async def show_task(coordinator: In, running: Of) -> dict[str, Any]:
+async def show_task(coordinator: In, running: Of) -> Response:
     """Return everything public about a task."""
-    return coordinator.describe(running)
+    return written(coordinator.documents.task(running))
 
 
 @router.post("/tasks", status_code=201, dependencies=operator, response_model=models.Described, summary="Make a task")
@@ -138,13 +138,13 @@ async def create_task(coordinator: In, body: NewTaskBody, request: Request) -> d
     async with request.app.state.creating:
         stored = await asyncio.to_thread(coordinator.create, body.file, body.changes, arrays, body.draft, public)
         running = coordinator.start(stored)
-    return coordinator.describe(running)
+    return running.describe()
 
 
 @router.patch("/tasks/{task}", dependencies=operator, response_model=models.Described, summary="Open, pause or stop")
 async def change_task(coordinator: In, running: Of, body: StateBody) -> Response:
     """Move a task to another state."""
-    return await _work(coordinator, running, lambda: coordinator.set_state(running, body.state))
+    return await _work(coordinator, running, lambda task: coordinator.set_state(task, body.state))
 
 
 @router.post(
@@ -163,11 +163,15 @@ async def make_invites(coordinator: In, running: Of, body: InvitesBody, request:
 @router.get("/tasks/{task}/devices", dependencies=operator, response_model=models.Devices, summary="List devices")
 async def list_devices(running: Of) -> dict[str, Any]:
     """Return the enrolled devices: names given by the server, nothing about owners."""
-    # A copy: a writer's thread may add a device meanwhile.
+
+    def refused(slot: int) -> int:
+        device = running.devices.get(slot)
+        return device.refused if device else 0
+
     return {
         "devices": [
-            {"device": own.id, "slot": own.slot, "check_ins": own.check_ins, "refused": own.refused}
-            for own in list(running.devices.values())
+            {"device": own.device, "slot": slot, "check_ins": own.check_ins, "refused": refused(slot)}
+            for slot, own in running.snapshot.devices.items()
         ]
     }
 
@@ -176,7 +180,7 @@ async def list_devices(running: Of) -> dict[str, Any]:
 async def revoke_device(coordinator: In, running: Of, device: str) -> Response:
     """Take a device's token away."""
     found = coordinator.shut_out(running, device)
-    return await _work(coordinator, running, lambda: coordinator.revoke(running, found))
+    return await _work(coordinator, running, lambda task: coordinator.revoke(task, found))
 
 
 @router.post(
@@ -190,7 +194,7 @@ async def enrol(coordinator: In, running: Of, body: EnrolBody, request: Request)
     """Enrol a device; the answer holds its token, which is shown once."""
     request.app.state.require_pace(request)
     content = body.model_dump() | {"key": _raw(body.key), "signature": _raw(body.signature)}
-    return await _work(coordinator, running, lambda: coordinator.enrol(running, content))
+    return await _work(coordinator, running, lambda task: coordinator.enrol(task, content))
 
 
 @router.get("/devices/me", response_model=models.Me, summary="What the server keeps of this device")
@@ -201,9 +205,9 @@ async def show_me(coordinator: In, me: Me) -> dict[str, Any]:
         "device": me.id,
         "task": me.task,
         "slot": me.slot,
-        "check_ins": me.check_ins,
+        "check_ins": running.totals(me).check_ins,
         "sheet": running.sheet_hash,
-        "state": running.told.state,
+        "state": running.snapshot.state,
     }
 
 
@@ -211,13 +215,16 @@ async def show_me(coordinator: In, me: Me) -> dict[str, Any]:
 async def withdraw(coordinator: In, me: Me) -> Response:
     """Erase the device's space and its token; receipts keep no identity."""
     running = coordinator.running(me.task)
-    return await _work(coordinator, running, lambda: coordinator.withdraw(running, me))
+    return await _work(coordinator, running, lambda task: coordinator.withdraw(task, me))
 
 
 @router.get("/devices/me/receipts", response_model=models.Receipts, summary="Receipts of this device")
 async def show_receipts(coordinator: In, me: Me, after: Annotated[int, Field(ge=0, le=1 << 53)] = 0) -> dict[str, Any]:
     """Return up to 1000 receipts with numbers above `after`."""
-    found = await asyncio.to_thread(coordinator.store.receipts, me.id, after, 1000)
+    settled = coordinator.running(me.task).totals(me).check_ins
+    stored = await asyncio.to_thread(coordinator.store.receipts, me.id, after, 1000)
+    # The store may have one that the snapshot does not show yet.
+    found = [own for own in stored if own.number <= settled]
     return {
         "receipts": [
             {
@@ -256,15 +263,20 @@ async def get_model(
     return Response(raw, media_type="application/octet-stream", headers={"content-disposition": name})
 
 
-async def _work(coordinator: Coordinator, running: RunningTask, work: Callable[[], Answer]) -> Response:
+async def _work(coordinator: Coordinator, running: RunningTask, work: Work) -> Response:
     """Let the task's writer do something between two batches."""
     return to_response(await coordinator.writers[running.name].submit(work))
+
+
+def written(document: bytes) -> Response:
+    """Answer with JSON that is serialised already."""
+    return Response(document, media_type="application/json")
 
 
 def to_response(answer: Answer) -> Response:
     """Make the framework's response of an answer."""
     response = Response(answer.body, status_code=answer.status)
-    for name, value in (*answer.headers, PROTOCOL):
+    for name, value in (*answer.headers, *ALWAYS):
         response.headers[name.decode()] = value.decode()
     return response
 

@@ -23,10 +23,13 @@ from crowdml.protocol.sheet import Arrays
 from crowdml.server.answers import Answer, Refusal, json_answer
 from crowdml.server.coins import EntropyCoins
 from crowdml.server.crowd import DeviceState, Tokens, token_hash
+from crowdml.server.documents import Documents
 from crowdml.server.metrics import Metrics
+from crowdml.server.mutable_task import MutableTask
 from crowdml.server.public_sets import write_public_set
 from crowdml.server.rounds import Choose, by_hash
 from crowdml.server.running import RunningTask
+from crowdml.server.snapshot import DeviceTotals
 from crowdml.server.store import NewDevice, NewTask, Store, StoredTask
 from crowdml.server.writer import LARGEST_BATCH, Writer
 
@@ -83,7 +86,7 @@ class Coordinator:
             raise BadInput("this database has no operator yet", hint="crowdml serve makes one")
         self._key = SigningKey(identity.signing_key)
         self._operator_hash = identity.operator_token_hash
-        self.tokens = Tokens()
+        self.tokens, self.documents = Tokens(), Documents(store)
         self.tasks: dict[str, RunningTask] = {}
         self.writers: dict[str, Writer] = {}
 
@@ -147,25 +150,17 @@ class Coordinator:
             )
         )
 
-    def set_state(self, running: RunningTask, wanted: str) -> Answer:
+    def set_state(self, task: MutableTask, wanted: str) -> Answer:
         """Move a task to another state. Runs in its writer."""
-        state = running.state
+        state = task.state
         if wanted not in TRANSITIONS.get(state.state, ()) and wanted != state.state:
             raise Refusal(409, "state", f"a task that is {state.state} cannot become {wanted}")
         if wanted != state.state:
             reason = "the operator stopped it" if wanted == "stopped" else None
-            self.store.set_state(running.id, wanted, reason)
+            self.store.set_state(task.running.id, wanted, reason)
             state.state, state.reason = wanted, reason
-            running.settle()
-        return json_answer(self.describe(running))
-
-    def describe(self, running: RunningTask) -> dict[str, Any]:
-        """Say everything public about a task."""
-        return running.summary() | {
-            "incarnation": running.incarnation,
-            "sheet_hash": running.sheet_hash,
-            "signed_sheet": running.signed.to_json(),
-        }
+            task.settle()
+        return json_answer(task.running.describe())
 
     def invite(self, running: RunningTask, count: int, server: str) -> list[str]:
         """Make links, each good for one device."""
@@ -180,10 +175,11 @@ class Coordinator:
             for code in codes
         ]
 
-    def enrol(self, running: RunningTask, request: Mapping[str, Any]) -> Answer:
+    def enrol(self, task: MutableTask, request: Mapping[str, Any]) -> Answer:
         """Let a device join by an invite; exactly one can use it."""
-        if running.state.state == "stopped":
-            raise Refusal(410, "stopped", running.state.reason or "the task has ended")
+        running, state = task.running, task.state
+        if state.state == "stopped":
+            raise Refusal(410, "stopped", state.reason or "the task has ended")
         if request["sheet"] != running.sheet_hash:
             raise Refusal(
                 409, "sheet-changed", "the sheet is not the present one", hint="read it again before you accept"
@@ -202,11 +198,12 @@ class Coordinator:
             raise Refusal(status, code, text, hint=hint)
         before = running.devices.get(used.device.slot)
         if before is not None:
-            self._drop(running, before)
+            self.tokens.remove(before)
+            before.revoked = True
         entry = DeviceState.of(used.device, running.name)
         entry.invited = before.invited if before is not None else -1
         self.tokens.add(entry)
-        running.add_device(entry)
+        task.add_device(entry, DeviceTotals.of(used.device))
         content = {"device": entry.id, "token": token, "slot": entry.slot, "sheet": running.sheet_hash}
         return json_answer(content, 200 if used.again else 201)
 
@@ -218,18 +215,19 @@ class Coordinator:
         found.revoked = True
         return found
 
-    def revoke(self, running: RunningTask, device: DeviceState) -> Answer:
+    def revoke(self, task: MutableTask, device: DeviceState) -> Answer:
         """Take a device's token away for good. Runs in the task's writer."""
         self.store.revoke(device.id)
         # It may have been given a new token while this waited.
-        self._drop(running, running.devices.get(device.slot, device))
+        self._drop(task, task.running.devices.get(device.slot, device))
         return Answer(status=204)
 
-    def withdraw(self, running: RunningTask, device: DeviceState) -> Answer:
+    def withdraw(self, task: MutableTask, device: DeviceState) -> Answer:
         """Erase a device's space; receipts keep no identity. Runs in the task's writer."""
-        self._drop(running, device)
-        running.state.rows.pop(device.slot, None)
+        device.revoked = True
         self.store.withdraw(device.id)
+        task.state.rows.pop(device.slot, None)
+        self._drop(task, device)
         return Answer(status=204)
 
     def gauges(self) -> dict[tuple[str, str], float]:
@@ -237,32 +235,29 @@ class Coordinator:
         found: dict[tuple[str, str], float] = {}
         for name, running in self.tasks.items():
             label = f'task="{name}"'
-            found["crowdml_version", label] = running.told.version
-            found["crowdml_devices", label] = len(running.devices)
+            found["crowdml_version", label] = running.snapshot.version
+            found["crowdml_devices", label] = len(running.snapshot.devices)
             found["crowdml_waiting", label] = self.writers[name].waiting
         return found
 
-    def _drop(self, running: RunningTask, device: DeviceState) -> None:
+    def _drop(self, task: MutableTask, device: DeviceState) -> None:
         self.tokens.remove(device)
-        running.remove_device(device)
+        task.remove_device(device)
 
     def start(self, stored: StoredTask) -> RunningTask:
         """Take a task up exactly where the store has it. Runs in the event loop."""
         name = stored.name
-        devices = [DeviceState.of(own, name) for own in self.store.devices(stored.id) if not own.revoked]
+        devices = [device for device in self.store.devices(stored.id) if not device.revoked]
         secret = hashlib.sha256(b"crowdml rounds\0" + self._key.secret + name.encode()).digest()
-        running = RunningTask(
-            stored,
-            self.store.rows(stored.id),
-            devices,
-            choose=self.options.choose or by_hash(secret),
-            patience_s=self.options.patience_s,
-        )
+        choose = self.options.choose or by_hash(secret)
+        running = RunningTask(stored, choose=choose, patience_s=self.options.patience_s)
         for device in devices:
-            self.tokens.add(device)
+            running.devices[device.slot] = DeviceState.of(device, name)
+            self.tokens.add(running.devices[device.slot])
+        task = MutableTask(running, stored, self.store.rows(stored.id), devices)
         self.tasks[name] = running
         self.writers[name] = Writer(
-            running,
+            task,
             self.store,
             self._failed,
             self.metrics,

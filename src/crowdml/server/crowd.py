@@ -1,4 +1,4 @@
-"""The crowd of a task as the server keeps it in memory: who may speak, and what each has contributed."""
+"""The crowd of a task as the server keeps it in memory: who may speak, and how to find them by their tokens."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from crowdml.server.store import StoredDevice
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class DeviceState:
-    """One enrolled device; it changes in place as check-ins are folded in.
+    """One enrolled device as requests find it. What it has contributed is in the task's snapshot.
 
     Attributes:
         id: Name given at enrolment.
         task: Name of its task.
         slot: Its place in the task; never given again.
         token_hash: SHA-256 of its token.
-        check_ins: Receipts so far.
-        last_version: Version of the last round it contributed to, or -1.
         revoked: Whether it may not speak any more.
         refused: Check-ins since the server started that no honest device sends.
         public_key: Its Ed25519 key, pinned when it joined.
@@ -30,8 +28,6 @@ class DeviceState:
     task: str
     slot: int
     token_hash: bytes
-    check_ins: int
-    last_version: int
     revoked: bool
     public_key: bytes = b""
     refused: int = 0
@@ -45,8 +41,6 @@ class DeviceState:
             task=task,
             slot=stored.slot,
             token_hash=stored.token_hash,
-            check_ins=stored.check_ins,
-            last_version=stored.last_version,
             revoked=stored.revoked,
             public_key=stored.public_key,
         )

@@ -72,13 +72,13 @@ class Exchange:
 
     @staticmethod
     def _check_out(running: RunningTask, device: DeviceState, request: Request) -> Answer:
-        state = running.told.state
+        now = running.snapshot
+        state, published = now.state, now.published
         if state == "stopped":
-            require_open(state, running.told.reason)
+            require_open(state, now.reason)
         if state != "open" or not running.in_round(device):
             wait_s = b"%d" % (5 if state != "open" else _ROUND_WAIT_S)
             return Answer(status=204, headers=((b"retry-after", wait_s),))
-        published = running.published
         device.invited = published.version
         headers = (
             (b"etag", published.etag),

@@ -19,6 +19,7 @@ from crowdml.algorithms.live import LiveTask
 from crowdml.core.ops import Tree
 from crowdml.server.answers import Answer, Refusal
 from crowdml.server.crowd import DeviceState
+from crowdml.server.snapshot import DeviceTotals
 from crowdml.server.store import Receipt
 
 Known = Mapping[tuple[int, str], Receipt]
@@ -50,6 +51,7 @@ class TaskState:
     Attributes:
         server: The algorithm's server state.
         rows: What the server keeps for each device, by slot.
+        devices: What each device that may speak has contributed, by slot.
         version: Commits so far.
         check_ins: Check-ins folded in so far.
         received: Check-ins since the last commit.
@@ -60,12 +62,17 @@ class TaskState:
 
     server: Tree
     rows: dict[int, Tree]
+    devices: dict[int, DeviceTotals]
     version: int
     check_ins: int
     received: int
     state: str
     reason: str | None
     begun: int = 0
+
+    def copy(self) -> TaskState:
+        """Return one that stays as it is while this one changes; trees are never changed in place."""
+        return dataclasses.replace(self, rows=dict(self.rows), devices=dict(self.devices))
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -78,7 +85,7 @@ class Folded:
 
 
 def fold(live: LiveTask, sheet: str, state: TaskState, batch: Sequence[CheckIn], known: Known) -> Folded:
-    """Fold in a batch, one after another. `state` and the devices change in place.
+    """Fold in a batch, one after another. `state` changes in place.
 
     Args:
         live: The task.
@@ -132,18 +139,19 @@ def _require(live: LiveTask, state: TaskState, check_in: CheckIn) -> int:
     if device.revoked:
         raise _revoked()
     require_open(state.state, state.reason)
+    totals = state.devices[device.slot]
     staleness = state.version - check_in.started
     if staleness < 0 or check_in.started < 0:
         raise Refusal(409, "future-version", "no such version has been published", version=state.version)
     if not live.server.accepts(staleness):
         raise Refusal(409, "stale", f"{staleness} versions old: not used", version=state.version)
-    if live.server.rounds and device.last_version >= check_in.started:
+    if live.server.rounds and totals.last_version >= check_in.started:
         raise Refusal(409, "already-in-round", "this device has contributed to the round", version=state.version)
     if live.server.rounds and check_in.started > state.begun and device.invited != check_in.started:
         # Otherwise a few devices that are always the first could fill every round.
         raise Refusal(409, "not-invited", "this device was not asked for a contribution", version=state.version)
     limit = live.task.stop.max_releases
-    if limit is not None and device.check_ins >= limit:
+    if limit is not None and totals.check_ins >= limit:
         raise Refusal(409, "releases-spent", f"all {limit} releases of this device were made", version=state.version)
     return staleness
 
@@ -194,11 +202,16 @@ def _absorb_all(live: LiveTask, state: TaskState, used: list[tuple[CheckIn, int]
 
 
 def _count(state: TaskState, check_in: CheckIn) -> None:
-    device = check_in.device
     state.check_ins += 1
     state.received += 1
-    device.check_ins += 1
-    device.last_version = check_in.started
+    count_device(state, check_in.device, check_in.started)
+
+
+def count_device(state: TaskState, device: DeviceState, started: int) -> int:
+    """Count one check-in of a device; return which of its check-ins it is."""
+    number = state.devices[device.slot].check_ins + 1
+    state.devices[device.slot] = DeviceTotals(device=device.id, check_ins=number, last_version=started)
+    return number
 
 
 def _advance(live: LiveTask, state: TaskState) -> None:
@@ -219,7 +232,7 @@ def _receipt(state: TaskState, check_in: CheckIn) -> Receipt:
         slot=device.slot,
         key=check_in.key,
         body=check_in.body,
-        number=device.check_ins,
+        number=state.devices[device.slot].check_ins,
         version=state.version,
         started=check_in.started,
         status="applied",

@@ -6,6 +6,7 @@ It takes as long to load as everything else together, so a server begins to serv
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,7 @@ def make_framework(
     fast.state.require_pace = lambda request: strangers.require(request.client.host if request.client else "")
     fast.state.require_device_pace = devices.require
     pages.mount_static(fast)
+    _add_description(fast)
     _add_errors(fast, failed)
     return fast
 
@@ -62,13 +64,20 @@ def describe() -> dict[str, Any]:
 
 def _routes() -> FastAPI:
     """Make everything but the raw routes, which are only described."""
-    fast = FastAPI(
-        title="crowdml", version=crowdml.__version__, docs_url=None, redoc_url=None, openapi_url="/openapi.json"
-    )
+    fast = FastAPI(title="crowdml", version=crowdml.__version__, docs_url=None, redoc_url=None, openapi_url=None)
     for router in (control.router, status.router, pages.router):
         fast.include_router(router)
     complete(fast, (control.router, status.router))
     return fast
+
+
+def _add_description(fast: FastAPI) -> None:
+    """Answer for the description with bytes made here once: to write it anew takes longer than a hundred check-outs."""
+    document = json.dumps(fast.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+
+    @fast.get("/openapi.json", include_in_schema=False)
+    async def description() -> Response:
+        return control.written(document)
 
 
 def _add_errors(fast: FastAPI, failed: Callable[[BaseException], None]) -> None:

@@ -12,7 +12,11 @@ _HELP = {
     "crowdml_stored_total": "Check-ins stored",
     "crowdml_transactions_total": "Transactions of the writers",
     "crowdml_transaction_seconds_total": "Time spent in those",
+    "crowdml_version": "Present version of a task",
+    "crowdml_devices": "Devices that may speak",
+    "crowdml_waiting": "Check-ins and other work that wait for the writer",
 }
+"""What each metric means; one that is not here cannot be shown."""
 
 
 class Metrics:
@@ -44,8 +48,7 @@ class Metrics:
         for values, kind in kinds:
             for (name, label), value in sorted(values.items()):
                 if name != last:
-                    help_text = _HELP.get(name)
-                    lines += [f"# HELP {name} {help_text}"] * bool(help_text) + [f"# TYPE {name} {kind}"]
+                    lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} {kind}"]
                     last = name
                 lines.append(f"{name}{{{label}}} {value:.10g}")
         return "".join(f"{line}\n" for line in lines)

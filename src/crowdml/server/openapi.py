@@ -11,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from crowdml.server.control import bearer_of, device_of, require_operator
+from crowdml.server.front import HEALTH
 from crowdml.server.sum_openapi import sum_paths
 
 _ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
@@ -128,10 +129,9 @@ _CHECK_IN = {
 _MORE = {
     ("post", "/v1/tasks"): (409,),
     ("patch", "/v1/tasks/{task}"): (409, 503),
-    ("post", "/v1/tasks/{task}/devices"): (401, 409, 410, 429, 503),
+    ("post", "/v1/tasks/{task}/devices"): (401, 409, 410, 503),
     ("delete", "/v1/tasks/{task}/devices/{device}"): (503,),
     ("delete", "/v1/devices/me"): (503,),
-    ("get", "/v1/tasks/{task}/events"): (429,),
     ("get", "/v1/tasks/{task}/model"): (501,),
 }
 """Refusals that no rule tells."""
@@ -191,7 +191,8 @@ def _add(operation: dict[str, Any], method: str, route: APIRoute) -> None:
     if who:
         operation["security"] = who
     refusals = {400, *_MORE.get((method, route.path), ())}
-    refusals |= {401, 404, 429} if who else set()
+    refusals |= {429} if route.path != HEALTH else set()
+    refusals |= {401, 404} if who else set()
     refusals |= {404, 422} if "{" in route.path else set()
     refusals |= {422} if operation.get("parameters") else set()
     refusals |= {403, 411, 413, 415} if method != "get" else set()

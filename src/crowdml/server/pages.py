@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
-from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from crowdml.core import record
 from crowdml.server.control import coordinator_of, running_of
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.running import RunningTask
+from crowdml.server.static_files import StaticFiles
 
 HERE = Path(__file__).parent
 SECURITY = {
@@ -103,7 +103,7 @@ def promise_of(running: RunningTask) -> str:
 
 def mount_static(fast: FastAPI) -> None:
     """Serve style and script of the pages."""
-    fast.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    fast.mount("/static", StaticFiles(HERE / "static"), name="static")
 
 
 def _page(name: str, context: TaskPage | TasksPage) -> Response:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from crowdml.server import models
-from crowdml.server.control import coordinator_of, running_of, to_response
+from crowdml.server.control import coordinator_of, running_of, to_response, written
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.events import EventStream
 from crowdml.server.front import HEALTH, health_of
@@ -62,18 +61,6 @@ async def events(request: Request, running: Annotated[RunningTask, Depends(runni
 async def curve(
     coordinator: Annotated[Coordinator, Depends(coordinator_of)],
     running: Annotated[RunningTask, Depends(running_of)],
-) -> dict[str, object]:
+) -> Response:
     """Return points of the curve."""
-    points = await asyncio.to_thread(coordinator.store.points, running.id)
-    return {
-        "curve": [
-            {
-                "version": own.version,
-                "check_ins": own.check_ins,
-                "rows": own.rows,
-                "estimated_error": own.estimated_error,
-                "time": own.time,
-            }
-            for own in points
-        ]
-    }
+    return written(await coordinator.documents.curve(running))

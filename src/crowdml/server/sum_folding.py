@@ -10,8 +10,8 @@ from crowdml.core import record
 from crowdml.protocol.sums import Sum
 from crowdml.server.answers import Answer, Refusal
 from crowdml.server.crowd import DeviceState
-from crowdml.server.folding import commit, require_open
-from crowdml.server.running import RunningTask
+from crowdml.server.folding import TaskState, commit, count_device, require_open
+from crowdml.server.mutable_task import MutableTask
 from crowdml.server.store import Receipt, Store
 
 
@@ -33,7 +33,7 @@ class Upload:
 
 
 def fold_sum(
-    running: RunningTask, store: Store, version: int, found: Sum, uploads: Mapping[int, Upload]
+    running: MutableTask, store: Store, version: int, found: Sum, uploads: Mapping[int, Upload]
 ) -> dict[int, Receipt]:
     """Fold in a sum and store it; return the survivors' receipts. Runs in the task's writer.
 
@@ -54,23 +54,21 @@ def fold_sum(
     state.server, _ = now.absorb(state.server, now.row_init(), check_in, stale if now.barrier else np.int32(0))
     commit(live, state)
     state.check_ins += len(found.survivors)
-    receipts = {slot: _receipt(uploads[slot], state.version) for slot in found.survivors}
+    receipts = {slot: _receipt(uploads[slot], state) for slot in found.survivors}
     store.apply(running.since(before, list(receipts.values())))
     running.settle()
     return receipts
 
 
-def _receipt(upload: Upload, version: int) -> Receipt:
+def _receipt(upload: Upload, state: TaskState) -> Receipt:
     device = upload.device
-    device.check_ins += 1
-    device.last_version = upload.started
     return Receipt(
         device=device.id,
         slot=device.slot,
         key=upload.key,
         body=upload.body,
-        number=device.check_ins,
-        version=version,
+        number=count_device(state, device, upload.started),
+        version=state.version,
         started=upload.started,
         status="applied",
     )

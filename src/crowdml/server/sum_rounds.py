@@ -24,6 +24,7 @@ from crowdml.protocol.sums.secrets import Card
 from crowdml.server.answers import Answer, Refusal
 from crowdml.server.crowd import DeviceState
 from crowdml.server.folding import receipt_answer, require_open
+from crowdml.server.mutable_task import MutableTask
 from crowdml.server.readiness import Readiness
 from crowdml.server.running import RunningTask
 from crowdml.server.store import Store
@@ -100,7 +101,7 @@ class SumRounds:
 
     def _present(self) -> Attempt:
         """Return the attempt at the present version; a new one where the last is over, or for another version."""
-        version = self._running.told.version
+        version = self._running.snapshot.version
         own = self._attempt
         if own is None or own.over or own.machine.version != version:
             self.close()
@@ -140,14 +141,14 @@ class SumRounds:
 
     def _require_welcome(self, own: Attempt, device: DeviceState, started: int) -> None:
         """Refuse a device that is not in the round, began too long ago, or has nothing left to send."""
-        told, live, version = self._running.told, self._running.live, own.machine.version
-        require_open(told.state, told.reason)
+        now, live, version = self._running.snapshot, self._running.live, own.machine.version
+        require_open(now.state, now.reason)
         if started > version or not live.server.accepts(version - started):
             raise Refusal(409, "stale", f"begun with version {started}: not used", version=version)
         if live.server.rounds and device.invited != version:
             raise Refusal(409, "not-invited", "this device was not asked for a contribution", version=version)
         limit = live.task.stop.max_releases
-        if limit is not None and device.check_ins >= limit:
+        if limit is not None and self._running.totals(device).check_ins >= limit:
             raise Refusal(409, "releases-spent", f"all {limit} releases of this device were made", version=version)
         if self._readiness:
             self._readiness.require_place(device.slot, own.machine.slots(), version, self._crowd())
@@ -155,7 +156,8 @@ class SumRounds:
     def _crowd(self) -> list[DeviceState]:
         """Return the devices that a version may wait for: those that have releases left."""
         limit = self._running.live.task.stop.max_releases
-        return [own for own in list(self._running.devices.values()) if limit is None or own.check_ins < limit]
+        devices, totals = list(self._running.devices.values()), self._running.totals
+        return [device for device in devices if limit is None or totals(device).check_ins < limit]
 
     def _advance(self, own: Attempt) -> None:
         """Close the stage if nobody is missing."""
@@ -218,8 +220,8 @@ class SumRounds:
         try:
             found = await loop.run_in_executor(None, own.machine.finish)
 
-            def work() -> Answer:
-                receipts.update(fold_sum(self._running, self._store, own.machine.version, found, own.uploads))
+            def work(task: MutableTask) -> Answer:
+                receipts.update(fold_sum(task, self._store, own.machine.version, found, own.uploads))
                 return DONE
 
             answer = await self._writer.submit(work)
@@ -252,7 +254,7 @@ class SumRounds:
         if stage == "masked" and body is not None:
             place, found = (device.slot, key), dict[str, Any]()
 
-            def work() -> Answer:
+            def work(_: MutableTask) -> Answer:
                 found.update(known=self._store.receipts_for(self._running.id, [place]))
                 return DONE
 

@@ -20,7 +20,7 @@ from crowdml.core import CrowdError
 from crowdml.server.answers import Answer, Refusal, refusal_of
 from crowdml.server.folding import CheckIn, Folded, fold
 from crowdml.server.metrics import Metrics
-from crowdml.server.running import RunningTask
+from crowdml.server.mutable_task import MutableTask
 from crowdml.server.store import Store, StoreFailed
 
 LARGEST_BATCH = 256
@@ -28,8 +28,8 @@ BUSY = 4
 """A batch of so many is followed by a short wait."""
 LINGER_S = 0.002
 
-Work = Callable[[], Answer]
-"""Something else that changes the task, between two batches; it may use the store."""
+Work = Callable[[MutableTask], Answer]
+"""Something else that changes the task, between two batches; it may use the store. It is lent the state for that."""
 
 Waiting = tuple[CheckIn | Work, "asyncio.Future[Answer]"]
 
@@ -38,7 +38,7 @@ class Writer:
     """Serialises everything that changes one task.
 
     Args:
-        running: The task.
+        task: The task; its state is changed here and nowhere else.
         store: Where it is kept.
         failed: Called once if the writer cannot go on.
         metrics: Counters of the server.
@@ -48,7 +48,7 @@ class Writer:
 
     def __init__(
         self,
-        running: RunningTask,
+        task: MutableTask,
         store: Store,
         failed: Callable[[BaseException], None],
         metrics: Metrics,
@@ -56,14 +56,14 @@ class Writer:
         largest_batch: int = LARGEST_BATCH,
     ) -> None:
         """Begin to work; an event loop must be running."""
-        self.running, self._store, self._failed, self._metrics = running, store, failed, metrics
+        self._own, self._store, self._failed, self._metrics = task, store, failed, metrics
         self._capacity, self._largest_batch = capacity, largest_batch
         self._waiting: deque[Waiting] = deque()
         self._news = asyncio.Event()
         self._closing = False
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, f"store-{running.name}")
-        self._task = self._loop.create_task(self._run(), name=f"writer-{running.name}")
+        self._thread = ThreadPoolExecutor(1, f"store-{task.running.name}")
+        self._task = self._loop.create_task(self._run(), name=f"writer-{task.running.name}")
 
     @property
     def alive(self) -> bool:
@@ -125,36 +125,38 @@ class Writer:
     async def _handle(self, batch: list[Waiting]) -> list[Answer]:
         first = batch[0][0]
         if not isinstance(first, CheckIn):
-            return [await self._in_thread(_perform, first)]
+            return [await self._in_thread(_perform, first, self._own)]
         return await self._fold([own for own, _ in batch if isinstance(own, CheckIn)])
 
     async def _fold(self, check_ins: list[CheckIn]) -> list[Answer]:
-        running, state = self.running, self.running.state
+        task, running, state = self._own, self._own.running, self._own.state
         keys = [(own.device.slot, own.key) for own in check_ins]
         known = await self._in_thread(self._store.receipts_for, running.id, keys)
-        before = running.mark()
+        before = task.mark()
         if running.live.server.takes == "individuals":
-            # Comparing check-ins takes a while; others see `told` and `published` alone, so they need not wait.
+            # Comparing check-ins takes a while; others see the snapshot alone, so they need not wait.
             folded: Folded = await self._in_thread(fold, running.live, running.sheet_hash, state, check_ins, known)
         else:
             folded = fold(running.live, running.sheet_hash, state, check_ins, known)
         if folded.receipts:
             began = time.perf_counter()
-            applied = running.since(before, folded.receipts, folded.touched)
+            applied = task.since(before, folded.receipts, folded.touched)
             await self._in_thread(self._store.apply, applied)
             self._metrics.stored(running.name, len(folded.receipts), time.perf_counter() - began)
-            running.settle()
+            task.settle()
         return folded.answers
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._loop.run_in_executor(self._thread, function, *arguments)
 
 
-def _perform(work: Work) -> Answer:
-    """Do other work; what it refuses is an answer, what the store cannot do is not."""
+def _perform(work: Work, task: MutableTask) -> Answer:
+    """Do other work; what it refuses is an answer and changes nothing, what the store cannot do is no answer."""
+    before = task.state.copy()
     try:
-        return work()
+        return work(task)
     except StoreFailed:
         raise
     except CrowdError as error:
+        task.state = before
         return refusal_of(error).answer()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ BUSY_S = 5.0
 
 WAL_BYTES = 64 << 20
 """The log is cut to this size after it was copied into the file."""
+
+LEAST_ROOM = 1 << 20
+"""A disk with less room than this counts as full."""
 
 _ARGUMENTS: dict[str, Any] = {"timeout": BUSY_S, "isolation_level": None, "check_same_thread": False}
 """Without an isolation level Python's driver leaves transactions to us."""
@@ -98,8 +102,13 @@ def _connect(path: Path) -> sqlite3.Connection:
             connection.close()
             raise
     except sqlite3.DatabaseError as error:
-        raise BadInput(f"{path} cannot be opened: {error}", where="--db") from None
+        raise BadInput(f"{path} cannot be opened: {error}", where="--db", hint=_room(path)) from None
     return connection
+
+
+def _room(path: Path) -> str:
+    """Say so where the disk is full: SQLite's own words may be of an I/O error."""
+    return "the disk is full: make room, and start again" if shutil.disk_usage(path.parent).free < LEAST_ROOM else ""
 
 
 def _only_read(connection: sqlite3.Connection, _: object = None) -> None:

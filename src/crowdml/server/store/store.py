@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from crowdml.core import BadInput
 from crowdml.server.store.counters import NEVER, Counters
 from crowdml.server.store.database import Database
 from crowdml.server.store.engines import open_database
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from crowdml.server.store.joining import Refused
 
 
+ROOM = "is there room on its disk, and may it be written?"
+
+
 def open_store(url: str) -> Store:
     """Open a store by its address: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
 
@@ -50,6 +54,10 @@ def open_store(url: str) -> Store:
         if not is_current(database):
             migrate(database.writer)
         return Store(database)
+    except database.failures as error:
+        told = getattr(error, "orig", None) or error
+        database.close()
+        raise BadInput(f"the database cannot be made ready: {told}", where="--db", hint=ROOM) from None
     except BaseException:
         database.close()
         raise
