@@ -164,6 +164,8 @@ class Coordinator:
         return running.summary() | {
             "incarnation": running.incarnation,
             "sheet_hash": running.sheet_hash,
+            "promise": running.promise.promise,
+            "rests_on": running.promise.rests_on,
             "signed_sheet": running.signed.to_json(),
         }
 
@@ -171,6 +173,13 @@ class Coordinator:
         """Make links, each good for one device."""
         if not 0 < count <= LARGEST_INVITES:
             raise Refusal(422, "bad-input", f"count must be from 1 to {LARGEST_INVITES}, not {count}")
+        if running.told.state == "stopped":
+            raise Refusal(
+                410,
+                "stopped",
+                f"{running.name} has ended ({running.told.reason or 'stopped'}): nobody can join it any more",
+                hint="a new task needs a new name: crowdml task create",
+            )
         codes = [make_code() for _ in range(count)]
         self.store.add_invites(running.id, [_code_hash(code) for code in codes])
         return [
@@ -222,7 +231,9 @@ class Coordinator:
         """Take a device's token away for good. Runs in the task's writer."""
         self.store.revoke(device.id)
         # It may have been given a new token while this waited.
-        self._drop(running, running.devices.get(device.slot, device))
+        gone = running.devices.get(device.slot, device)
+        self._drop(running, gone)
+        self.tokens.revoke(gone.token_hash)
         return Answer(status=204)
 
     def withdraw(self, running: RunningTask, device: DeviceState) -> Answer:
@@ -249,7 +260,8 @@ class Coordinator:
     def start(self, stored: StoredTask) -> RunningTask:
         """Take a task up exactly where the store has it. Runs in the event loop."""
         name = stored.name
-        devices = [DeviceState.of(own, name) for own in self.store.devices(stored.id) if not own.revoked]
+        known = self.store.devices(stored.id)
+        devices = [DeviceState.of(own, name) for own in known if not own.revoked]
         secret = hashlib.sha256(b"crowdml rounds\0" + self._key.secret + name.encode()).digest()
         running = RunningTask(
             stored,
@@ -257,9 +269,13 @@ class Coordinator:
             devices,
             choose=self.options.choose or by_hash(secret),
             patience_s=self.options.patience_s,
+            points=self.store.points(stored.id),
         )
         for device in devices:
             self.tokens.add(device)
+        for own in known:
+            if own.revoked:
+                self.tokens.revoke(own.token_hash)
         self.tasks[name] = running
         self.writers[name] = Writer(
             running,

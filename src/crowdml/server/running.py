@@ -9,9 +9,12 @@ from typing import Any
 from crowdml.algorithms.acceptance import Acceptance
 from crowdml.algorithms.counting import estimated_error
 from crowdml.algorithms.live import LiveTask, open_task
+from crowdml.algorithms.promise_words import promise_words
+from crowdml.algorithms.recent_error import RecentError
 from crowdml.core import NUMPY, record
 from crowdml.protocol import SignedSheet, message
 from crowdml.server.crowd import DeviceState
+from crowdml.server.error_history import ErrorHistory
 from crowdml.server.folding import TaskState
 from crowdml.server.public_sets import read_public_set
 from crowdml.server.rounds import Choose, Invited
@@ -49,6 +52,7 @@ class Told:
     rows: int
     estimated_error: float | None
     averaging: dict[str, Any] | None = None
+    recent_error: RecentError | None = None
 
 
 @record
@@ -70,6 +74,7 @@ class RunningTask:
         rows: What the store keeps for each device, by slot.
         devices: All devices that were ever enrolled and have not withdrawn.
         choose: Orders slots for rounds.
+        points: The learning curve as the store has it.
         patience_s: Seconds until a round makes up for silent devices.
     """
 
@@ -81,6 +86,7 @@ class RunningTask:
         *,
         choose: Choose,
         patience_s: float,
+        points: Iterable[Point] = (),
     ) -> None:
         """Take up the task exactly where the store has it."""
         self.id, self.name, self.file = stored.id, stored.name, stored.file
@@ -106,6 +112,8 @@ class RunningTask:
         self.slots = stored.slots
         self.crowd_changes = 0
         self._last_point = stored.version
+        self.errors = ErrorHistory(self.live, points)
+        self.promise = promise_words(self.live.task, self.live.plan)
         self.invited: Invited | None = None
         if algorithm.rounds:
             self.invited = Invited(algorithm.rounds.per_round, patience_s, choose)
@@ -128,6 +136,7 @@ class RunningTask:
             rows=self.rows,
             estimated_error=self.estimated_error,
             averaging=self._averaging(),
+            recent_error=self.errors.recent(state.server, state.version, state.check_ins),
         )
 
     def mark(self) -> Mark:
@@ -158,13 +167,16 @@ class RunningTask:
         if state.version <= self._last_point * 1.01:
             return None
         self._last_point = state.version
-        return Point(
+        point = Point(
             version=state.version,
             check_ins=state.check_ins,
             rows=self.rows,
             estimated_error=self.estimated_error,
             time=time.time(),
+            **self.errors.counts(state.server),
         )
+        self.errors.add(point)
+        return point
 
     def _publish(self) -> None:
         version = self.state.version
@@ -223,7 +235,7 @@ class RunningTask:
 
     @property
     def estimated_error(self) -> float | None:
-        """Error as estimated from private counts, if there are any; it follows from what is stored."""
+        """Error of all check-ins so far as estimated from private counts, if there are any."""
         totals = self.live.server.totals
         if totals is None:
             return None
@@ -242,6 +254,7 @@ class RunningTask:
             "check_ins": told.check_ins,
             "devices": len(self.devices),
             "estimated_error": told.estimated_error,
+            "recent_error": vars(told.recent_error) if told.recent_error else None,
             "rows": told.rows,
             "averaging": told.averaging,
         }

@@ -65,15 +65,4 @@ async def curve(
 ) -> dict[str, object]:
     """Return points of the curve."""
     points = await asyncio.to_thread(coordinator.store.points, running.id)
-    return {
-        "curve": [
-            {
-                "version": own.version,
-                "check_ins": own.check_ins,
-                "rows": own.rows,
-                "estimated_error": own.estimated_error,
-                "time": own.time,
-            }
-            for own in points
-        ]
-    }
+    return {"curve": running.errors.curve(points)}
