@@ -72,7 +72,7 @@ class RecentError:
     to_version: int
 
     def words(self) -> str:
-        """Say it in one line.
+        """Say it in one line; noise may push an estimate out of [0, 1], where no error can be.
 
         >>> RecentError(
         ...     estimate=0.21, low=0.14, high=0.3, check_ins=20, rows=400, from_version=80, to_version=100
@@ -80,7 +80,7 @@ class RecentError:
         '0.21 (95 % band 0.14 to 0.30; last 20 check-ins, 400 rows, version 80 to 100)'
         """
         return (
-            f"{self.estimate:.2f} (95 % band {self.low:.2f} to {self.high:.2f}; last {self.check_ins} check-ins, "
+            f"{min(1.0, max(0.0, self.estimate)):.2f} (95 % band {self.low:.2f} to {self.high:.2f}; last {self.check_ins} check-ins, "
             f"{self.rows} rows, version {self.from_version} to {self.to_version})"
         )
 

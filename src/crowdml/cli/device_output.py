@@ -155,12 +155,8 @@ def _status_lines(own: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("server says", "; ".join(part.strip() for part in says["error"].splitlines())))
     elif says:
         sheet = "" if says["same_sheet"] else "; ITS SHEET IS NOT THE ONE YOU ACCEPTED"
-        lines.append(
-            (
-                "server says",
-                f"{SAYS.get(says['state'], 'in an unknown state')}, {says['check_ins']} check-ins of this device{sheet}",
-            )
-        )
+        state = SAYS.get(says["state"], "in an unknown state")
+        lines.append(("server says", f"{state}, {says['check_ins']} check-ins of this device{sheet}"))
     return lines
 
 

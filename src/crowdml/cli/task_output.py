@@ -25,7 +25,8 @@ def print_task(found: dict[str, Any], as_json: bool) -> None:
         output.write_json(found, Path("-"))
         return
     for name, value in _lines(found):
-        lines = textwrap.wrap(value, max(40, shutil.get_terminal_size().columns - _WIDTH - 2)) or ["-"]
+        width = max(40, shutil.get_terminal_size().columns - _WIDTH - 2)
+        lines = textwrap.wrap(value, width, break_long_words=False, break_on_hyphens=False) or ["-"]
         print(f"{name:{_WIDTH}} {lines[0]}")
         for line in lines[1:]:
             print(f"{'':{_WIDTH}} {line}")

@@ -9,13 +9,18 @@ const STANDING = {
   stopped: (reason) => `This task has ended${reason ? `: ${reason}` : ""}. It takes no more devices and no more check-ins.`,
 };
 
+// Noise may push an estimate out of [0, 1], where no error can be.
+function clamp(number) {
+  return Math.min(1, Math.max(0, number));
+}
+
 function put(name, text) {
   document.getElementById(name).textContent = text;
 }
 
 function windowWords(recent) {
   return (
-    `${recent.estimate.toFixed(2)} (95 % band ${recent.low.toFixed(2)} to ${recent.high.toFixed(2)}; ` +
+    `${clamp(recent.estimate).toFixed(2)} (95 % band ${recent.low.toFixed(2)} to ${recent.high.toFixed(2)}; ` +
     `last ${recent.check_ins} check-ins, ${recent.rows} rows, version ${recent.from_version} to ${recent.to_version})`
   );
 }
@@ -23,7 +28,7 @@ function windowWords(recent) {
 function show(state) {
   for (const name of ["version", "devices", "check_ins"]) put(name, state[name]);
   const recent = state.recent_error;
-  put("recent_error", recent ? recent.estimate.toFixed(2) : "–");
+  put("recent_error", recent ? clamp(recent.estimate).toFixed(2) : "–");
   put("window", recent ? `Recent error: ${windowWords(recent)}` : "");
   const badge = document.getElementById("state");
   badge.textContent = state.state;
@@ -38,14 +43,13 @@ function element(name, attributes, text) {
   return made;
 }
 
-// Whole numbers from 0 to at least `last`, at most five steps of 1, 2 or 5 times a power of ten.
-export function wholeTicks(last) {
-  const most = Math.max(1, Math.ceil(last));
+// Whole numbers from 0 up to `most`: at most five steps, of 1, 2 or 5 times a power of ten.
+function wholeTicks(most) {
   let step = 1;
   for (let at = 1; most / step > 5; at += 1) step = [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3);
   const ticks = [];
-  for (let at = 0; at < most; at += step) ticks.push(at);
-  return [...ticks, ticks.length * step];
+  for (let at = 0; at <= most; at += step) ticks.push(at);
+  return ticks;
 }
 
 function draw(points) {
@@ -58,19 +62,18 @@ function draw(points) {
   const upwards = byError ? [0, 0.25, 0.5, 0.75, 1] : wholeTicks(last.check_ins);
   const width = SHAPE.width - SHAPE.left - SHAPE.right;
   const height = SHAPE.height - SHAPE.top - SHAPE.bottom;
-  const x = (version) => SHAPE.left + (width * version) / across[across.length - 1];
-  const y = (number) => SHAPE.top + height * (1 - number / upwards[upwards.length - 1]);
-  const clamp = (number) => Math.min(1, Math.max(0, number));
+  const x = (version) => SHAPE.left + (width * version) / Math.max(1, last.version);
+  const y = (number) => SHAPE.top + height * (1 - number / (byError ? 1 : Math.max(1, last.check_ins)));
   curve.replaceChildren();
   for (const tick of upwards) {
     curve.append(element("line", { class: "axis", x1: SHAPE.left, x2: SHAPE.width - SHAPE.right, y1: y(tick), y2: y(tick) }));
     curve.append(element("text", { class: "tick y", x: SHAPE.left - 8, y: y(tick) + 5, "text-anchor": "end" }, tick));
   }
-  across.forEach((tick, number) => {
-    const anchor = number === across.length - 1 ? "end" : "middle";
+  for (const tick of across) {
+    const anchor = tick === last.version ? "end" : "middle";
     curve.append(element("line", { class: "axis", x1: x(tick), x2: x(tick), y1: SHAPE.top + height, y2: SHAPE.top + height + 5 }));
-    curve.append(element("text", { class: "tick x", x: anchor === "end" ? SHAPE.width - SHAPE.right : x(tick), y: SHAPE.top + height + 22, "text-anchor": anchor }, tick));
-  });
+    curve.append(element("text", { class: "tick x", x: x(tick), y: SHAPE.top + height + 22, "text-anchor": anchor }, tick));
+  }
   curve.append(element("text", { class: "name", x: SHAPE.left + width / 2, y: SHAPE.height - 8, "text-anchor": "middle" }, "version"));
   const path = (values) => values.map(([version, value], index) => `${index ? "L" : "M"}${x(version).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   if (byError) {
@@ -103,7 +106,7 @@ function list(shown, byError) {
   table.tBodies[0].replaceChildren(
     ...some.map((point) => {
       const recent = point.recent_error;
-      const error = byError ? [recent.estimate.toFixed(2), `${recent.low.toFixed(2)} to ${recent.high.toFixed(2)}`] : [];
+      const error = byError ? [clamp(recent.estimate).toFixed(2), `${recent.low.toFixed(2)} to ${recent.high.toFixed(2)}`] : [];
       return row([point.version, point.check_ins, ...error], "td");
     }),
   );
