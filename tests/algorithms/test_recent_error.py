@@ -86,7 +86,9 @@ def test_nothing_counted_is_no_error_at_all() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0.02, 0.2, 0.5])
-@pytest.mark.parametrize(("check_ins", "rows", "scale"), [(20, 400, 0.0), (20, 400, 2.0), (20, 1200, 22.0), (40, 40, 1.0)])
+@pytest.mark.parametrize(
+    ("check_ins", "rows", "scale"), [(20, 400, 0.0), (20, 400, 2.0), (20, 1200, 22.0), (40, 40, 1.0)]
+)
 def test_the_band_holds_the_true_rate_in_95_of_100_courses(
     wrong: float, check_ins: int, rows: int, scale: float
 ) -> None:

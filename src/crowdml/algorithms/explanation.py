@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdml.algorithms.leaving import Leaving, leaving
-from crowdml.algorithms.promise_words import promise_words, rests_on
+from crowdml.algorithms.promise_words import NOBODY, promise_words, rests_on
 from crowdml.algorithms.stability import largest_rate
 from crowdml.algorithms.task import Task
 from crowdml.core import NUMPY, record
@@ -153,7 +153,7 @@ def _words(task: Task, plan: Plan) -> str:
         f"changes the probability of {seen} by a factor of at most "
         f"e^{terms.epsilon:g} = {math.exp(min(terms.epsilon or 0.0, 700)):.3g}{', but for δ' if delta else ''}. The "
         f"device's ledger enforces it by {FILTER_NAMES[sound.filter.kind]}, before anything is sent. "
-        f"{rests_on(task, sound)}"
+        f"{rests_on(task, sound) if sound.update.shared else NOBODY}"
     )
 
 
