@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from crowdml.algorithms.leaving import Leaving, leaving
+from crowdml.algorithms.promise_words import NOBODY, promise_words, rests_on
 from crowdml.algorithms.stability import largest_rate
 from crowdml.algorithms.task import Task
 from crowdml.core import NUMPY, record
@@ -137,32 +138,22 @@ def _words(task: Task, plan: Plan) -> str:
         return (
             "No formal guarantee: sums and weights leave a device as they are. crowdml audit measures what they tell."
         )
+    if plan.sound is None and task.sums.masked:
+        words = promise_words(task, plan)
+        return f"{words.promise} {words.rests_on}"
     if plan.sound is None:
         return "No formal guarantee: what leaves a device carries no noise."
     sound, terms = plan.sound, task.privacy
     whom = "Each sample" if sound.unit == "sample" else "Each device, with all its samples,"
     times = f"the {sound.releases} releases it may enter" if sound.releases > 1 else "the one release it may enter"
     delta = f" and δ = {terms.delta:g}" if sound.filter.kind != "pure" else ""
+    seen = "any sum the server gets" if sound.update.shared else "anything the server might see"
     return (
         f"{whom} is promised ε = {terms.epsilon:g}{delta} over {times}, statistics included: replacing it by another "
-        f"changes the probability of anything the server might see by a factor of at most "
+        f"changes the probability of {seen} by a factor of at most "
         f"e^{terms.epsilon:g} = {math.exp(min(terms.epsilon or 0.0, 700)):.3g}{', but for δ' if delta else ''}. The "
         f"device's ledger enforces it by {FILTER_NAMES[sound.filter.kind]}, before anything is sent. "
-        f"{_trust(task, sound)}"
-    )
-
-
-def _trust(task: Task, sound: Sound) -> str:
-    """Say on whom the promise depends."""
-    if sound.update.shared is None:
-        return "Nobody has to be trusted for that, not even the server."
-    masking = task.masking()
-    assert masking is not None  # noqa: S101  shares of noise belong to masked sums
-    return (
-        f"It rests on masks and on others: in each sum at least {sound.update.shared.survivors} honest devices add "
-        f"their share of the noise, since it holds at least {masking.least} of the {masking.invited} invited and at "
-        f"most {1 - task.sums.honest:.0%} of these work together with the server. The server may be curious; what one "
-        "that breaks the rules can learn stands in the threat model."
+        f"{rests_on(task, sound) if sound.update.shared else NOBODY}"
     )
 
 

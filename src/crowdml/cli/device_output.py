@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from crowdml.device.personal import Personal
     from crowdml.device.sending import Outcome
 
+WAITS = {"paused": "paused by its operator", "draft": "not open yet"}
+SAYS = {
+    "open": "open",
+    "paused": "paused by its operator (this device waits)",
+    "draft": "not open yet (this device waits)",
+    "stopped": "ended (nothing more is sent)",
+}
+"""What the state of a task means for a device."""
 NO_GUARANTEE = "This task gives NO formal guarantee: what it sends may reveal your rows. Take part nevertheless?"
 
 
@@ -25,6 +33,8 @@ def show(offer: Offer) -> None:
     from crowdml.cli.privacy import print_explanation
 
     print_explanation(offer.live.task, offer.explain())
+    if offer.state in WAITS:
+        print(f"\nThe task is {WAITS[offer.state]}: you can join, and this device then waits and sends nothing.")
     print(f"\nserver     {offer.link.server}\noperator   {offer.link.key}\nsheet      {offer.signed.hash}")
 
 
@@ -138,14 +148,15 @@ def _status_lines(own: dict[str, Any]) -> list[tuple[str, str]]:
     says, spending = own["server_says"], own["spending"]
     lines = [("task", f"{own['task']} ({own['state']})"), ("server", own["server"])]
     if spending:
-        lines += [("promised", _promised(spending)), ("spent", _spent(spending))]
+        lines += [("promised", _promised(spending)), ("rests on", own["rests_on"]), ("spent", _spent(spending))]
     if own["unsettled"]:
         lines.append(("unsettled", f"{own['unsettled']}: will be sent again, unchanged"))
     if says and "error" in says:
-        lines.append(("server says", says["error"]))
+        lines.append(("server says", "; ".join(part.strip() for part in says["error"].splitlines())))
     elif says:
         sheet = "" if says["same_sheet"] else "; ITS SHEET IS NOT THE ONE YOU ACCEPTED"
-        lines.append(("server says", f"{says['state']}, {says['check_ins']} check-ins of this device{sheet}"))
+        state = SAYS.get(says["state"], "in an unknown state")
+        lines.append(("server says", f"{state}, {says['check_ins']} check-ins of this device{sheet}"))
     return lines
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdml.cli.homes import server_home
 from crowdml.core import BadInput, CrowdError
+from crowdml.core.certificates import untrusted
 from crowdml.core.validation import write_whole
 
 if TYPE_CHECKING:
@@ -30,23 +31,25 @@ class Operator:
         server: Its address; not given: the one whose folder is `home`.
         home: The folder of a server on this machine, for its address and its operator's token.
         ca: Certificate authority that signed the server's certificate, PEM.
+        public: Whether only what everybody may read is asked for, so that no token is needed.
     """
 
-    def __init__(self, server: str | None, home: Path | None, ca: Path | None) -> None:
+    def __init__(self, server: str | None, home: Path | None, ca: Path | None, *, public: bool = False) -> None:
         """Find address and token."""
         folder = server_home(home)
         known, _, own_ca = (_read(folder / ADDRESS_FILE) or DEFAULT_ADDRESS).partition("\n")
         self.address = (server or known).rstrip("/")
+        if not self.address.startswith(("http://", "https://")):
+            raise BadInput(
+                f"{self.address} is not the address of a server",
+                where="--server",
+                hint="such as https://crowd.example:8800",
+            )
         if ca is None and own_ca and self.address == known:
             ca = Path(own_ca)
-        token = os.environ.get(TOKEN_VARIABLE) or _read(folder / "operator.token")
-        if not token:
-            raise BadInput(
-                "there is no operator's token here",
-                where=str(folder / "operator.token"),
-                hint=f"run this where the server runs, give its --home, or set {TOKEN_VARIABLE}",
-            )
-        self._headers = {"authorization": f"Bearer {token}", "crowdml-protocol": "1"}
+        self._headers = {"crowdml-protocol": "1"}
+        if not public:
+            self._headers["authorization"] = f"Bearer {_token(folder / 'operator.token')}"
         self._verify = True if ca is None else _trust(ca)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -64,6 +67,12 @@ class Operator:
                 method, self.address + path, json=body, headers=self._headers, verify=self._verify, timeout=60.0
             )
         except httpx.HTTPError as error:
+            why = untrusted(error)
+            if why is not None:
+                raise BadInput(
+                    f"{self.address} shows a certificate that is not trusted: {why}",
+                    hint="give the authority that signed it: --ca FILE (a server's own is tls/ca.pem in its folder)",
+                ) from None
             raise BadInput(
                 f"{self.address} does not answer: {error}", hint="start it with: crowdml serve; or give --server URL"
             ) from None
@@ -81,6 +90,22 @@ def remember_server(folder: Path, address: str, ca: Path | None) -> None:
     """Let commands on this machine find a server: its address, and on a second line the authority to trust."""
     lines = [address, *([] if ca is None else [str(ca.resolve())])]
     write_whole(folder / ADDRESS_FILE, ("\n".join(lines) + "\n").encode())
+
+
+def _token(file: Path) -> str:
+    """Find the operator's token, or say that it is missing and where it would be."""
+    token = os.environ.get(TOKEN_VARIABLE) or _read(file)
+    if token:
+        return token
+    if file.exists() and not os.access(file, os.R_OK):
+        raise BadInput(
+            "the operator's token may not be read by you", where=str(file), hint="be the user that runs the server"
+        )
+    raise BadInput(
+        "there is no operator's token here, and only the operator may do this",
+        where=str(file),
+        hint=f"run this where the server runs, give its --home, or set {TOKEN_VARIABLE}",
+    )
 
 
 def _trust(ca: Path) -> ssl.SSLContext:

@@ -57,23 +57,26 @@ def create(
         request["public"] = write_arrays([kept])[0]
     made = _operator(server, home, ca).ask("POST", "/v1/tasks", request)
     output.say(f"{made['task']} is {made['state']}; sheet {made['sheet_hash'][:16]}…")
+    if made["state"] == "draft":
+        output.say(f"devices can join, and wait until you open it with: crowdml task resume {made['task']}")
     output.say(f"invite devices with: crowdml invite {made['task']} --count 10")
 
 
 @app.command("list")
 def list_(server: Server = None, home: Home = None, ca: Ca = None, json: Json = False) -> None:
     """List the tasks of a server."""
-    tasks = _operator(server, home, ca).ask("GET", "/v1/tasks")["tasks"]
-    _print(tasks, ("task", "state", "version", "devices", "check_ins", "objective"), json)
+    from crowdml.cli.task_output import print_table
+
+    tasks = _operator(server, home, ca, public=True).ask("GET", "/v1/tasks")["tasks"]
+    print_table(tasks, ("task", "state", "version", "devices", "check_ins", "objective"), json)
 
 
 @app.command()
 def show(name: Name, server: Server = None, home: Home = None, ca: Ca = None, json: Json = False) -> None:
     """Show how a task stands."""
-    found = _operator(server, home, ca).ask("GET", f"/v1/tasks/{name}")
-    if not json:
-        found = {key: value for key, value in found.items() if key != "signed_sheet"}
-    _print_one(found, json)
+    from crowdml.cli.task_output import print_task
+
+    print_task(_operator(server, home, ca, public=True).ask("GET", f"/v1/tasks/{name}"), json)
 
 
 @app.command()
@@ -118,8 +121,10 @@ def export(
 @app.command()
 def devices(name: Name, server: Server = None, home: Home = None, ca: Ca = None, json: Json = False) -> None:
     """List the devices of a task: names given by the server, nothing about owners."""
+    from crowdml.cli.task_output import print_table
+
     found = _operator(server, home, ca).ask("GET", f"/v1/tasks/{name}/devices")["devices"]
-    _print(found, ("device", "slot", "check_ins"), json)
+    print_table(found, ("device", "slot", "check_ins"), json)
 
 
 @app.command()
@@ -134,7 +139,7 @@ def revoke(
     from crowdml.cli import output
 
     _operator(server, home, ca).ask("DELETE", f"/v1/tasks/{name}/devices/{device}")
-    output.say(f"{device} may not speak any more")
+    output.say(f"{device} is revoked: its token opens nothing any more; what it contributed stays in the model")
 
 
 def invite(
@@ -149,7 +154,15 @@ def invite(
 
     A link holds a secret that is good for one device: hand it over on a way that others cannot read.
     """
-    for link in _operator(server, home, ca).ask("POST", f"/v1/tasks/{name}/invites", {"count": count})["invites"]:
+    from crowdml.cli import output
+    from crowdml.cli.task_output import STATES
+
+    operator = _operator(server, home, ca)
+    links = operator.ask("POST", f"/v1/tasks/{name}/invites", {"count": count})["invites"]
+    state = operator.ask("GET", f"/v1/tasks/{name}")["state"]
+    if state != "open":
+        output.say(f"note: {name} is {STATES[state]}; open it with: crowdml task resume {name}")
+    for link in links:
         print(link)
         if qr:
             import segno
@@ -157,41 +170,17 @@ def invite(
             segno.make(link, error="m").terminal(out=sys.stdout, compact=True)
 
 
-def _operator(server: str | None, home: Path | None, ca: Path | None) -> Any:
+def _operator(server: str | None, home: Path | None, ca: Path | None, *, public: bool = False) -> Any:
     from crowdml.cli.operator import Operator
 
-    return Operator(server, home, ca)
+    return Operator(server, home, ca, public=public)
 
 
 def _move(name: str, state: str, server: str | None, home: Path | None, ca: Path | None) -> None:
     from crowdml.cli import output
+    from crowdml.cli.task_output import STATES
 
     made = _operator(server, home, ca).ask("PATCH", f"/v1/tasks/{name}", {"state": state})
-    output.say(f"{name} is {made['state']}")
-
-
-def _print(rows: list[dict[str, Any]], columns: tuple[str, ...], as_json: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from crowdml.cli import output
-
-    if as_json:
-        output.write_json({"rows": rows}, Path("-"))
-        return
-    table = Table(box=None)
-    for column in columns:
-        table.add_column(column.replace("_", "-"))
-    for row in rows:
-        table.add_row(*(str(row[column]) for column in columns))
-    Console().print(table)
-
-
-def _print_one(values: dict[str, Any], as_json: bool) -> None:
-    from crowdml.cli import output
-
-    if as_json:
-        output.write_json(values, Path("-"))
-        return
-    for key, value in values.items():
-        print(f"{key.replace('_', ' '):18} {value if value is not None else '-'}")
+    output.say(f"{name} is {STATES[made['state']]}")
+    if made["state"] == "stopped":
+        output.say(f"its model: crowdml task export {name} --output {name}.safetensors")

@@ -27,10 +27,19 @@ _CODES: dict[str, type[CrowdError]] = {
     "sum-aborted": StaleCheckIn,
     "sum-over": StaleCheckIn,
     "invite-used": NotAuthorised,
+    "revoked": NotAuthorised,
     "releases-spent": BudgetExhausted,
     "sheet-changed": TermsViolated,
     "stale": StaleCheckIn,
 }
+WAITING = {
+    "paused": "the operator has paused the task: this device waits, and sends nothing",
+    "draft": "the task is not open yet: this device waits, and sends nothing",
+    "round": "this device is not in the present round: it waits for the next",
+}
+"""Why there is nothing to do now, as the server names it."""
+_BEGINNINGS = {"stopped": "the task has ended", "paused": "the task is paused"}
+"""How a sentence begins where a refusal is no fault of the device; elsewhere the server has refused."""
 _STATUSES: dict[int, type[CrowdError]] = {
     401: NotAuthorised,
     403: NotAuthorised,
@@ -94,12 +103,13 @@ class Answer:
     def error(self) -> CrowdError:
         """Turn a refusal into one of our errors."""
         found = self._error()
-        message = _readable(found.get("message")) or f"the server answered with status {self.status}"
-        hint = _readable(found.get("hint"))
+        message = readable(found.get("message")) or f"the server answered with status {self.status}"
+        hint = readable(found.get("hint"))
         kind = _CODES.get(self.code) or _STATUSES.get(self.status)
+        told = f"{_BEGINNINGS.get(self.code, 'the server refused')}: {message}"
         if kind is None:
-            return BadInput(f"the server refused: {message}", hint=hint)
-        return kind(f"the server refused: {message}" + (f"\n  {hint}" if hint else ""))
+            return BadInput(told, hint=hint)
+        return kind(told + (f"\n  {hint}" if hint else ""))
 
     def require(self, *statuses: int) -> Answer:
         """Return this answer if its status is one of these, else raise what it means."""
@@ -117,10 +127,15 @@ class Answer:
         return found if isinstance(found, dict) else {}
 
 
-def _readable(text: object) -> str:
+def waiting(answer: Answer) -> str:
+    """Say why there are no parameters for this device now."""
+    return WAITING.get(answer.headers.get("crowdml-waiting", ""), "the server has no work for this device now")
+
+
+def readable(text: object) -> str:
     r"""Keep what a terminal can show of a stranger's text, and not too much of it.
 
-    >>> _readable("\x1b[2Jtoo old")
+    >>> readable("\x1b[2Jtoo old")
     '[2Jtoo old'
     """
     return "".join(letter for letter in str(text or "")[:300] if letter.isprintable())

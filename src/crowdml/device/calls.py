@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from crowdml.core import record
 from crowdml.core.errors import MalformedMessage, TermsViolated
-from crowdml.device.answers import Answer
+from crowdml.device.answers import Answer, readable
 from crowdml.device.connection import SMALL_ANSWER, Connection
 from crowdml.protocol import Layout, SignedSheet
 from crowdml.protocol.joining import InviteLink, sign_enrolment
@@ -45,6 +45,21 @@ class Me:
     check_ins: int
     sheet: str
     state: str
+
+
+@record
+class Described:
+    """A task as the server describes it.
+
+    Attributes:
+        signed: Its sheet.
+        state: draft, open, paused or stopped; not signed, so good for a message only.
+        reason: Why it has ended, if it has.
+    """
+
+    signed: SignedSheet
+    state: str
+    reason: str
 
 
 @record
@@ -104,9 +119,18 @@ class Calls:
 
     def signed_sheet(self) -> SignedSheet:
         """Ask for the task's sheet; nothing of it is checked yet."""
+        return self.described().signed
+
+    def described(self) -> Described:
+        """Ask for the task as the server describes it; nothing of it is checked yet."""
         # Inside of JSON every quotation mark of the sheet's text takes a second byte.
         answer = self.connection.ask("GET", self._path(), limit=2 * LARGEST_SHEET + SMALL_ANSWER)
-        return SignedSheet.from_json(answer.require(200).json().get("signed_sheet"))
+        content = answer.require(200).json()
+        return Described(
+            signed=SignedSheet.from_json(content.get("signed_sheet")),
+            state=readable(content.get("state")),
+            reason=readable(content.get("reason")),
+        )
 
     def enrol(self, link: InviteLink, key: SigningKey) -> Enrolled:
         """Use an invite. Asked again with the same key it answers again, with a new token."""

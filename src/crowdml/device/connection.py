@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from crowdml.core import BadInput, record
+from crowdml.core.certificates import untrusted
 from crowdml.core.errors import MalformedMessage, Unreachable
 from crowdml.device._http import httpx
-from crowdml.device.answers import Answer
+from crowdml.device.answers import WAITING, Answer
 from crowdml.protocol import PROTOCOL_VERSION
 
 PROTOCOL_HEADER = "Crowdml-Protocol"
@@ -162,7 +163,7 @@ class Connection:
             return None, f"no answer ({str(error) or type(error).__name__})"
         if answer.status < 300 or answer.status == 304:
             _require_protocol(answer)
-        return answer, f"the server is busy ({answer.status})"
+        return answer, WAITING.get(answer.code, f"the server is busy ({answer.status})")
 
     def _say(self, line: str) -> None:
         if self._tell:
@@ -192,14 +193,13 @@ def _require_protocol(answer: Answer) -> None:
 
 def _explain_certificate(error: BaseException, server: str) -> None:
     """A certificate that is not trusted does not become so by waiting."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            raise BadInput(
-                f"{server} shows a certificate that is not trusted: {cause.verify_message}",
-                hint="give the operator's certificate authority: --ca FILE",
-            ) from None
-        cause = cause.__cause__ or cause.__context__
+    why = untrusted(error)
+    if why is not None:
+        raise BadInput(
+            f"{server} shows a certificate that is not trusted: {why}",
+            hint="get the operator's certificate authority, compare its fingerprint, and join with it: crowdml device "
+            "join LINK --ca FILE",
+        ) from None
 
 
 def _trust(server: str, ca: Path | None) -> ssl.SSLContext:

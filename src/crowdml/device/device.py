@@ -17,7 +17,7 @@ from crowdml.core import BadInput, GridCoins, record
 from crowdml.core.errors import BudgetExhausted, TaskClosed, TermsViolated
 from crowdml.core.ops import Tree
 from crowdml.device import joining
-from crowdml.device.answers import Answer
+from crowdml.device.answers import Answer, waiting
 from crowdml.device.batches import Draw, Gathered, Gatherer, os_words
 from crowdml.device.calls import CheckOut
 from crowdml.device.coins import DeviceCoins
@@ -224,20 +224,23 @@ class Device:
 
     def _check_out(self) -> CheckOut:
         """Ask for parameters until there are some for this device; refuse what the owner did not accept."""
-        tries = 0
+        tries, last = 0, ""
         while True:
-            tries += 1
             found = self.calls.check_out(self.live.messages.check_out)
             if isinstance(found, Answer):
-                self.calls.connection.pause(found.retry_after_s, tries, "not in this round, or the task is paused")
+                why = waiting(found)
+                tries, last = (tries + 1 if why == last else 1), why
+                self.calls.connection.pause(found.retry_after_s, tries, why)
                 continue
+            tries += 1
             self._require_sheet(found.sheet)
             if found.version < self.memory.version:
                 raise TermsViolated(
                     f"the server shows version {found.version}, but had {self.memory.version} before: it was set back"
                 )
             if self.live.algorithm.visit and found.version <= max(self.memory.contributed, self._busy_version):
-                self.calls.connection.pause(None, tries, "the round is not over")
+                why = "this device has done its part of the round: it waits for the others"
+                self.calls.connection.pause(None, tries, why)
                 continue
             return found
 

@@ -16,7 +16,7 @@ from typing import Any
 from crowdml.algorithms.explanation import Explanation, explain
 from crowdml.algorithms.live import LiveTask
 from crowdml.core import BadInput, record
-from crowdml.core.errors import NotAuthorised, TermsViolated
+from crowdml.core.errors import NotAuthorised, TaskClosed, TermsViolated
 from crowdml.device.calls import Calls
 from crowdml.device.connection import Connection
 from crowdml.device.home import Home, Member, default_home
@@ -37,6 +37,7 @@ class Offer:
         sheet: What it says.
         live: The task, with the owner's ε if one was chosen.
         epsilon: The owner's own ε; None: the task's.
+        state: State of the task, as the server says.
     """
 
     link: InviteLink
@@ -44,6 +45,7 @@ class Offer:
     sheet: Sheet
     live: LiveTask
     epsilon: float | None
+    state: str = "open"
 
     @property
     def guarantee(self) -> bool:
@@ -66,14 +68,24 @@ def look(link: InviteLink, calls: Calls, epsilon: float | None = None) -> Offer:
     Raises:
         NotAuthorised: The sheet is not signed by the operator of the invite.
         TermsViolated: The server shows another sheet than the invite names.
+        TaskClosed: The task has ended.
     """
-    signed = calls.signed_sheet()
+    described = calls.described()
+    if described.state == "stopped":
+        why = f" ({described.reason})" if described.reason else ""
+        raise TaskClosed(
+            f"{link.task} has ended{why}: nobody can join it any more, and this device has sent nothing\n  ask the "
+            "operator for an invite to another task"
+        )
+    signed = described.signed
     if signed.hash != link.sheet:
         raise TermsViolated("the server shows another sheet than the invite names: ask the operator for a new invite")
     sheet = signed.open(expected_key=link.key)
     if sheet.task != link.task:
         raise TermsViolated(f"the invite is for {link.task}, the sheet for {sheet.task}")
-    return Offer(link=link, signed=signed, sheet=sheet, live=build(sheet, epsilon), epsilon=epsilon)
+    return Offer(
+        link=link, signed=signed, sheet=sheet, live=build(sheet, epsilon), epsilon=epsilon, state=described.state
+    )
 
 
 def join(

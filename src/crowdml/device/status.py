@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from crowdml.algorithms.promise_words import promise_words
 from crowdml.core import CrowdError
 from crowdml.core.errors import TermsViolated, Unreachable
 from crowdml.device.connection import Connection
 from crowdml.device.home import Home, Member
 from crowdml.device.joining import connected
 from crowdml.device.ledger_store import Ledger
+from crowdml.device.terms import build
 from crowdml.privacy import Event
 from crowdml.privacy.ledger import SpendingState
 
@@ -45,6 +47,7 @@ def report(home: Home, *, ask: bool, connect: Callable[..., Connection] = Connec
                     "sheet": member.sheet,
                     "unsettled": sum(own.task == member.account for own in waiting),
                     "spending": spending(ledger, member.account),
+                    "rests_on": _rests_on(home, member),
                     "server_says": _server_says(member, connect) if ask and member.state == "joined" else None,
                 }
                 for member in home.members()
@@ -119,6 +122,12 @@ def _event(event: Event, delta: float) -> dict[str, float] | None:
 def _figures(epsilon: float, delta: float) -> dict[str, float] | None:
     """An infinite ε is none."""
     return {"epsilon": epsilon, "delta": delta} if math.isfinite(epsilon) else None
+
+
+def _rests_on(home: Home, member: Member) -> str:
+    """Say what the promise of a task rests on, in a few words."""
+    live = build(home.sheet(member), member.epsilon)
+    return promise_words(live.task, live.plan).short
 
 
 def _server_says(member: Member, connect: Callable[..., Connection]) -> dict[str, Any]:

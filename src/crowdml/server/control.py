@@ -92,7 +92,12 @@ def require_operator(
     if coordinator.tokens.find(token) is not None:
         raise Refusal(404, "not-found", "there is nothing here")
     request.app.state.require_pace(request)
-    raise Refusal(401, "not-authorised", "the token is not valid")
+    raise Refusal(
+        401,
+        "not-authorised",
+        "the operator's token is not valid: it is not the one of this server",
+        hint="use the file operator.token in the folder of this server",
+    )
 
 
 def device_of(
@@ -108,7 +113,7 @@ def device_of(
     if coordinator.is_operator(token):
         raise Refusal(404, "not-found", "there is nothing here")
     request.app.state.require_pace(request)
-    raise Refusal(401, "not-authorised", "the token is not valid")
+    raise coordinator.tokens.refusal(token)
 
 
 In = Annotated[Coordinator, Depends(coordinator_of)]

@@ -166,6 +166,13 @@ class Coordinator:
         """Make links, each good for one device."""
         if not 0 < count <= LARGEST_INVITES:
             raise Refusal(422, "bad-input", f"count must be from 1 to {LARGEST_INVITES}, not {count}")
+        if running.snapshot.state == "stopped":
+            raise Refusal(
+                410,
+                "stopped",
+                f"{running.name} has ended ({running.snapshot.reason or 'stopped'}): nobody can join it any more",
+                hint="a new task needs a new name: crowdml task create",
+            )
         codes = [make_code() for _ in range(count)]
         self.store.add_invites(running.id, [_code_hash(code) for code in codes])
         return [
@@ -219,7 +226,9 @@ class Coordinator:
         """Take a device's token away for good. Runs in the task's writer."""
         self.store.revoke(device.id)
         # It may have been given a new token while this waited.
-        self._drop(task, task.running.devices.get(device.slot, device))
+        gone = task.running.devices.get(device.slot, device)
+        self._drop(task, gone)
+        self.tokens.revoke(gone.token_hash)
         return Answer(status=204)
 
     def withdraw(self, task: MutableTask, device: DeviceState) -> Answer:
@@ -247,14 +256,18 @@ class Coordinator:
     def start(self, stored: StoredTask) -> RunningTask:
         """Take a task up exactly where the store has it. Runs in the event loop."""
         name = stored.name
-        devices = [device for device in self.store.devices(stored.id) if not device.revoked]
+        known = self.store.devices(stored.id)
+        devices = [device for device in known if not device.revoked]
         secret = hashlib.sha256(b"crowdml rounds\0" + self._key.secret + name.encode()).digest()
         choose = self.options.choose or by_hash(secret)
         running = RunningTask(stored, choose=choose, patience_s=self.options.patience_s)
         for device in devices:
             running.devices[device.slot] = DeviceState.of(device, name)
             self.tokens.add(running.devices[device.slot])
-        task = MutableTask(running, stored, self.store.rows(stored.id), devices)
+        for device in known:
+            if device.revoked:
+                self.tokens.revoke(device.token_hash)
+        task = MutableTask(running, stored, self.store.rows(stored.id), devices, self.store.points(stored.id))
         self.tasks[name] = running
         self.writers[name] = Writer(
             task,

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import hmac
 
+from crowdml.server.answers import Refusal
 from crowdml.server.store import StoredDevice
 
 
@@ -61,6 +62,7 @@ class Tokens:
     def __init__(self) -> None:
         """Begin without devices."""
         self._devices: dict[bytes, DeviceState] = {}
+        self._revoked: set[bytes] = set()
 
     def add(self, device: DeviceState) -> None:
         """Let a device speak."""
@@ -69,6 +71,28 @@ class Tokens:
     def remove(self, device: DeviceState) -> None:
         """Forget a device's token."""
         self._devices.pop(device.token_hash, None)
+
+    def revoke(self, hashed: bytes) -> None:
+        """Remember a token that was taken away, so that its device can be told so."""
+        self._revoked.add(hashed)
+
+    def refusal(self, token: bytes) -> Refusal:
+        """Say to somebody whose token opens nothing why that is."""
+        hashed = token_hash(token)
+        if hashed in self._revoked or hashed in self._devices:
+            return Refusal(
+                401,
+                "revoked",
+                "the operator has revoked this device: it may send nothing more",
+                hint="what it sent stays counted in its ledger; with a new invite it can join again: crowdml device "
+                "join LINK",
+            )
+        return Refusal(
+            401,
+            "not-authorised",
+            "the token is not valid: no device of this server has it",
+            hint="a device can join again with a new invite: crowdml device join LINK",
+        )
 
     def find(self, token: bytes) -> DeviceState | None:
         """Return the device, or None for a token that nobody has or that was revoked."""

@@ -40,7 +40,7 @@ class Documents:
         known = self._made.get(key)
         if known is None or known[0] != now.last_point:
             points = await asyncio.to_thread(self._store.points, running.id)
-            shown = [vars(point) for point in points if point.version <= now.version]
+            shown = running.errors.curve(point for point in points if point.version <= now.version)
             known = self._made[key] = (now.last_point, _write({"curve": shown}))
         return known[1]
 

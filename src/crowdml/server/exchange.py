@@ -64,7 +64,7 @@ class Exchange:
             raise Refusal(404, "no-task", "there is no such task")
         if device is None:
             self._strangers.require(request.address)
-            raise Refusal(401, "not-authorised", "the token is not valid")
+            raise self._coordinator.tokens.refusal(token)
         if device.task != task:
             raise Refusal(404, "no-task", "there is no such task")
         self._devices.require(device.id)
@@ -78,7 +78,8 @@ class Exchange:
             require_open(state, now.reason)
         if state != "open" or not running.in_round(device):
             wait_s = b"%d" % (5 if state != "open" else _ROUND_WAIT_S)
-            return Answer(status=204, headers=((b"retry-after", wait_s),))
+            why = b"round" if state == "open" else state.encode()
+            return Answer(status=204, headers=((b"retry-after", wait_s), (b"crowdml-waiting", why)))
         device.invited = published.version
         headers = (
             (b"etag", published.etag),

@@ -222,7 +222,7 @@ def _advance(live: LiveTask, state: TaskState) -> None:
     if stop.max_versions is not None and state.version >= stop.max_versions:
         state.state, state.reason = "stopped", f"all {stop.max_versions} versions were made"
     if stop.error_below is not None and _is_low(live, state, stop.error_below, stop.error_rows):
-        state.state, state.reason = "stopped", f"the estimated error fell to {stop.error_below:g}"
+        state.state, state.reason = "stopped", f"the error estimated over all check-ins fell to {stop.error_below:g}"
 
 
 def _receipt(state: TaskState, check_in: CheckIn) -> Receipt:

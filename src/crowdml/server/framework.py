@@ -84,29 +84,36 @@ def _add_errors(fast: FastAPI, failed: Callable[[BaseException], None]) -> None:
     """Give every error the one shape."""
 
     @fast.exception_handler(CrowdError)
-    async def ours(_: Request, error: CrowdError) -> Response:
+    async def ours(request: Request, error: CrowdError) -> Response:
         if isinstance(error, StoreFailed):
             # Reading failed: the store is as unreliable as if a writer had met it.
             failed(error)
-        return control.to_response(refusal_of(error).answer())
+        return _refuse(request, refusal_of(error))
 
     @fast.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> Response:
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
+        if first["loc"][0] == "path" and pages.wants_page(request):
+            return pages.refusal_page(Refusal(404, "not-found", "there is nothing of that name"))
         place = ".".join(str(part) for part in first["loc"][1:])
         text = f"{place}: {first['msg']}".lstrip(": ")
-        return control.to_response(Refusal(422, "bad-input", text[:LARGEST_TEXT]).answer())
+        return _refuse(request, Refusal(422, "bad-input", text[:LARGEST_TEXT]))
 
     @fast.exception_handler(HTTPException)
-    async def framework(_: Request, error: HTTPException) -> Response:
+    async def framework(request: Request, error: HTTPException) -> Response:
         codes = {404: "not-found", 405: "method"}
         code = codes.get(error.status_code, "refused")
-        answer = control.to_response(Refusal(error.status_code, code, str(error.detail)).answer())
+        answer = _refuse(request, Refusal(error.status_code, code, str(error.detail)))
         for name, value in (error.headers or {}).items():
             answer.headers[name] = value
         return answer
 
     @fast.exception_handler(Exception)
-    async def ours_alone(_: Request, error: Exception) -> Response:
+    async def ours_alone(request: Request, error: Exception) -> Response:
         # It is raised again after this answer, and so reaches the log.
-        return control.to_response(Refusal(500, "internal", "a mistake in this server").answer())
+        return _refuse(request, Refusal(500, "internal", "a mistake in this server"))
+
+
+def _refuse(request: Request, refusal: Refusal) -> Response:
+    """Answer people with a page, and programs in the one shape."""
+    return pages.refusal_page(refusal) if pages.wants_page(request) else control.to_response(refusal.answer())

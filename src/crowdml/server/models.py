@@ -21,6 +21,18 @@ class ShownAverage(_Answer):
     largest: float = Field(description="the largest of them")
 
 
+class WindowError(_Answer):
+    """The error over the recent check-ins, from private counts."""
+
+    estimate: float = Field(description="errors over rows counted, with the noise of the counts: may be below 0")
+    low: float = Field(description="lower end of its 95 % band: noise of the counts, and sampling")
+    high: float = Field(description="upper end")
+    check_ins: int = Field(description="check-ins in the window: the last fifth of all, and at least 20")
+    rows: int = Field(description="rows counted in it")
+    from_version: int = Field(description="version at its beginning")
+    to_version: int = Field(description="version at its end")
+
+
 class Summary(_Answer):
     """How a task stands."""
 
@@ -31,7 +43,10 @@ class Summary(_Answer):
     version: int = Field(description="commits so far")
     check_ins: int = Field(description="check-ins counted so far")
     devices: int = Field(description="devices that may speak")
-    estimated_error: float | None = Field(description="estimated from private counts, where there are any")
+    estimated_error: float | None = Field(
+        description="error of all check-ins since the beginning, from private counts, where there are any"
+    )
+    recent_error: WindowError | None = Field(description="error of the recent check-ins, with its noise band")
     rows: int = Field(description="rows that devices said they learnt from")
     averaging: ShownAverage | None = Field(None, description="where weights are learnt or follow from check-ins")
 
@@ -55,6 +70,8 @@ class Described(Summary):
 
     incarnation: int = Field(description="1 at first; one more after every restore of a backup")
     sheet_hash: str = Field(description="SHA-256 of the sheet's text, hexadecimal")
+    promise: str = Field(description="what owners are promised, in words")
+    rests_on: str = Field(description="what has to be so for the promise to hold")
     signed_sheet: Envelope
 
 
@@ -122,7 +139,8 @@ class CurvePoint(_Answer):
     version: int
     check_ins: int
     rows: int
-    estimated_error: float | None
+    estimated_error: float | None = Field(description="of all check-ins since the beginning")
+    recent_error: WindowError | None = Field(description="of the check-ins before this point, with its noise band")
     time: float = Field(description="seconds since 1970")
 
 

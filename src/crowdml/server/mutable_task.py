@@ -14,6 +14,7 @@ from crowdml.core import NUMPY, record, trees
 from crowdml.core.ops import Tree
 from crowdml.protocol import message
 from crowdml.server.crowd import DeviceState
+from crowdml.server.error_history import ErrorHistory
 from crowdml.server.folding import TaskState
 from crowdml.server.running import RunningTask
 from crowdml.server.snapshot import DeviceTotals, Published, Snapshot
@@ -37,15 +38,22 @@ class MutableTask:
         stored: The task as the store has it.
         rows: What the store keeps for each device, by slot.
         devices: All devices that may speak.
+        points: The learning curve as the store has it.
     """
 
     def __init__(
-        self, running: RunningTask, stored: StoredTask, rows: Mapping[int, bytes], devices: Iterable[StoredDevice]
+        self,
+        running: RunningTask,
+        stored: StoredTask,
+        rows: Mapping[int, bytes],
+        devices: Iterable[StoredDevice],
+        points: Iterable[Point] = (),
     ) -> None:
         """Take up the task exactly where the store has it."""
         self.running, self.live = running, running.live
         self._keeps_rows = self.live.row.size_bytes > len(self.live.row.header)
         self._last_point, self._crowd = stored.version, 0
+        self._errors = ErrorHistory(self.live, points)
         self.state = TaskState(
             server=self.live.state.decode(stored.server_state),
             rows={slot: self.live.row.decode(raw)["row"] for slot, raw in rows.items()},
@@ -74,6 +82,7 @@ class MutableTask:
                 reason=state.reason,
                 rows=self._rows,
                 estimated_error=self._estimated_error,
+                recent_error=self._errors.recent(state.server, state.version, state.check_ins),
                 averaging=self._averaging(),
                 published=self._published,
                 devices=MappingProxyType(dict(state.devices)),
@@ -125,13 +134,16 @@ class MutableTask:
         if state.version <= self._last_point * 1.01:
             return None
         self._last_point = state.version
-        return Point(
+        point = Point(
             version=state.version,
             check_ins=state.check_ins,
             rows=self._rows,
             estimated_error=self._estimated_error,
             time=time.time(),
+            **self._errors.counts(state.server),
         )
+        self._errors.add(point)
+        return point
 
     def _publish(self) -> Published:
         server, version = self.state.server, self.state.version

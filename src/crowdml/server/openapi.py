@@ -91,7 +91,9 @@ _CHECK_OUT = {
     ],
     "responses": {
         "200": {"description": "The version; ETag, Crowdml-Version and Crowdml-Sheet name it", "content": _OCTETS},
-        "204": {"description": "Nothing to do now: paused, or not in the round; ask again after Retry-After"},
+        "204": {
+            "description": "Nothing to do now: Crowdml-Waiting says why (round, paused, draft); ask again after Retry-After"
+        },
         "304": {"description": "Still the version of If-None-Match"},
     }
     | _refusals(400, 401, 404, 410, 429),

@@ -9,7 +9,9 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from crowdml.algorithms.promise_words import PromiseWords
 from crowdml.core import record
+from crowdml.server.answers import PROTOCOL, Refusal
 from crowdml.server.control import coordinator_of, running_of
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.running import RunningTask
@@ -35,17 +37,32 @@ class TaskPage:
 
     Attributes:
         summary: How the task stands.
-        promise: What is promised to owners, in one sentence.
+        promise: What owners are promised, and what that rests on.
+        error: The recent error in words; empty where none is known.
         algorithm: Name of the algorithm.
         model: Kind of model.
         sheet: Hash of the sheet.
     """
 
     summary: dict[str, Any]
-    promise: str
+    promise: PromiseWords
+    error: str
     algorithm: str
     model: str
     sheet: str
+
+    @staticmethod
+    def of(running: RunningTask) -> TaskPage:
+        """Take what is public of a task."""
+        recent = running.snapshot.recent_error
+        return TaskPage(
+            summary=running.summary(),
+            promise=running.promise,
+            error=recent.words() if recent else "",
+            algorithm=running.live.task.algorithm.kind,
+            model=running.live.task.model.kind,
+            sheet=running.sheet_hash,
+        )
 
 
 @record
@@ -55,50 +72,45 @@ class TasksPage:
     tasks: list[dict[str, Any]]
 
 
-@router.get("/")
+@record
+class RefusalPage:
+    """What somebody sees who asked for what is not there, or may not have it."""
+
+    status: int
+    message: str
+    hint: str
+
+
+@router.api_route("/", methods=["GET", "HEAD"])
 async def tasks_page(coordinator: Annotated[Coordinator, Depends(coordinator_of)]) -> Response:
     """List the tasks."""
     return _page("tasks.html", TasksPage(tasks=[own.summary() for own in coordinator.tasks.values()]))
 
 
-@router.get("/tasks/{task}")
+@router.api_route("/tasks/{task}", methods=["GET", "HEAD"])
 async def task_page(running: Annotated[RunningTask, Depends(running_of)]) -> Response:
     """Show one task, live."""
-    task = running.live.task
-    return _page(
-        "task.html",
-        TaskPage(
-            summary=running.summary(),
-            promise=promise_of(running),
-            algorithm=task.algorithm.kind,
-            model=task.model.kind,
-            sheet=running.sheet_hash,
-        ),
-    )
+    return _page("task.html", TaskPage.of(running))
 
 
-@router.get("/join/{task}")
-async def join_page(request: Request, running: Annotated[RunningTask, Depends(running_of)]) -> Response:
+@router.api_route("/join/{task}", methods=["GET", "HEAD"])
+async def join_page(running: Annotated[RunningTask, Depends(running_of)]) -> Response:
     """Tell what to do with an invite; its secret stays in the part of the address that no server sees."""
-    return _page(
-        "join.html",
-        TaskPage(
-            summary=running.summary(),
-            promise=promise_of(running),
-            algorithm=running.live.task.algorithm.kind,
-            model=running.live.task.model.kind,
-            sheet=running.sheet_hash,
-        ),
-    )
+    return _page("join.html", TaskPage.of(running))
 
 
-def promise_of(running: RunningTask) -> str:
-    """Say in one sentence what owners are promised."""
-    terms = running.live.task.privacy
-    if terms.mode != "sound":
-        return "No formal guarantee: whatever devices send is seen by the server as it is."
-    delta = f", δ = {terms.delta:g}" if terms.delta else ""
-    return f"ε = {terms.epsilon:g}{delta} for every {terms.unit} over the whole task, enforced by each device's ledger."
+def wants_page(request: Request) -> bool:
+    """Tell whether a person asks: a browser that looks for a page, not a program that calls the API."""
+    return request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
+
+
+def refusal_page(refusal: Refusal) -> Response:
+    """Say in HTML what the one shape of errors says to programs, with a way back."""
+    answer = _page("refusal.html", RefusalPage(status=refusal.status, message=str(refusal), hint=refusal.hint))
+    answer.status_code = refusal.status
+    for name, value in (*refusal.answer().headers[1:], PROTOCOL):
+        answer.headers[name.decode()] = value.decode()
+    return answer
 
 
 def mount_static(fast: FastAPI) -> None:
@@ -106,5 +118,5 @@ def mount_static(fast: FastAPI) -> None:
     fast.mount("/static", StaticFiles(HERE / "static"), name="static")
 
 
-def _page(name: str, context: TaskPage | TasksPage) -> Response:
+def _page(name: str, context: TaskPage | TasksPage | RefusalPage) -> Response:
     return HTMLResponse(_templates.get_template(name).render(page=context), headers=SECURITY)

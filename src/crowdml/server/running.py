@@ -10,8 +10,10 @@ from typing import Any
 
 from crowdml.algorithms.acceptance import Acceptance
 from crowdml.algorithms.live import LiveTask, open_task
+from crowdml.algorithms.promise_words import promise_words
 from crowdml.protocol import SignedSheet
 from crowdml.server.crowd import DeviceState
+from crowdml.server.error_history import ErrorHistory
 from crowdml.server.public_sets import read_public_set
 from crowdml.server.rounds import Choose, Invited
 from crowdml.server.snapshot import DeviceTotals, Snapshot
@@ -24,6 +26,7 @@ class RunningTask:
     Args:
         stored: The task as the store has it.
         choose: Orders slots for rounds.
+        points: The learning curve as the store has it.
         patience_s: Seconds until a round makes up for silent devices.
 
     Attributes:
@@ -41,6 +44,8 @@ class RunningTask:
         algorithm = self.live.server
         self.acceptance = Acceptance.of(algorithm, self.live.plan)
         self.devices: dict[int, DeviceState] = {}
+        self.errors = ErrorHistory(self.live)  # without moments of its own: the writer keeps those
+        self.promise = promise_words(self.live.task, self.live.plan)
         self._invited = Invited(algorithm.rounds.per_round, patience_s, choose) if algorithm.rounds else None
         self._snapshot: Snapshot | None = None
 
@@ -80,6 +85,7 @@ class RunningTask:
             "check_ins": now.check_ins,
             "devices": len(now.devices),
             "estimated_error": now.estimated_error,
+            "recent_error": vars(now.recent_error) if now.recent_error else None,
             "rows": now.rows,
             "averaging": now.averaging,
         }
@@ -93,5 +99,7 @@ class RunningTask:
         return {
             "incarnation": self.incarnation,
             "sheet_hash": self.sheet_hash,
+            "promise": self.promise.promise,
+            "rests_on": self.promise.rests_on,
             "signed_sheet": self.signed.to_json(),
         }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from crowdml.algorithms.recent_error import RecentError
 from crowdml.core import record
 from crowdml.core.ops import Tree
 from crowdml.server.store import StoredDevice
@@ -63,6 +64,7 @@ class Snapshot:
         reason: Why it stopped.
         rows: Rows that devices said they learnt from; 0 where they do not say.
         estimated_error: Estimated from private counts, if there are any.
+        recent_error: Error of the last check-ins with its band, estimated from private counts, if there are any.
         averaging: How the last version was averaged, where there is something to tell.
         published: The version as devices get it.
         devices: Totals of every device that may speak, by slot.
@@ -77,6 +79,7 @@ class Snapshot:
     reason: str | None
     rows: int
     estimated_error: float | None
+    recent_error: RecentError | None
     averaging: dict[str, Any] | None
     published: Published
     devices: Mapping[int, DeviceTotals]

@@ -52,3 +52,9 @@ def test_an_authority_of_ones_own(
     assert joined.returncode == 0, joined.stderr
     ran = crowdml("device", "run", "--rows", str(rows), *home, "--once")
     assert ran.returncode == 0 and "1 used" in ran.stdout, "the authority is remembered"
+    (server.folder / "server.address").write_text(f"{server.address}\n")  # an operator who was not told of it
+    for command in (("task", "list"), ("task", "stop", server.task)):
+        refused = crowdml(*command, "--home", str(server.folder))
+        assert refused.returncode == 2 and "certificate that is not trusted" in refused.stderr
+        assert "--ca" in refused.stderr and "crowdml serve" not in refused.stderr, "it does answer"
+        assert crowdml(*command, "--home", str(server.folder), "--ca", str(cert)).returncode == 0

@@ -26,8 +26,8 @@ from crowdml.server.store.schema import metadata
 SECOND = '''"""One more table."""
 from alembic import op
 import sqlalchemy as sa
-revision = "0003"
-down_revision = "0002"
+revision = "0004"
+down_revision = "0003"
 def upgrade() -> None:
     op.create_table("more", sa.Column("id", sa.Integer(), primary_key=True))
 '''
@@ -38,9 +38,9 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Pretend that a later release has one more migration; return the folder of migrations."""
     scripts = tmp_path / "scripts"
     shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / "m0003_more.py").write_text(SECOND)
+    (scripts / "versions" / "m0004_more.py").write_text(SECOND)
     monkeypatch.setattr(migrating, "SCRIPTS", scripts)
-    monkeypatch.setattr(migrating, "HEAD", "0003")
+    monkeypatch.setattr(migrating, "HEAD", "0004")
     return scripts
 
 
@@ -54,7 +54,7 @@ def tables_of(path: Path) -> dict[str, str]:
 def _sorted(sql: str) -> str:
     """Put the parts of a statement in order: that of constraints is of no matter."""
     first, last = sql.index("("), sql.rindex(")")
-    parts = sorted(part.strip() for part in re.split(r",\s*\n", sql[first + 1 : last]))
+    parts = sorted(part.strip() for part in re.split(r",\s*(?![^()]*\))", sql[first + 1 : last]))
     return f"{sql[:first].strip()} ({', '.join(parts)}) {sql[last + 1 :].strip()}"
 
 
@@ -105,7 +105,7 @@ def test_an_older_file_is_copied_and_then_brought_up_to_date(
     with open_store(f"sqlite:///{path}") as again:
         assert again.tasks() == before
     assert "more" in tables_of(path)
-    copy = path.with_name("crowd.sqlite.before-0003")
+    copy = path.with_name("crowd.sqlite.before-0004")
     assert "more" not in tables_of(copy) and copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as file:
         assert file.execute("SELECT COUNT(*) FROM receipts").fetchone() == (5,)
@@ -119,7 +119,7 @@ def test_a_migration_that_fails_changes_nothing(store: Store, path: Path, reques
     store.close()
     before = tables_of(path)
     scripts = request.getfixturevalue("later")
-    with (scripts / "versions" / "m0003_more.py").open("a") as file:
+    with (scripts / "versions" / "m0004_more.py").open("a") as file:
         file.write("    raise RuntimeError('power cut')\n")
     with pytest.raises(RuntimeError, match="power cut"):
         open_store(f"sqlite:///{path}")

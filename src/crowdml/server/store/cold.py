@@ -12,8 +12,8 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from crowdml.core import BadInput
 from crowdml.server.store.errors import StoreConflict
-from crowdml.server.store.records import Identity, NewTask, Point, StoredTask
-from crowdml.server.store.schema import devices, invites, points, public_sets, server_identity, sheets, states, tasks
+from crowdml.server.store.records import Identity, NewTask, StoredTask
+from crowdml.server.store.schema import devices, invites, public_sets, server_identity, sheets, states, tasks
 
 
 def create_task(connection: Connection, task: NewTask) -> StoredTask:
@@ -53,13 +53,6 @@ def device(connection: Connection, name: str) -> Any | None:
 def revoke(connection: Connection, name: str) -> bool:
     """Shut a device out; say whether there is such a device."""
     return connection.execute(update(devices).where(devices.c.id == name).values(revoked=True)).rowcount == 1
-
-
-def curve(connection: Connection, task: int) -> list[Point]:
-    """Return the learning curve."""
-    wanted = (points.c.version, points.c.check_ins, points.c.rows, points.c.estimated_error, points.c.time)
-    found = connection.execute(select(*wanted).where(points.c.task == task).order_by(points.c.check_ins))
-    return [Point(**row) for row in found.mappings()]
 
 
 def set_identity(connection: Connection, identity: Identity) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from sqlalchemy import Dialect, Integer, Text, bindparam, column, func, insert, select, update, values
 
 from crowdml.server.store.dialects import array_of, insert_of
+from crowdml.server.store.records import Point
 from crowdml.server.store.schema import (
     counters,
     device_rows,
@@ -59,11 +61,17 @@ def compiled(dialect: Dialect) -> Statements:
         tasks=text(_WHOLE_TASK),
         devices=text(select(devices).where(devices.c.task == bindparam("of")).order_by(devices.c.slot)),
         rows=text(select(device_rows.c.slot, device_rows.c.row).where(device_rows.c.task == bindparam("of"))),
+        curve=text(_curve()),
         identity=text(select(server_identity.c.signing_key, server_identity.c.operator_token_hash)),
         counters=text(select(counters)),
         counted=text(select(meta.c.value).where(meta.c.name == bindparam("named"))),
         later=text(_later()),
     )
+
+
+def _curve() -> Any:
+    wanted = [points.c[field.name] for field in dataclasses.fields(Point)]
+    return select(*wanted).where(points.c.task == bindparam("of")).order_by(points.c.check_ins)
 
 
 def _later() -> Any:
@@ -95,7 +103,7 @@ def _put_row(put: Any) -> Any:
 
 def _put_point(put: Any) -> Any:
     made = put(points)
-    new = {name: made.excluded[name] for name in ("version", "rows", "estimated_error", "time")}
+    new = {name: made.excluded[name] for name in ("version", "rows", "estimated_error", "time", "counted", "errors")}
     return made.on_conflict_do_update(index_elements=["task", "check_ins"], set_=new)
 
 

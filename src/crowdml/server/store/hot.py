@@ -56,7 +56,8 @@ class Hot:
             cursor.executemany(self._own.row, [(row, task, slot) for slot, row in done.rows.items()])
         if done.point:
             p = done.point
-            cursor.execute(self._own.point, (task, p.check_ins, p.version, p.rows, p.estimated_error, p.time))
+            values = (task, p.check_ins, p.version, p.rows, p.estimated_error, p.time, p.counted, p.errors)
+            cursor.execute(self._own.point, values)
         return fresh
 
     def _insert(self, cursor: DBAPICursor, new: list[tuple[Any, ...]]) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 VERSION_TABLE = "schema_version"
-HEAD = "0002"
+HEAD = "0003"
 """The last migration. Alembic is imported only where a database is not there yet: it takes a while."""
 
 SCRIPTS = Path(__file__).with_name("migrations")

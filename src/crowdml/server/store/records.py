@@ -138,8 +138,10 @@ class Point:
         version: Commits so far.
         check_ins: Check-ins so far.
         rows: Rows that devices said they learnt from.
-        estimated_error: The private estimate, where there is one.
+        estimated_error: The private estimate since the beginning, where there is one.
         time: Seconds since 1970.
+        counted: Rows over which errors were counted so far; None where none are, and at points from before 0003.
+        errors: Errors among them, with the devices' noise.
     """
 
     version: int
@@ -147,6 +149,8 @@ class Point:
     rows: int
     estimated_error: float | None
     time: float
+    counted: int | None = None
+    errors: int | None = None
 
 
 @record

@@ -153,6 +153,8 @@ points = Table(
     Column("rows", BigInteger, nullable=False),
     Column("estimated_error", Double),
     Column("time", Double, nullable=False),
+    Column("counted", BigInteger),
+    Column("errors", BigInteger),
     sqlite_with_rowid=False,
 )
 

@@ -26,6 +26,7 @@ class Statements:
         tasks: All tasks, whole.
         devices: The devices of a task.
         rows: The rows of a task's devices.
+        curve: The learning curve of a task.
         identity: Who the server is.
         counters: The counters as they were last written.
         counted: A value of the table `meta`.
@@ -43,6 +44,7 @@ class Statements:
     tasks: str
     devices: str
     rows: str
+    curve: str
     identity: str
     counters: str
     counted: str
@@ -69,9 +71,10 @@ SQLITE = Statements(
         'excluded."row"'
     ),
     point=(
-        "INSERT INTO points (task, check_ins, version, rows, estimated_error, time) VALUES (?, ?, ?, ?, ?, "
-        "?) ON CONFLICT (task, check_ins) DO UPDATE SET version = excluded.version, rows = excluded.rows, "
-        "estimated_error = excluded.estimated_error, time = excluded.time"
+        "INSERT INTO points (task, check_ins, version, rows, estimated_error, time, counted, errors) VALUES "
+        "(?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (task, check_ins) DO UPDATE SET version = excluded.version, "
+        "rows = excluded.rows, estimated_error = excluded.estimated_error, time = excluded.time, counted = "
+        "excluded.counted, errors = excluded.errors"
     ),
     look_up=(
         'WITH wanted(slot, "key") AS (VALUES (?, ?)) SELECT receipts.slot, receipts."key", receipts.body, '
@@ -104,6 +107,10 @@ SQLITE = Statements(
         "devices.joined, devices.revoked FROM devices WHERE devices.task = ? ORDER BY devices.slot"
     ),
     rows='SELECT device_rows.slot, device_rows."row" FROM device_rows WHERE device_rows.task = ?',
+    curve=(
+        "SELECT points.version, points.check_ins, points.rows, points.estimated_error, points.time, "
+        "points.counted, points.errors FROM points WHERE points.task = ? ORDER BY points.check_ins"
+    ),
     identity="SELECT server_identity.signing_key, server_identity.operator_token_hash FROM server_identity",
     counters=(
         "SELECT counters.task, counters.slot, counters.check_ins, counters.last_version, counters.last FROM counters"

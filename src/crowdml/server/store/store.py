@@ -218,10 +218,7 @@ class Store:
 
     def points(self, task: int) -> list[Point]:
         """Return the learning curve."""
-        from crowdml.server.store import cold
-
-        with self._read() as connection:
-            return cold.curve(connection, task)
+        return [Point(**row) for row in self._found(self._statements.curve, task)]
 
     # The server itself
 
