@@ -5,8 +5,9 @@
 Two thirds of the time are a storm: the server is killed (SIGKILL), paused (SIGSTOP), ended properly (SIGTERM) or killed
 before it serves, again and again, while a share of all check-ins is cut off, sent twice, or not answered. Then the
 server is left alone and watched: memory, open files and the database's log must stay as they are. In the end everything
-devices were told, have charged and have sent is compared with what the server has: see `tests/support/crowd.py`. Somebody
-reads every route all through the storm, and nothing that was shown may be taken back: see `tests/support/reading.py`.
+devices were told, have charged and have sent is compared with what the server has: see `tests/support/crowd.py`.
+Somebody reads every route all through the storm, and nothing that was shown may be taken back: see
+`tests/support/reading.py`.
 
 What goes wrong follows from the seed; when the processes get to run does not, so a failure may take several runs of its
 seed to come back.
@@ -119,7 +120,8 @@ def soak(server: Server, folder: Path, minutes: float, devices: int, seed: int) 
     print(watch.told())
     watch.require_steady()
     print(
-        f"read meanwhile: {sum(reader.reads.values())} answers of {len(reader.routes)} routes, {seen} numbers, none taken back"
+        f"read meanwhile: {sum(reader.reads.values())} answers of {len(reader.routes)} routes, {seen} numbers, "
+        "none taken back"
     )
     print("nothing lost, nothing counted or charged twice, the model equals the replay")
 
