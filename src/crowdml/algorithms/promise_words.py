@@ -50,7 +50,10 @@ def rests_on(task: Task, sound: Sound) -> str:
     """Say what has to be so for the promise to hold."""
     shared, masking = sound.update.shared, task.masking()
     if shared is None or masking is None:
-        return f"Each device adds all the noise this takes by itself, and its ledger refuses what would go beyond. {NOBODY}"
+        return (
+            "Each device adds all the noise this takes by itself, and its ledger refuses what would go beyond. "
+            + NOBODY
+        )
     return (
         "It rests on secure aggregation and on other devices, not on this device alone, which adds only a share of "
         f"the noise. It holds if every sum has the shares of at least {shared.survivors} honest devices: at least "

@@ -79,8 +79,9 @@ class RecentError:
         ... ).words()
         '0.21 (95 % band 0.14 to 0.30; last 20 check-ins, 400 rows, version 80 to 100)'
         """
+        estimate = min(1.0, max(0.0, self.estimate))
         return (
-            f"{min(1.0, max(0.0, self.estimate)):.2f} (95 % band {self.low:.2f} to {self.high:.2f}; last {self.check_ins} check-ins, "
+            f"{estimate:.2f} (95 % band {self.low:.2f} to {self.high:.2f}; last {self.check_ins} check-ins, "
             f"{self.rows} rows, version {self.from_version} to {self.to_version})"
         )
 
@@ -88,7 +89,6 @@ class RecentError:
 def count_noise_variance(plan: Plan) -> float:
     """Return the variance of the noise on the error count of one check-in: the largest that an owner may choose.
 
-    >>> from crowdml.privacy.plan import Statistics
     >>> round(laplace_variance(10.0), 1)  # close to that of continuous noise, 2·10²
     199.8
     """

@@ -232,14 +232,14 @@ class Device:
                 tries, last = (tries + 1 if why == last else 1), why
                 self.calls.connection.pause(found.retry_after_s, tries, why)
                 continue
-            tries += 1
             self._require_sheet(found.sheet)
             if found.version < self.memory.version:
                 raise TermsViolated(
                     f"the server shows version {found.version}, but had {self.memory.version} before: it was set back"
                 )
             if self.live.algorithm.visit and found.version <= max(self.memory.contributed, self._busy_version):
-                why = "this device has done its part of the round: it waits for the others"
+                why = "the round is not over: this device has done its part, and waits for the others"
+                tries, last = (tries + 1 if why == last else 1), why
                 self.calls.connection.pause(None, tries, why)
                 continue
             return found

@@ -92,7 +92,7 @@ _CHECK_OUT = {
     "responses": {
         "200": {"description": "The version; ETag, Crowdml-Version and Crowdml-Sheet name it", "content": _OCTETS},
         "204": {
-            "description": "Nothing to do now: Crowdml-Waiting says why (round, paused, draft); ask again after Retry-After"
+            "description": "Nothing to do now; Crowdml-Waiting: round, paused or draft. Ask again after Retry-After"
         },
         "304": {"description": "Still the version of If-None-Match"},
     }
