@@ -177,6 +177,92 @@ def test_a_product_of_matrices_gives_a_row_the_same_whatever_the_other_rows_are(
         np.testing.assert_array_equal((w @ rows.T)[:, :-1], (w @ other.T)[:, :-1])
 
 
+@pytest.mark.parametrize("case", [*CASES, Setting(regularisation=0.5, row=30.0, part=100, features=300)], ids=name)
+def test_rounding_is_allowed_for_term_by_term(case: Setting) -> None:
+    """What each kind of operation may be off by, worked out here anew for the worst parameters; twice for two devices.
+
+    None of these is ever reached by rows that a test could find, so they are compared one by one.
+    """
+    setting = replace(at_rate(case, None), count=50, epochs=1, recipe="local-sgd")
+    stable = sound(setting.task()).update.stable
+    assert stable is not None and stable.steps == 50
+    eta, c, long, d = setting.rate, setting.steepest, math.hypot(setting.row, setting.bias), setting.features
+    curvature = {"softmax": 0.5, "logistic": 0.25, "huber": 1.0}[setting.kind]
+    # As far as gradients push if all go one way, and as far as a regulariser draws, at most to the other side of zero.
+    walked = 50 * eta * c + min(50 * eta * setting.regularisation, 2.0) * LONGEST
+    terms = {
+        "outputs at the walked distance": eta * long * curvature * (d + setting.bias) * walked * long,
+        "outputs far away": eta * long * curvature * (LONGEST + walked) * long,
+        "largest output": eta * long * curvature * 2 * math.sqrt(setting.outputs) * (LONGEST + walked) * long,
+        "slope": eta * long * (setting.outputs + 20),
+        "mean": eta * (setting.part + 2) * c,
+        "regulariser": eta * 4 * setting.regularisation * LONGEST,
+        "step": walked,
+    }
+    each = {what: 2 * 50 * UNIT * term for what, term in terms.items()}
+    assert sum(each.values()) <= stable.rounding <= 1.5 * sum(each.values()), each
+    assert stable.rounding < 0.1 * stable.moved
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        (Setting(rate=SMALLEST / 2), "the rate is so small that what it moves would underflow"),
+        (Setting(row=SMALLEST / 2, rate=1.0), "rows are so short"),
+        (Setting(row=LARGEST * 2, rate=1e-89), "rows are so long"),
+        (Setting(regularisation=SMALLEST / 2), "the regulariser is so weak"),
+        (Setting(regularisation=LARGEST * 2, rate=1e-90), "the regulariser is so strong"),
+        (Setting(part=1 << 21), "so many rows are added up"),
+        (Setting(clip=1e-290), "a level is no normal number"),
+        (Setting(row=1e7, rate=1e-20, count=100), "rounding would be a tenth of what a sample moves"),
+        (Setting(row=1e4, rate=1e-20, recipe="fedavg", part=100), "too few steps would be proven for a device"),
+        (Setting(recipe="fedavg", epochs=1 << 21, part=1), "no device could go through one row so often"),
+    ],
+    ids=lambda own: own if isinstance(own, str) else "",
+)
+def test_where_rounding_is_not_proven_to_be_small_the_bound_on_the_whole_message_stands(
+    setting: Setting, why: str
+) -> None:
+    made = sound(setting.task())
+    assert made.update.stable is None, why
+    assert made.of_sample == made.of_device(100)
+
+
+def test_a_release_of_more_steps_than_are_proven_is_refused() -> None:
+    walk = walk_of(Setting(recipe="fedavg", part=1))
+    short = replace(walk, stable=replace(walk.stable, steps=3))
+    batch = Batch(rows=np.zeros((4, FEATURES), np.float32), labels=np.zeros(4, np.int32), mask=np.ones(4, np.float32))
+    zeros = walk.parts.model.zeros()
+    with pytest.raises(BadInput, match="4 steps in one release are more than the 3"):
+        short.take(zeros, np.int32(1), batch)
+    short.take(zeros, np.int32(1), trees.map(lambda leaf: leaf[:3], batch))
+    assert 1000 <= walk.stable.steps <= 1 << 20
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_mean_is_taken_over_as_many_rows_as_a_step_should_have(padded: bool) -> None:
+    """Otherwise a row would count for more where others are missing."""
+    walk = replace(walk_of(Setting(part=4, count=1)), padded=padded)
+    rows = np.full((4, FEATURES), 0.3, np.float32)
+    whole = Batch(rows=rows, labels=np.ones(4, np.int32), mask=np.ones(4, np.float32))
+    few = replace(whole, mask=np.array([1, 0, 0, 0], np.float32))
+    zeros = walk.parts.model.zeros()
+    (all_rows, _), (one_row, taken) = (walk.take(zeros, np.int32(1), batch) for batch in (whole, few))
+    np.testing.assert_allclose(one_row[0]["w"], all_rows[0]["w"] / 4, rtol=1e-12)
+    none, steps = walk.take(zeros, np.int32(1), replace(whole, mask=np.zeros(4, np.float32)))
+    assert not none[0]["w"].any() and int(taken) == 1 and int(steps) == (not padded)
+
+
+def test_a_layer_that_normalises_has_no_bound_by_the_length_of_its_rows() -> None:
+    """It makes short rows long: their gradients would be far longer than rows of norm 0.1 allow."""
+    task = Setting(row=0.1, features=2).task()
+    layers = [{"kind": "group-norm", "groups": 1}]
+    other = Task.model_validate(task.model_dump(by_alias=True) | {"model": {"kind": "layers", "layers": layers}})
+    model = other.model_for(NUMPY)
+    assert model.gradient_bound(2, 0.1) is None and model.smoothness(0.1) is None
+    assert sound(other).update.stable is None
+
+
 @pytest.mark.skipif(np.finfo(np.longdouble).eps == np.finfo(float).eps, reason="no wider numbers here")
 @pytest.mark.parametrize("case", [case for case in CASES if case.recipe == "local-sgd"], ids=name)
 def test_rounding_of_the_walk_is_within_what_the_proof_allows(case: Setting, record_property: Any) -> None:
