@@ -3,9 +3,9 @@
 Each setting, corners included, gets the neighbours that are farthest apart among several families, and both devices
 release many times: the device's own code, with the operating system's entropy. The attacker knows everything but the
 coins. It projects a message onto the direction in which the two differ, which is the likelihood ratio of Gaussian
-noise, and asks whether that is above a threshold. Threshold and δ are chosen from the plan before anything is drawn, so
-one Clopper-Pearson bound for each setting gives a lower bound on ε at δ; all of them hold together at 99 % (Bonferroni).
-What is claimed at δ is what the ledger's charge for one release proves.
+noise, and asks whether that is above a threshold. Threshold and δ are chosen from the plan before anything is drawn,
+so one Clopper-Pearson bound for each setting gives a lower bound on ε at δ; all of them hold together at 99 %
+(Bonferroni). What is claimed at δ is what the ledger's charge for one release proves.
 
     python -m tests.privacy.attack_stable --settings 200
 

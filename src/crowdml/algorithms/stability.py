@@ -33,11 +33,12 @@ c. Mean. Weights, products and sums over b rows are off by 1.01·(b + 2)·v·c; 
 d. Regulariser. λ·fl(w₀ + u) is off by 2.01·v·λM, adding it to the mean by 1.01·v·(c + λM).
 e. Step. η is the same number on both devices; multiplying costs 1.01·v·η(c + λM), the difference to u costs v·U.
 
-So E = 1.05·v·(η·(ρ(κδ/v + K + 20) + (b + 4)·c + 4λM) + U). Lengths: a step in real numbers makes w longer by at most
-ηc (|1 - ηλ| ≤ 1) and u by η(c + λM). A proof is only given where 2TE ≤ `moved`/10 and a sample's epochs are at most Tb, so where E ≤ ηc/10, and then by induction M = LONGEST + 1.25·Tηc and U = 1.25·Tη(c + λM), or M + LONGEST where that is less. Underflow: a proof is
-only given for rates, rows and regularisers from 1e-90 to 1e90; all lengths above then are at least 1e-180, and as many
-times 2⁻¹⁰²² as there are operations vanish in what 1.05 leaves. Every term of E but the last has the factor η, and so
-has U: however small the rate, rounding stays the same share of what a sample moves.
+So E = 1.05·v·(η·(ρ(κδ/v + K + 20) + (b + 4)·c + 4λM) + U). Lengths: a step in real numbers makes w longer by at most ηc
+(|1 - ηλ| ≤ 1) and u by η(c + λM). A proof is only given where 2TE ≤ `moved`/10 and a sample's epochs are at most Tb, so
+where E ≤ ηc/10, and then by induction M = LONGEST + 1.25·Tηc and U = 1.25·Tη(c + λM), or M + LONGEST where that is
+less. Underflow: a proof is only given for rates, rows and regularisers from 1e-90 to 1e90; all lengths above then are
+at least 1e-180, and as many times 2⁻¹⁰²² as there are operations vanish in what 1.05 leaves. Every term of E but the
+last has the factor η, and so has U: however small the rate, rounding stays the same share of what a sample moves.
 
 The walk sees to it that all this is so, whatever rows, labels and broadcast say. Where the number of steps follows from
 the rows that a device has, it may take as many as keep rounding below `SHARE` of `moved`: `Stability.steps`.
@@ -116,6 +117,24 @@ def largest_rate(model: Model, row: float | None, regularisation: float) -> floa
     if smooth is None or smooth + regularisation == 0:
         return None
     return 2 / (smooth + regularisation)
+
+
+def advice(model: Model, row: float | None, regularisation: float, steps: Steps | None) -> str:
+    """Say what would make steps stable that are not proven to be; empty where nothing would."""
+    largest = largest_rate(model, row, regularisation)
+    if largest is None or steps is None:
+        return ""
+    if steps.rate is None or steps.rate > largest * TOLERANCE:
+        return (
+            f"with a constant or falling rate of at most {largest:.3g} these steps would be stable, and need less "
+            "noise for samples"
+        )
+    if steps.rate < SMALLEST:
+        return f"the smallest rate of which a proof in double precision is known is {SMALLEST:g}"
+    return (
+        "in real numbers these steps are stable, but rounding is not proven to be small beside what a sample moves: "
+        "rows of norm 1, a weaker regulariser, a larger clip, or fewer steps would have a proof"
+    )
 
 
 def rounding(model: Model, row: float, regularisation: float, steps: Steps, count: int) -> float:

@@ -1,4 +1,4 @@
-"""Local steps for which `stability` has a proof: what it assumes of rows, labels, broadcast and arithmetic is done here.
+"""Local steps for which `stability` has a proof: what it assumes of rows, labels and arithmetic is done here.
 
 The walk keeps the difference u from the broadcast w₀, which begins at zero, and sends it. Numbers near zero are finer
 than numbers near w₀, so a small step of one sample is not rounded to a large one; and a device that is far away from

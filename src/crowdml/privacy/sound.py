@@ -41,6 +41,11 @@ class Stability:
     part: int
     steps: int
 
+    @property
+    def bound(self) -> float:
+        """Largest change of the message in L2 when one sample is replaced, as a device computes it."""
+        return self.moved + self.rounding
+
 
 @record
 class SoundMechanism:
@@ -240,7 +245,7 @@ def sample_sensitivity(grid: Grid, stable: Stability | None) -> float:
     # Clipping is the projection onto a ball, so it moves nothing apart; its own arithmetic is off by less than d + 8
     # units of 2⁻⁵³ of the radius, on either side. Rounding on a fine grid adds √d at most.
     clipping = 2 * (grid.size + 8) * 2.0**-53 * grid.levels
-    moved = (stable.moved + stable.rounding) / grid.step + clipping + math.sqrt(grid.size)
+    moved = stable.bound / grid.step + clipping + math.sqrt(grid.size)
     return min(grid.sensitivity, moved * (1 + 1e-9))
 
 
