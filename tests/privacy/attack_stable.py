@@ -59,6 +59,11 @@ class Verdict:
         """Whether the claim is refuted."""
         return self.bound > self.claim
 
+    @property
+    def share(self) -> float:
+        """How near the bound came to the claim, which may be zero where δ is large."""
+        return self.bound / self.claim if self.claim else math.inf if self.bound else 0.0
+
 
 def lower_bound(hits: float, misses: float, trials: int, delta: float, alpha: float) -> float:
     """Return the least ε for which so many hits and false alarms, each of so many trials, are believable.
@@ -156,14 +161,15 @@ def halved_control(trials: int, family: int) -> Verdict:
 
 def attack_family(settings: int, trials: int, seed: int, tell: Callable[[str], object]) -> list[Verdict]:
     """Attack so many settings."""
-    rng, found = np.random.default_rng(seed), []
+    rng, found = np.random.default_rng(seed), list[Verdict]()
     while len(found) < settings:
         bench = Bench.of(random_setting(rng))
         if bench.plan.update.stable is None:
             continue  # the bound on the whole message stands there: another proof, and another test
         found.append(attack(bench, worst_pair(bench, rng), trials, settings))
         if len(found) % 20 == 0:
-            tell(f"{len(found)} of {settings}")
+            nearest = max(own.share for own in found)
+            tell(f"{len(found)} of {settings}: {sum(own.caught for own in found)} refuted, nearest {nearest:.2f}")
     return found
 
 
@@ -175,14 +181,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     wanted = parser.parse_args()
     found = attack_family(wanted.settings, wanted.trials, wanted.seed, print)
-    shares = sorted((own.bound / own.claim for own in found), reverse=True)
+    shares = sorted((own.share for own in found), reverse=True)
     apart = [own.apart for own in found]
     print(
         f"{len(found)} settings, {wanted.trials} releases of each device: {sum(own.caught for own in found)} claims "
         f"refuted; the nearest bound is {shares[0]:.2f} of its claim, the median {np.median(shares):.2f}; messages "
         f"were {max(apart):.3f} of the sensitivity apart at most, {np.median(apart):.3f} in the median"
     )
-    for own in sorted(found, key=lambda own: -own.bound / own.claim)[:5]:
+    for own in sorted(found, key=lambda own: -own.share)[:5]:
         print(f"  ε ≥ {own.bound:.2f} where {own.claim:.2f} is claimed at δ = {own.delta:g}: {own.setting}")
     controls = {"half the noise": halved_control, "rounded far from zero": rounded_control}
     caught = {name: control(CONTROL_TRIALS, wanted.settings) for name, control in controls.items()}

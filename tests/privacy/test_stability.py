@@ -20,6 +20,7 @@ from crowdml.algorithms.contract import Parts
 from crowdml.algorithms.stability import LARGEST, LONGEST, SMALLEST, UNIT
 from crowdml.algorithms.stable_walk import StableWalk
 from crowdml.core import NUMPY, BadInput, Batch, trees
+from crowdml.privacy.grid import to_levels
 from crowdml.privacy.sound import sample_sensitivity
 from tests.support.stable import (
     EXTREMES,
@@ -177,7 +178,9 @@ def test_a_product_of_matrices_gives_a_row_the_same_whatever_the_other_rows_are(
         np.testing.assert_array_equal((w @ rows.T)[:, :-1], (w @ other.T)[:, :-1])
 
 
-@pytest.mark.parametrize("case", [*CASES, Setting(regularisation=0.5, row=30.0, part=100, features=300)], ids=name)
+@pytest.mark.parametrize(
+    "case", [*CASES, Setting(regularisation=0.5, row=30.0, part=100, features=300), Setting(row=1e-6)], ids=name
+)
 def test_rounding_is_allowed_for_term_by_term(case: Setting) -> None:
     """What each kind of operation may be off by, worked out here anew for the worst parameters; twice for two devices.
 
@@ -226,6 +229,15 @@ def test_where_rounding_is_not_proven_to_be_small_the_bound_on_the_whole_message
     made = sound(setting.task())
     assert made.update.stable is None, why
     assert made.of_sample == made.of_device(100)
+
+
+@pytest.mark.parametrize("clip", [1e-250, 1e-40, 3e43, 7e48, 1e49, 1e200])
+def test_a_huge_clip_or_a_tiny_one_makes_a_level_no_longer_or_shorter(clip: float) -> None:
+    """In single precision the factor from lengths to levels would be off by as much as itself."""
+    grid = sound(Setting(clip=clip).task()).update.grid
+    vector = np.full((1, grid.size), clip / 10)
+    levels = to_levels(grid, vector, NUMPY)
+    np.testing.assert_allclose(levels * grid.step, vector, rtol=1e-12)
 
 
 def test_a_release_of_more_steps_than_are_proven_is_refused() -> None:
