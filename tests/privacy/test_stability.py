@@ -16,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdml.algorithms import Task, parse
-from crowdml.algorithms.contract import Parts
 from crowdml.algorithms.stability import LARGEST, LONGEST, SMALLEST, UNIT
 from crowdml.algorithms.stable_walk import StableWalk
 from crowdml.core import NUMPY, BadInput, Batch, trees
-from crowdml.privacy.grid import to_levels
+from crowdml.privacy.grid import make_fine_grid, to_levels
 from crowdml.privacy.sound import sample_sensitivity
 from tests.support.stable import (
     EXTREMES,
@@ -38,6 +37,7 @@ from tests.support.stable import (
     saturating,
     sound,
     started,
+    walk_of,
 )
 
 RATES = (SMALLEST, 1e-44, 5.9e-11, 1e-3, 0.5, None)
@@ -118,17 +118,6 @@ def test_one_sample_moves_the_integers_by_no_more_than_the_proof_says(seed: int)
             start = started(bench.algorithm, pair.broadcast(bench.setting.bias))
             found = integers(bench.algorithm, start, batch, Given(seed))
             assert (found**2).sum() <= bench.plan.update.grid.limit
-
-
-def walk_of(setting: Setting) -> StableWalk:
-    """Return the walk of a setting's device."""
-    task = setting.task()
-    model = task.model_for(NUMPY)
-    plan = task.plan(model)
-    stable = plan.sound and plan.sound.update.stable
-    assert stable
-    parts = Parts(settings=task.algorithm, model=model, plan=plan, classes=2, hyper=task.hyper(plan), ops=NUMPY)
-    return StableWalk(parts=parts, rate=task.algorithm.rate, stable=stable, local_batch=setting.part, padded=False)
 
 
 @pytest.mark.parametrize("row", [1e-3, 1.0, 50.0])
@@ -234,7 +223,7 @@ def test_where_rounding_is_not_proven_to_be_small_the_bound_on_the_whole_message
 @pytest.mark.parametrize("clip", [1e-250, 1e-40, 3e43, 7e48, 1e49, 1e200])
 def test_a_huge_clip_or_a_tiny_one_makes_a_level_no_longer_or_shorter(clip: float) -> None:
     """In single precision the factor from lengths to levels would be off by as much as itself."""
-    grid = sound(Setting(clip=clip).task()).update.grid
+    grid = make_fine_grid(10, clip)
     vector = np.full((1, grid.size), clip / 10)
     levels = to_levels(grid, vector, NUMPY)
     np.testing.assert_allclose(levels * grid.step, vector, rtol=1e-12)

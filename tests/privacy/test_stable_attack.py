@@ -10,7 +10,7 @@ import pytest
 from crowdml.privacy import accounting
 from tests.privacy.attack_stable import attack_family, halved_control, lower_bound, rounded_control
 
-TRIALS = 300
+TRIALS = 1000
 
 
 def test_no_claim_about_stable_steps_is_refuted() -> None:
@@ -20,7 +20,7 @@ def test_no_claim_about_stable_steps_is_refuted() -> None:
 
 
 def test_half_the_noise_is_caught() -> None:
-    assert halved_control(2000, 12).caught
+    assert halved_control(4000, 12).caught
 
 
 def test_steps_that_are_rounded_far_from_zero_are_caught() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from crowdml.algorithms import Task, parse
-from crowdml.algorithms.contract import Algorithm
+from crowdml.algorithms.contract import Algorithm, Parts
+from crowdml.algorithms.stable_walk import StableWalk
 from crowdml.core import NUMPY, Batch, trees
 from crowdml.privacy import Sound
 from crowdml.privacy.sound import sample_sensitivity
@@ -189,6 +190,18 @@ def integers(algorithm: Algorithm, start: Any, batch: Batch, coins: Any) -> Any:
     """Return what a device would send, without noise, as one vector."""
     release, _ = algorithm.device_step(start, algorithm.device_init(), batch, coins)
     return np.concatenate([leaf.ravel().astype(np.int64) for leaf in trees.leaves(release["change"])])
+
+
+def walk_of(setting: Setting) -> StableWalk:
+    """Return the walk of a setting's device."""
+    task = setting.task()
+    model = task.model_for(NUMPY)
+    plan = task.plan(model)
+    stable = plan.sound and plan.sound.update.stable
+    assert stable
+    parts = Parts(settings=task.algorithm, model=model, plan=plan, classes=2, hyper=task.hyper(plan), ops=NUMPY)
+    padded = setting.recipe == "fedavg"
+    return StableWalk(parts=parts, rate=task.algorithm.rate, stable=stable, local_batch=setting.part, padded=padded)
 
 
 @dataclass(frozen=True)
