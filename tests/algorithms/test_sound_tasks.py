@@ -145,6 +145,14 @@ def test_every_form_is_explained(form: str, unit: str) -> None:
         (["algorithm.rate={ kind = 'constant', c = 1.0 }"], "one sample moves a message by at most 0.283 in L2"),
         (["algorithm.rate={ kind = 'constant', c = 5.0 }"], "of at most 4 these steps would be stable"),
         (["algorithm.rate={ kind = 'adagrad', c = 1.0 }"], "of at most 4 these steps would be stable"),
+        (["algorithm.rate={ kind = 'constant', c = 1e-91 }"], "in double precision is known is 1e-90"),
+        (
+            [
+                "algorithm.rate={ kind = 'constant', c = 1e-20 }",
+                "data.transform=[{ kind = 'norm', order = 2, at-most = 1e8 }]",
+            ],
+            "rounding is not proven to be small beside what a sample moves",
+        ),
         (["model={ kind = 'svm' }"], "nothing is proven about one sample but the bound on the whole message"),
     ],
 )

@@ -14,6 +14,7 @@ import pytest
 
 from crowdml.algorithms import Task, parse
 from crowdml.algorithms.grid_gradient import grid_gradient, grid_reader, sanitise_grid
+from crowdml.algorithms.stable_walk import StableWalk
 from crowdml.core import NUMPY, Batch, trees
 from crowdml.device import DeviceCoins
 from crowdml.privacy.grid import make_grid, round_checked
@@ -165,3 +166,31 @@ def test_a_device_task_learns_too() -> None:
     assert found.test_error < 0.5
     assert 900 < found.privacy["device"]["epsilon"] <= 1000.0
     assert found.privacy["sample"]["epsilon"] <= found.privacy["device"]["epsilon"]
+
+
+LOCAL = (
+    "algorithm={ kind = 'local-sgd', local-steps = 3, local-batch = 2, rate = { kind = 'inverse', c = 2.0 } }",
+    "privacy.statistics-epsilon=0.0",
+    "stop.max-releases=10",
+)
+
+
+def test_stable_steps_are_the_same_walk_in_a_simulation_and_its_epsilon_is_a_devices() -> None:
+    """In single precision there, so nothing is proven of its arithmetic: what it states is the plan of the device."""
+    of, walked = task(*LOCAL), []
+    assert of.plan(of.model_for(JAX)) == of.plan(of.model_for(NUMPY))
+    rng = np.random.default_rng(0)
+    batch = Batch(
+        rows=rng.standard_normal((6, 64)).astype(np.float32),
+        labels=np.arange(6, dtype=np.int32),
+        mask=np.ones(6, np.float32),
+    )
+    for ops in (NUMPY, JAX):
+        parts, settings = _parts(of, ops), of.algorithm
+        stable = parts.plan.sound.update.stable
+        assert stable is not None
+        walk = StableWalk(parts=parts, rate=settings.rate, stable=stable, local_batch=2, padded=False)
+        start = trees.map(lambda leaf: leaf + 0.5, parts.model.zeros())
+        walked.append(np.asarray(walk.take(start, ops.xp.int32(1), batch)[0][0]["w"]))
+    assert walked[0].dtype == np.float64 and np.abs(walked[0]).max() > 0.01
+    np.testing.assert_allclose(walked[0], walked[1], rtol=1e-5, atol=1e-7)

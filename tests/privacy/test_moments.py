@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crowdml.algorithms import parse
+from crowdml.algorithms.live import definition_of, open_task
 from crowdml.algorithms.moments import Moments
 from crowdml.core import NUMPY, BadInput, Batch
 from crowdml.privacy import PrivacySettings, Releases
 from crowdml.privacy.moments import moments_grid
 from crowdml.privacy.reporting import sound_figure
 from crowdml.privacy.sound_plan import make_sound
+from crowdml.protocol.sheet import Sheet
 
 FEATURES = 5
 NUMBERS = st.floats(-1, 1, width=32)
@@ -53,6 +56,75 @@ def test_rows_that_are_too_long_or_no_numbers_say_no_more() -> None:
         with np.errstate(invalid="ignore"):
             found = integers(row, 1, True)
         assert int(found @ found) <= grid.limit
+
+
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("longer", [1.0001, 3.0, 1e10])
+def test_rows_longer_than_one_are_shortened_and_not_dropped(labels: bool, longer: float) -> None:
+    row = np.array([0.6, 0.0, -0.8, 0.0, 0.0])
+    found, expected = integers(list(longer * row), 1, labels), integers(list(row), 1, labels)
+    assert np.abs(found - expected).max() <= 1 and np.abs(expected).max() > 10_000
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_rows_a_little_longer_than_one_are_no_farther_apart_than_the_sensitivity(labels: bool) -> None:
+    """The check on the integers' length alone would let them pass: it leaves room for rounding."""
+    grid = moments_grid(FEATURES, labels)
+    cosine, nearest = (0.5 if labels else 0.0), 0.0
+    for longer in 1 + np.linspace(0, 2 * math.sqrt(grid.size) / grid.levels, 60):
+        other = longer * np.array([cosine, math.sqrt(1 - cosine**2), 0.0, 0.0, 0.0])
+        apart = integers([longer, 0.0, 0.0, 0.0, 0.0], 1, labels) - integers(list(other), 0, labels)
+        nearest = max(nearest, int(apart @ apart) / grid.sensitivity_squared)
+    assert 0.999 < nearest <= 1
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_rows_that_are_padding_are_not_counted(labels: bool) -> None:
+    moments = Moments(features=FEATURES, labels=labels, ops=NUMPY)
+    rows = np.full((3, FEATURES), 0.4, np.float32)
+    batch = Batch(rows=rows, labels=np.ones(3, np.int32), mask=np.array([1, 0, 0], np.float32))
+    found = moments.on_grid(rows, batch, moments_grid(FEATURES, labels))
+    np.testing.assert_array_equal(found, integers([0.4] * FEATURES, 1, labels))
+
+
+NEWTON = """
+crowdml = 1
+name = "income"
+[data]
+features = 4
+labels = ["low", "high"]
+transform = [{ kind = "norm", order = 2, at-most = 1.0 }]
+[model]
+kind = "logistic"
+[algorithm]
+kind = "consensus-newton"
+per-round = 100
+[privacy]
+mechanism = "gaussian"
+epsilon = 1.0
+delta = 1e-5
+clip = 0.5
+max-uses = 20
+[sums]
+masked = true
+"""
+
+
+@pytest.mark.parametrize("uses", [1, 2, 5])
+def test_a_first_message_of_squares_is_charged_as_many_uses_as_it_costs(uses: int) -> None:
+    task = parse(NEWTON, changes=(f"algorithm.opening-uses={uses}",))
+    live = open_task(Sheet(task=task.name, incarnation=1, definition=definition_of(task), arrays=({},)))
+    sound = live.plan.sound
+    assert sound is not None and sound.opening is not None
+    assert [live.uses(version) for version in range(3)] == [uses, 1, 1]
+    assert sound.opening.event.rho <= sound.event.times(live.uses(0)).rho
+    if uses > 1:
+        assert sound.opening.event.rho > sound.event.times(uses - 1).rho
+    # All that a sample may enter, charged as it is charged, keeps the promise; one release more does not.
+    assert sound.releases == 20 - uses + 1 and sound.after(0).rho == 0
+    assert sound.after(1).rho == sound.event.times(uses).rho
+    assert sound.filter.covers(sound.after(sound.releases))
+    assert sound.after(sound.releases).promise(1e-5).epsilon > 0.99
 
 
 def terms(**changes: object) -> PrivacySettings:

@@ -56,7 +56,7 @@ def test_a_share_is_never_too_small_for_the_law_of_the_sum() -> None:
 
 
 def test_stable_steps_need_less_for_a_sample() -> None:
-    grid, stable = make_fine_grid(640, 1.0), Stability(moved=0.01, row=1.0, part=10)
+    grid, stable = make_fine_grid(640, 1.0), Stability(moved=0.01, rounding=1e-9, row=1.0, part=10, steps=5)
     least, _ = calibrate_shared(shared("skellam"), grid, 1.0, 1e-5, 10, stable, "sample")
     whole, _ = calibrate_shared(shared("skellam"), grid, 1.0, 1e-5, 10, stable, "device")
     assert least.scale < whole.scale / 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -14,9 +15,9 @@ from crowdml.algorithms import parse
 from crowdml.core import NUMPY, BadInput
 from crowdml.privacy import Plan, PrivacySettings, Releases, Sound, make_plan, require_meaning
 from crowdml.privacy.accounting import rho_budget
-from crowdml.privacy.grid import make_grid
+from crowdml.privacy.grid import make_fine_grid, make_grid
 from crowdml.privacy.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, LAPLACE
-from crowdml.privacy.sound import SoundMechanism
+from crowdml.privacy.sound import SoundMechanism, Stability, sample_sensitivity
 
 GOOD: dict[str, Any] = {"epsilon": 8.0, "clip": 1.0, "max_uses": 10}
 SHAPE = Releases(sound=True, size=640, rows=20, limit=30)
@@ -176,6 +177,17 @@ def test_a_delta_that_allows_publishing_a_unit_is_refused() -> None:
         caught.value.where == "privacy.delta" and "1000 samples" in caught.value.what and "1e-05" in caught.value.hint
     )
     require_meaning(PrivacySettings(mode="paper", delta=0.5), 1000)  # a paper may claim what it likes
+
+
+@pytest.mark.parametrize("size", [2, 640, 10**7])
+def test_what_a_sample_moves_is_counted_with_all_that_rounding_adds(size: int) -> None:
+    grid = make_fine_grid(size, 0.3)
+    stable = Stability(moved=0.01, rounding=0.001, row=1.0, part=1, steps=1)
+    levels, off = Fraction(0.011) * grid.levels / Fraction(0.3), Fraction(2 * (size + 8) * grid.levels, 2**53)
+    found = Fraction(sample_sensitivity(grid, stable))
+    assert levels + off + Fraction(math.sqrt(size)) < found < (levels + off + Fraction(math.sqrt(size))) * (1 + 2e-9)
+    wide = Stability(moved=1.0, rounding=0.0, row=1.0, part=1, steps=1)
+    assert sample_sensitivity(grid, wide) == sample_sensitivity(grid, None) == grid.sensitivity
 
 
 def test_a_mechanism_refuses_a_norm_mismatch_and_continuous_noise() -> None:

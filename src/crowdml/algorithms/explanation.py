@@ -12,7 +12,7 @@ import numpy as np
 
 from crowdml.algorithms.leaving import Leaving, leaving
 from crowdml.algorithms.promise_words import NOBODY, promise_words, rests_on
-from crowdml.algorithms.stability import largest_rate
+from crowdml.algorithms.stability import advice
 from crowdml.algorithms.task import Task
 from crowdml.core import NUMPY, record
 from crowdml.data import input_bound
@@ -187,16 +187,14 @@ def _on_stability(task: Task, sound: Sound) -> list[str]:
     if sound.sends != "change":
         return []
     if sound.update.stable:
-        moved = sound.update.stable.moved
+        moved = sound.update.stable.bound
         return [f"these steps are proven to be stable: one sample moves a message by at most {moved:.3g} in L2"]
-    model, row = task.model_for(NUMPY), input_bound(task.data.transform, 2, task.data.features)
-    largest = largest_rate(model, row, task.model.regularisation)
-    if largest is None or sound.update.grid.order == 1 or not hasattr(task.algorithm, "rate"):
-        return ["nothing is proven about one sample but the bound on the whole message"]
-    return [
-        "nothing is proven about one sample but the bound on the whole message; with a constant or falling rate of at "
-        f"most {largest:.3g} these steps would be stable, and need less noise for samples"
-    ]
+    proven = "nothing is proven about one sample but the bound on the whole message"
+    if sound.update.grid.order == 1 or task.recipe.sound is None:
+        return [proven]
+    row = input_bound(task.data.transform, 2, task.data.features)
+    more = advice(task.model_for(NUMPY), row, task.model.regularisation, task.recipe.sound(task.algorithm).steps)
+    return [f"{proven}; {more}" if more else proven]
 
 
 def _fit_note(fitted: str, task: Task) -> str:

@@ -12,10 +12,8 @@ and local steps are the device's own. What a device remembers counts from its la
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from crowdml.algorithms import projection
 from crowdml.algorithms.contract import Parts
 from crowdml.algorithms.correlated import next_noise, no_noise_yet
 from crowdml.algorithms.counting import Counting
@@ -30,7 +28,7 @@ from crowdml.algorithms.grid_gradient import grid_change, grid_gradient, sanitis
 from crowdml.algorithms.private_walk import PrivateWalk
 from crowdml.algorithms.rates import RateSettings
 from crowdml.algorithms.server import Sends
-from crowdml.algorithms.stability import LONGEST
+from crowdml.algorithms.stable_walk import StableWalk
 from crowdml.core import Array, BadInput, Batch, Coins, record, trees
 from crowdml.core.ops import Tree
 from crowdml.privacy.sound import Stability
@@ -109,13 +107,9 @@ class DeviceHalf:
             found = self._gradient(parameters, batch, coins)
             release |= self._counts(found, batch)
             return release | {"gradient": found.gradient} | self._weight(found.samples), after
-        if self._stable:
-            parameters, batch = self._as_proven(parameters, batch, self._stable)
-        moved, memory, taken = self._walk(parameters, device["memory"], begin, batch, coins)
-        after["memory"] = memory
+        change, after["memory"], taken = self._change(parameters, device["memory"], begin, batch, coins)
         if "steps" in device:
             after["steps"] = device["steps"] + taken
-        change = trees.map(lambda new, old: new - old, moved, parameters)
         release["change"] = grid_change(self.parts, change, coins) if self.parts.plan.sound else change
         return release | self._weight(self.parts.ops.xp.sum(batch.mask)), after
 
@@ -158,6 +152,23 @@ class DeviceHalf:
             return grid_gradient(self.parts, parameters, batch, batch.mask, coins)
         return mean_gradient(self.parts, parameters, batch, batch.mask)
 
+    def _change(
+        self, parameters: Tree, memory: Tree, begin: Array, batch: Batch, coins: Coins
+    ) -> tuple[Tree, Tree, Array]:
+        """Return what all steps have changed, what the rate remembers, and steps taken."""
+        if self._stable:
+            walk = StableWalk(
+                parts=self.parts,
+                rate=self.rate,
+                stable=self._stable,
+                local_batch=self.local_batch,
+                padded=self.padded,
+            )
+            change, taken = walk.take(parameters, begin, batch)
+            return change, memory, taken  # such rates remember nothing
+        moved, memory, taken = self._walk(parameters, memory, begin, batch, coins)
+        return trees.map(lambda new, old: new - old, moved, parameters), memory, taken
+
     def _walk(
         self, parameters: Tree, memory: Tree, begin: Array, batch: Batch, coins: Coins
     ) -> tuple[Tree, Tree, Array]:
@@ -175,7 +186,7 @@ class DeviceHalf:
 
         def step(carry: Tree, part: Batch) -> Tree:
             own, memory, taken = carry
-            found = self._step_gradient(own, part)
+            found = mean_gradient(self.parts, own, part, part.mask)
             change, after = rate.step(memory, found.gradient, begin + counts_up * taken)
             if not self.padded:
                 return trees.map(lambda old, new: old - new, own, change), after, taken + one
@@ -190,35 +201,12 @@ class DeviceHalf:
 
     @property
     def proven(self) -> bool:
-        """Whether rows are first made what a proof assumes of them."""
+        """Whether steps are those of a proof, on whole rows."""
         return self._stable is not None
 
     @property
     def _stable(self) -> Stability | None:
         return self.parts.plan.sound.update.stable if self.parts.plan.sound else None
-
-    def _as_proven(self, parameters: Tree, batch: Batch, stable: Stability) -> tuple[Tree, Batch]:
-        """Do what the proof of `stability` assumes, whatever data and server say.
-
-        Double precision; rows of numbers, none longer than it says; labels that exist; parameters not too far away.
-        """
-        xp, wide = self.parts.ops.xp, self.parts.ops.wide
-        rows = xp.where(xp.isfinite(batch.rows), batch.rows, xp.float32(0)).astype(wide)
-        norms = xp.sqrt(xp.sum(rows * rows, axis=1, keepdims=True))
-        rows = rows * (stable.row / xp.maximum(norms, stable.row))
-        labels = xp.clip(batch.labels, 0, self.parts.classes - 1)
-        near = projection.onto_ball(trees.map(lambda leaf: leaf.astype(wide), parameters), LONGEST, self.parts.ops)
-        return near, replace(batch, rows=rows, labels=labels, mask=batch.mask.astype(wide))
-
-    def _step_gradient(self, parameters: Tree, part: Batch) -> MeanGradient:
-        """Take the mean gradient of a step's rows: over as many as a step should have, where the proof assumes that."""
-        if self._stable is None:
-            return mean_gradient(self.parts, parameters, part, part.mask)
-        gradients = self.parts.model.gradients(parameters, part)
-        regulariser = self.parts.model.regulariser(parameters, self.parts.hyper["regularisation"])
-        total = gradients.total(part.mask / self._stable.part)
-        mean = trees.map(lambda own, common: own + common, total, regulariser)
-        return MeanGradient(gradient=mean, outputs=gradients.outputs, samples=self.parts.ops.xp.sum(part.mask))
 
     def _begin(self, broadcast: Tree, device: Tree, after: Tree) -> Array:
         """Return the rate's counter at the first local step, from 1."""

@@ -79,6 +79,11 @@ class Model:
         """Whether one example's gradient depends on the other examples of its batch."""
         return any(layer.mixes for layer in self.layers)
 
+    @property
+    def linear(self) -> bool:
+        """Whether outputs are linear in the parameters, with rows as they are."""
+        return len(self.layers) == 1 and self.layers[0].linear
+
     def init(self, coins: Coins) -> Parameters:
         """Draw the first parameters."""
         return tuple(layer.init(coins, f"init/{index}") for index, layer in enumerate(self.layers))
@@ -119,20 +124,21 @@ class Model:
         Only a model of one dense layer has one: the norm of the loss's slope times the norm of the row (with a
         bias, of the row with a 1 appended).
         """
-        if len(self.layers) != 1 or self.loss.slope_bound is None or input_bound is None:
+        if not self.linear or self.loss.slope_bound is None or input_bound is None:
             return None
-        return self.loss.slope_bound[order] * self._with_constant(order, input_bound)
+        return self.loss.slope_bound[order] * self.longest_input(order, input_bound)
 
     def smoothness(self, input_bound: float | None) -> float | None:
         """Return how fast one example's gradient changes with the parameters at most, in L2, for a convex loss.
 
         None where the loss is not convex and smooth in the parameters: they must enter linearly.
         """
-        if len(self.layers) != 1 or self.loss.curvature is None or input_bound is None:
+        if not self.linear or self.loss.curvature is None or input_bound is None:
             return None
-        return self.loss.curvature * self._with_constant(2, input_bound) ** 2
+        return self.loss.curvature * self.longest_input(2, input_bound) ** 2
 
-    def _with_constant(self, order: int, input_bound: float) -> float:
+    def longest_input(self, order: int, input_bound: float) -> float:
+        """Return the norm of a row as the first layer sees it: with a 1 appended where there is a bias."""
         if not self.layers[0].biased:
             return input_bound
         return input_bound + 1.0 if order == 1 else math.hypot(input_bound, 1.0)

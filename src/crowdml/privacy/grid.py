@@ -104,9 +104,10 @@ def make_grid(order: int, size: int, radius: float, per: Per) -> Grid:
 
 
 def to_levels(grid: Grid, vectors: Array, ops: Ops) -> Array:
-    """Scale vectors of shape (count, size) to levels and clip each to the radius; floats still."""
+    """Scale vectors of shape (count, size) to levels and clip each to the radius; floats still, of the same type."""
     xp = ops.xp
-    x = vectors * xp.float32(grid.levels / grid.radius)
+    # In single precision the factor itself would be off, and by half for a radius of 1e49.
+    x = vectors * xp.asarray(grid.levels / grid.radius, dtype=vectors.dtype)
     x = xp.where(xp.isfinite(x), x, xp.float32(0))
     norms = xp.sum(xp.abs(x), axis=1) if grid.order == 1 else xp.sqrt(xp.sum(x * x, axis=1))
     return x * (xp.float32(grid.levels) / xp.maximum(norms, xp.float32(grid.levels)))[:, None]

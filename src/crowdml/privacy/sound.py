@@ -23,24 +23,28 @@ Sends = Literal["gradient", "change", "moments"]
 and rows times labels."""
 
 
-SLACK = 1e-3
-"""What a proof about steps allows for their arithmetic in double precision, in parts of the change: far more than it
-needs (an error of 1e-16 times features times the length of the parameters, per step)."""
-
-
 @record
 class Stability:
     """A proof that a message moves less with one sample than its own bound says.
 
     Attributes:
-        moved: Largest change of the message in L2 when one sample is replaced.
+        moved: Largest change of the message in L2 when one sample is replaced, in real numbers.
+        rounding: What double precision may add to that.
         row: L2 norm that no row exceeds: the device sees to it.
         part: Rows behind a step; its mean is taken over so many, also where some are missing.
+        steps: Steps in a release at most.
     """
 
     moved: float
+    rounding: float
     row: float
     part: int
+    steps: int
+
+    @property
+    def bound(self) -> float:
+        """Largest change of the message in L2 when one sample is replaced, as a device computes it."""
+        return self.moved + self.rounding
 
 
 @record
@@ -238,8 +242,10 @@ def sample_sensitivity(grid: Grid, stable: Stability | None) -> float:
     """Return the largest change of a message, in levels, when one sample is replaced, rounded up."""
     if stable is None:
         return grid.sensitivity
-    # Clipping is the projection onto a ball, so it moves nothing apart; rounding on a fine grid adds √d at most.
-    moved = stable.moved * (1 + SLACK) / grid.step + math.sqrt(grid.size)
+    # Clipping is the projection onto a ball, so it moves nothing apart; its own arithmetic is off by less than d + 8
+    # units of 2⁻⁵³ of the radius, on either side. Rounding on a fine grid adds √d at most.
+    clipping = 2 * (grid.size + 8) * 2.0**-53 * grid.levels
+    moved = stable.bound / grid.step + clipping + math.sqrt(grid.size)
     return min(grid.sensitivity, moved * (1 + 1e-9))
 
 

@@ -15,6 +15,8 @@ from crowdml.privacy.settings import PrivacySettings
 from crowdml.privacy.sound import SOUND_LAWS, Sends, SharedStatistics, Sound, SoundStatistics, Stability
 
 LARGEST_EPSILON = 1000.0
+LEAST_RADIUS = 1e-280
+"""Below this a level would be no normal double, and a proof in levels would not be one of lengths."""
 
 
 @record
@@ -64,7 +66,7 @@ def make_sound(
         return _with_moments(terms, epsilon, uses, bound_of, releases)
     per: Per = "example" if terms.unit == "sample" and releases.sends == "gradient" else "release"
     radius = _radius(terms, law, bound_of, releases)
-    stable = releases.stable if law.order == 2 and per == "release" else None
+    stable = releases.stable if law.order == 2 and per == "release" and radius >= LEAST_RADIUS else None
     grid = make_fine_grid(releases.size, radius) if stable else make_grid(law.order, releases.size, radius, per)
     rows = 1 if terms.unit == "sample" else releases.rows or 1
     counted = counts and terms.statistics_epsilon > 0

@@ -74,6 +74,9 @@ class Front:
         if self._door.secure_s:
             send = _marked(send, self._always)
         found = _EXCHANGE.fullmatch(scope["path"])
+        if scope["method"] not in _KNOWN:
+            await send_answer(send, _not_allowed(", ".join(_KNOWN), "this server knows no such method"))
+            return
         try:
             request = Request.of(scope)
             self._require_host(request.headers, scope["method"], scope["scheme"])
@@ -101,8 +104,6 @@ class Front:
 
     def _require_host(self, headers: dict[bytes, bytes], method: str, scheme: str) -> None:
         """Refuse foreign names (DNS rebinding), and unsafe methods that come from foreign pages."""
-        if method not in _KNOWN:
-            raise Refusal(405, "method", "this server knows no such method")
         host, origin = headers.get(b"host"), headers.get(b"origin")
         if host is None or (host not in self._hosts and _bare(host) not in self._hosts):
             raise Refusal(400, "host", "this server does not answer to that name", hint="crowdml serve --allow-host")

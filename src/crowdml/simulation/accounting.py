@@ -145,7 +145,7 @@ def _correlation(plan: Plan) -> str:
 def _sound_report(plan: Plan, sound: Sound, uses: int, releases: int, width: int) -> dict[str, Any]:
     """Add up what a ledger would have charged: `uses` releases for a sample, all of them for a device."""
     grid, stable = sound.update.grid, sound.update.stable
-    moved = f"; one sample moves it by at most {stable.moved:.3g}, as its steps are stable" if stable else ""
+    moved = f"; one sample moves it by at most {stable.bound:.3g}, as its steps are stable" if stable else ""
     return {
         "mode": "sound",
         "unit": sound.unit,

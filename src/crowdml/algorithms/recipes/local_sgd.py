@@ -249,7 +249,7 @@ def _assemble(parts: Parts, shape: _Shape) -> Algorithm:
 def _local_sgd_form(own: LocalSgdSettings) -> SoundForm:
     if not own.local_steps:
         return SoundForm(sends="gradient", rows=own.local_batch)
-    steps = Steps(rate=own.rate.steepest, part=own.local_batch, epochs=1)
+    steps = Steps(rate=own.rate.steepest, part=own.local_batch, epochs=1, count=own.local_steps)
     return SoundForm(sends="change", rows=own.local_steps * own.local_batch, steps=steps)
 
 

@@ -52,6 +52,8 @@ class Layer:
         pull_back: `pull_back(parameters, memory, slope)` gives the slope with respect to `x`.
         factors: `factors(parameters, memory, slope)`, or None for a layer without parameters.
         biased: Whether the layer adds a constant; it is an input of 1 to anyone who bounds gradients.
+        linear: Whether outputs are weights times inputs (and a constant each), so that a bound on a row bounds the
+            gradient. A layer that normalises is not: it makes short rows long.
         mixes: Whether an example's output depends on the other examples of the batch while the model learns. Then the
             gradient of one example has no bound of its own.
         learn: `learn(parameters, x, mask)` stands for `forward` while the model learns, where that is another
@@ -66,6 +68,7 @@ class Layer:
     pull_back: Callable[[Tree, Tree, Array], Array]
     factors: Callable[[Tree, Tree, Array], Factors] | None = None
     biased: bool = False
+    linear: bool = False
     mixes: bool = False
     learn: Callable[[Tree, Array, Array], tuple[Array, Tree]] | None = None
     write: Callable[[Graph, Tree, Value], Value] | None = None

@@ -93,5 +93,6 @@ class Dense(Settings):
             pull_back=pull_back,
             factors=factors,
             biased=self.bias,
+            linear=True,
             write=write,
         )
