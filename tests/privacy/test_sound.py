@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crowdml.algorithms import parse
 from crowdml.core import NUMPY, BadInput
-from crowdml.privacy import Plan, PrivacySettings, Releases, Sound, make_plan, require_meaning
+from crowdml.privacy import Plan, PrivacySettings, Releases, Sound, make_plan, require_delta
 from crowdml.privacy.accounting import rho_budget
 from crowdml.privacy.grid import make_grid
 from crowdml.privacy.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, LAPLACE
@@ -169,13 +169,13 @@ def test_refusals_say_where_what_and_what_would_be_right(case: str) -> None:
 
 def test_a_delta_that_allows_publishing_a_unit_is_refused() -> None:
     terms = PrivacySettings(mechanism="gaussian", delta=1e-3)
-    require_meaning(terms, 999)
+    require_delta(terms, 999)
     with pytest.raises(BadInput) as caught:
-        require_meaning(terms, 1000)
+        require_delta(terms, 1000)
     assert (
         caught.value.where == "privacy.delta" and "1000 samples" in caught.value.what and "1e-05" in caught.value.hint
     )
-    require_meaning(PrivacySettings(mode="paper", delta=0.5), 1000)  # a paper may claim what it likes
+    require_delta(PrivacySettings(mode="paper", delta=0.5), 1000)  # a paper may claim what it likes
 
 
 def test_a_mechanism_refuses_a_norm_mismatch_and_continuous_noise() -> None:

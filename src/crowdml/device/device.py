@@ -28,7 +28,7 @@ from crowdml.device.memory import Memory
 from crowdml.device.rows import Contract, RowBuffer, source_of
 from crowdml.device.sending import Outcome, Sender
 from crowdml.device.sums import SumTaker
-from crowdml.device.terms import build, terms_of
+from crowdml.device.terms import build, require_meaning_to, terms_of
 from crowdml.device.trust import is_restored, require_whole
 from crowdml.privacy import Promise
 from crowdml.protocol import Layout, Sheet, message
@@ -179,6 +179,7 @@ class Device:
             gathered = gatherer.gather()
             if gathered is None:
                 return "the rows have ended"
+            self._require_meaning(gathered)
             outcome = self._release(gathered)
             note(outcome)
             refusals = refusals + 1 if outcome.status == "refused" else 0
@@ -281,6 +282,12 @@ class Device:
             limit = own.terms.uses if limit is None else min(limit, own.terms.uses)
         if limit is not None and self.releases >= limit:
             raise BudgetExhausted(f"all {limit} releases of this device are made")
+
+    def _require_meaning(self, gathered: Gathered) -> None:
+        """Refuse, before anything is sent, a δ that says nothing to as many samples as this device has numbered."""
+        if self.live.task.privacy.unit == "sample":
+            numbered = max(self.memory.next_number(), int(gathered.samples.max(initial=-1)) + 1)
+            require_meaning_to(self.live, numbered)
 
     def _gatherer(self, rows: Any, label_column: str) -> Gatherer:
         own = self.ledger.chain.tasks[self.member.account]

@@ -21,7 +21,7 @@ from crowdml.device.calls import Calls
 from crowdml.device.connection import Connection
 from crowdml.device.home import Home, Member, default_home
 from crowdml.device.memory import Memory
-from crowdml.device.terms import build, terms_of
+from crowdml.device.terms import build, count_rows, require_meaning_to, terms_of
 from crowdml.protocol import Sheet, SignedSheet
 from crowdml.protocol.joining import InviteLink
 from crowdml.protocol.keys import SigningKey, fingerprint
@@ -84,6 +84,8 @@ def join(
     accept_no_guarantee: Callable[[Offer], bool] = lambda offer: False,
     epsilon: float | None = None,
     cap: tuple[float | None, float | None] = (None, None),
+    rows: Any = None,
+    label_column: str = "label",
     ca: Path | None = None,
     plain_http: bool = False,
     patience_s: float | None = 60.0,
@@ -98,6 +100,9 @@ def join(
         accept_no_guarantee: Asked besides, where the task promises nothing.
         epsilon: The owner's own ε, where the task leaves a choice.
         cap: The owner's limits for ε and δ over all tasks, kept for later ones; None: as before.
+        rows: The rows the device will run with, where they are known already: terms that say nothing to so many are
+            refused at once, and otherwise when the device runs, before anything is sent.
+        label_column: Which column of a CSV file holds the labels.
         ca: File of the certificates to trust instead of the usual ones.
         plain_http: Whether http may be used beyond this machine.
         patience_s: How long to go on asking when nobody answers; None: for ever.
@@ -108,6 +113,8 @@ def join(
         connection = connect(link.server, ca=ca, plain_http=plain_http, patience_s=patience_s)
         calls = stack.enter_context(Calls(connection, link.task))
         offer = look(link, calls, epsilon)
+        if rows is not None:
+            require_meaning_to(offer.live, count_rows(offer.live, rows, label_column))
         if not accept(offer):
             raise BadInput("the owner did not accept: this device has not joined")
         if not offer.guarantee and not accept_no_guarantee(offer):

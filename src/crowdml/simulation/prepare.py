@@ -14,7 +14,7 @@ from crowdml.data import Dataset, Fitted, resplit
 from crowdml.data import load as load_dataset
 from crowdml.data.dataset import Ints, Rows
 from crowdml.data.transforms import fit_all
-from crowdml.privacy import require_meaning
+from crowdml.privacy import require_delta
 from crowdml.simulation.splits import trial_split
 
 _prepared: dict[str, tuple[list[Fitted], Dataset]] = {}
@@ -25,7 +25,7 @@ def prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     prepared = _prepare(task)
     split = task.data.split
     samples = split.train if split else len(prepared[1].train_labels)
-    require_meaning(task.privacy, samples if task.privacy.unit == "sample" else task.crowd.devices)
+    require_delta(task.privacy, samples if task.privacy.unit == "sample" else task.crowd.devices)
     return prepared
 
 
