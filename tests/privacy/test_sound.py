@@ -119,6 +119,7 @@ def test_the_promise_is_covered_by_the_sum_that_enforces(
             delta=delta,
             unit=unit,
             clip=0.5,
+            units=100,  # few enough for every δ that is tried
             max_uses=uses,
             statistics_epsilon=share * epsilon,
             releases=Releases(sound=True, size=100, rows=20, limit=uses),
