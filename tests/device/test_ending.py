@@ -54,9 +54,7 @@ def test_the_last_release_of_the_terms_closes_the_task(make_server: Any, join: A
         assert device.run(rows).reason == "all 2 releases of this device are made"
 
 
-def test_a_device_that_does_not_run_hears_of_ends_when_its_cap_is_full(
-    make_server: Any, join: Any
-) -> None:
+def test_a_device_that_does_not_run_hears_of_ends_when_its_cap_is_full(make_server: Any, join: Any) -> None:
     first, second = make_server(), make_server("name=run")
 
     place = join(first, cap=(8.0, None))

@@ -27,8 +27,8 @@ def close_in_public(ledger: Ledger, account: str) -> None:
 def close_ended(home: Home, ledger: Ledger, connected: Callable[[Member], Calls]) -> list[str]:
     """Ask the servers of all open tasks whether they have ended, and close those that have; return their names.
 
-    For an owner whose cap is full: a device that does not run does not hear of ends. A server that does not answer, or no
-    longer knows this device, has announced nothing.
+    For an owner whose cap is full: a device that does not run does not hear of ends. A server that does not answer,
+    or no longer knows this device, has announced nothing.
     """
     closed = []
     for member in home.members():

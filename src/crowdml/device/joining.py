@@ -202,9 +202,7 @@ def enrol(
         return joined
 
 
-def _require_room(
-    offer: Offer, home: Home, ledger: Ledger, account: str, connect: Callable[..., Connection]
-) -> None:
+def _require_room(offer: Offer, home: Home, ledger: Ledger, account: str, connect: Callable[..., Connection]) -> None:
     """Refuse terms that the owner's cap does not cover, also when tasks that have ended are counted as such."""
     sheet, terms = offer.signed.hash, terms_of(offer.live)
     try:

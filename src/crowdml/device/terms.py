@@ -57,7 +57,9 @@ def require_meaning_to(live: LiveTask, rows: int) -> None:
         require_delta(terms, rows)
     except BadInput as error:
         raise BadInput(
-            f"{error.what} ({rows} is what this device alone has)", where=error.where, hint=f"{error.hint}; ask the operator"
+            f"{error.what} ({rows} is what this device alone has)",
+            where=error.where,
+            hint=f"{error.hint}; ask the operator",
         ) from None
 
 

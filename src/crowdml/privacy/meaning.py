@@ -1,9 +1,10 @@
 """Terms that mean something: an ε or a δ beyond which a promise says nothing is refused wherever one is made.
 
-An ε of a thousand allows every probability to change by a factor with 435 digits. A δ of 1/n allows one of n units to be
-published outright: picking one at random and printing it keeps (0, 1/n). So δ must be below 1/n. How many units there
-will be is known to a simulation; a live task declares it (`privacy.units`), and its operator signs it with the rest of
-the terms. A device that knows more samples of its own than the task allows for refuses, whatever was declared.
+An ε of a thousand allows every probability to change by a factor with 435 digits. A δ of 1/n allows one of n units to
+be published outright: picking one at random and printing it keeps (0, 1/n). So δ must be below 1/n. How many units
+there will be is known to a simulation; a live task declares it (`privacy.units`), and its operator signs it with the
+rest of the terms. A device that knows more samples of its own than the task allows for refuses, whatever was
+declared.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ class PrivacySettings(Settings):
     units: int | None = Field(
         None,
         gt=0,
-        description="sound mode: how many samples (unit sample, over all devices) or devices (unit device) are promised "
-        "something; δ must be below 1/units. Not given: δ may be 1e-4 at most",
+        description="sound mode: how many samples (of all devices together) or devices are promised something, by "
+        "unit; δ must be below 1/units. Not given: δ may be 1e-4 at most",
     )
     statistics_epsilon: float = Field(
         0.0, ge=0, description="part of ε for error and label counts, half each; 0: counts are not sent"
