@@ -47,7 +47,7 @@ def test_the_last_release_of_the_terms_closes_the_task(make_server: Any, join: A
     place = join(server)
     with Device(place, connect=server.connect) as device:
         assert device.run(rows, releases=2).releases == 2
-    assert state(place).closed and state(place).reserved() == Promise(epsilon=pytest.approx(4.0, rel=1e-3))
+    assert state(place).closed and state(place).reserved().epsilon == pytest.approx(4.0, rel=1e-3)
     told = ledger_report(Home(place), compare=False)["tasks"]["walk"]
     assert told["closed"] and told["uses_left"] == 0
     with Device(place, connect=server.connect) as device:
@@ -63,9 +63,10 @@ def test_a_device_that_does_not_run_hears_of_ends_when_its_cap_is_full(make_serv
     def handle(request: httpx.Request) -> httpx.Response:
         # Both tasks live behind one address here: what the first one's device asks goes there.
         if request.url.path == "/v1/devices/me" and not second.devices:
-            return first.handle(request)
-        found: httpx.Response = real(request)
-        return found
+            answer: httpx.Response = first.handle(request)
+        else:
+            answer = real(request)
+        return answer
 
     second.handle = handle
     with pytest.raises(CapReached):

@@ -177,8 +177,9 @@ def _sound_words(task: Task, sound: Sound) -> str:
     delta = f" and δ = {terms.delta:g}" if sound.filter.kind != "pure" else ""
     factor = f"e^{terms.epsilon:g}" + (f" = {math.exp(terms.epsilon):.3g}" if terms.epsilon < 700 else "")
     factor += ", but for δ" if delta else ""
+    is_promised = "would be promised" if _on_running(task) else "is promised"
     return (
-        f"{whom} is promised ε = {terms.epsilon:g}{delta} over {times}{counts}: replacing {other} changes the "
+        f"{whom} {is_promised} ε = {terms.epsilon:g}{delta} over {times}{counts}: replacing {other} changes the "
         f"probability of anything the server might see by a factor of at most {factor}. "
         f"The device's ledger enforces it by {FILTER_NAMES[sound.filter.kind]}, before anything is sent. "
         f"{_trust(task, sound)}"
@@ -204,6 +205,8 @@ def _notes(task: Task, plan: Plan, parts: tuple[Leaving, ...]) -> tuple[str, ...
     fitted = " and ".join(own.kind for own in task.data.transform if own.learns)
     if fitted and plan.promises:
         notes.append(_fit_note(fitted, task))
+    if plan.claim and task.recipe.paper and task.recipe.paper.unproven:
+        notes.append(task.recipe.paper.unproven)
     if plan.sound:
         notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
         if task.masking():

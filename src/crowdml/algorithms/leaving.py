@@ -23,6 +23,7 @@ KNOWN = {
     "labels": "how often each label occurs",
     "gradient": "the direction in which the model should move",
     "change": "how the device's own work changed the model",
+    "dual": "how its price for being different from the others changed",
     "moments": "products of a row's numbers with each other (ridge: with the label too), summed; sent first",
     "weight": "how much the device counts",
 }
@@ -140,6 +141,8 @@ def _protection(word: str, plan: Plan) -> str:
     if word == "gradient" and plan.gradient:
         bound, law = plan.gradient.bound, plan.gradient.law.name
         return f"one example at most {bound.radius:.3g} in L{bound.order}; {law} noise{correlated}, simulated"
+    if word in ("change", "dual") and plan.gradient:
+        return f"made of a local model with {plan.gradient.law.name} noise, simulated"
     if word == "change" and plan.steps:
         return (
             f"in every step each row's gradient clipped at {plan.steps.radius:g}, gaussian noise of "
