@@ -47,13 +47,21 @@ def require_delta(terms: PrivacySettings, units: int, where: str = "privacy.delt
         units: Number of samples, or of devices, that are promised something.
         where: What a refusal names.
     """
-    if terms.mode == "sound" and terms.delta > 0 and terms.delta * units >= 1:
+    problem = delta_problem(terms, units)
+    if terms.mode == "sound" and problem:
         raise BadInput(
-            f"delta = {terms.delta:g} is no promise to {units} {terms.unit}s: publishing one of them outright keeps it",
+            problem,
             where=where,
             hint=f"delta must be below 1/{units} = {1 / units:.3g}, and should be well below, such as "
             f"delta = {0.01 / units:.0e}",
         )
+
+
+def delta_problem(terms: PrivacySettings, units: int) -> str | None:
+    """Say why δ means nothing to so many units; None where it means something."""
+    if terms.delta == 0 or terms.delta * units < 1:
+        return None
+    return f"delta = {terms.delta:g} is no promise to {units} {terms.unit}s: publishing one of them outright keeps it"
 
 
 def _require_epsilon(epsilon: float, name: str) -> None:
