@@ -194,7 +194,7 @@ def test_a_rate_cannot_count_check_ins_that_nobody_sees() -> None:
 def test_owners_are_told_on_whom_the_promise_rests() -> None:
     told = explain(parse(TASK))
     assert "at least 12 honest devices" in told.promise
-    assert "Nobody has to be trusted" not in told.promise
+    assert "Nobody but the device" not in told.promise
     protection = {own.name: own.protection for own in told.leaving}
     assert protection["samples"] == "masked"
     assert protection["version"] == "in clear"

@@ -6,6 +6,7 @@ import math
 import time
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -143,3 +144,14 @@ def test_a_charge_is_decided_in_less_than_a_millisecond() -> None:
     for count in range(200):
         filter_.covers(Event(pure=math.inf, rho=1e-3).times(count))
     assert (time.process_time() - began) / 200 < 1e-3
+
+
+@pytest.mark.parametrize(("delta", "row"), [(1e-4, "1e-4"), (1e-5, "1e-5"), (1e-6, "1e-6")])
+def test_gaussian_promises_are_over_stated_by_as_much_as_the_page_says(delta: float, row: str) -> None:
+    """Against the exact ε of continuous Gaussian noise of the same strength."""
+    page = (Path(__file__).parents[2] / "docs" / "concepts" / "privacy-model.md").read_text()
+    over = [
+        epsilon / gaussian_epsilon(math.sqrt(2 * rho_budget(epsilon, delta)), delta) - 1
+        for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+    ]
+    assert f"| {row} | " + " | ".join(f"{100 * part:.1f} %" for part in over) + " |" in page

@@ -105,6 +105,30 @@ SOUND_TASKS = {
         "promises nothing",
         "at most 1000",
     ),
+    "δ of as much as one of the declared samples": (
+        (*GAUSSIAN, "privacy.delta=1e-3", "privacy.units=1000"),
+        "privacy.delta",
+        "delta = 0.001 is no promise to 1000 samples",
+        "below 1/1000 = 0.001, and should be well below, such as delta = 1e-05",
+    ),
+    "δ of as much as one of the declared devices": (
+        (*GAUSSIAN, "privacy.delta=0.05", "privacy.unit=device", "stop.max-releases=2", "privacy.units=20"),
+        "privacy.delta",
+        "delta = 0.05 is no promise to 20 devices",
+        "below 1/20 = 0.05",
+    ),
+    "a large δ of nobody knows how many samples": (
+        (*GAUSSIAN, "privacy.delta=1.01e-4"),
+        "privacy.delta",
+        "delta = 0.000101 is above 0.0001, and nothing says how many samples",
+        "declare the number of samples, such as units = 1000",
+    ),
+    "a large δ beside Laplace noise": (
+        ("privacy.delta=0.5",),
+        "privacy.delta",
+        "delta = 0.5 is above 0.0001",
+        "delta = 1e-06",
+    ),
     "noise beyond 32 bits": (("privacy.epsilon=1e-6",), "privacy.epsilon", "does not fit", "larger epsilon"),
 }
 
@@ -119,16 +143,16 @@ def test_a_sound_task_is_refused(row: tuple[tuple[str, ...], str, str, str]) -> 
 
 PREPARED = {
     "δ that allows to publish a sample": (
-        (*GAUSSIAN, "privacy.delta=1e-3"),
+        (*GAUSSIAN, "privacy.delta=1e-3", "privacy.units=900"),
         "privacy.delta",
         r"no promise to 1400 samples",
-        "well below 1/1400",
+        "below 1/1400",
     ),
     "δ that allows to publish a device": (
-        (*GAUSSIAN, "privacy.delta=0.06", "privacy.unit=device", "stop.max-releases=2"),
+        (*GAUSSIAN, "privacy.delta=0.06", "privacy.unit=device", "stop.max-releases=2", "privacy.units=9"),
         "privacy.delta",
         "no promise to 20 devices",
-        "well below 1/20",
+        "below 1/20",
     ),
     "a fit on private rows": (
         ("data.transform=[{ kind = 'pca', components = 4 }, { kind = 'norm', order = 1, at-most = 1.0 }]",),

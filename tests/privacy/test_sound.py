@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crowdml.algorithms import parse
 from crowdml.core import NUMPY, BadInput
-from crowdml.privacy import Plan, PrivacySettings, Releases, Sound, make_plan, require_meaning
+from crowdml.privacy import Plan, PrivacySettings, Releases, Sound, make_plan, require_delta
 from crowdml.privacy.accounting import rho_budget
 from crowdml.privacy.grid import make_fine_grid, make_grid
 from crowdml.privacy.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, LAPLACE
@@ -120,6 +120,7 @@ def test_the_promise_is_covered_by_the_sum_that_enforces(
             delta=delta,
             unit=unit,
             clip=0.5,
+            units=100,  # few enough for every δ that is tried
             max_uses=uses,
             statistics_epsilon=share * epsilon,
             releases=Releases(sound=True, size=100, rows=20, limit=uses),
@@ -170,13 +171,13 @@ def test_refusals_say_where_what_and_what_would_be_right(case: str) -> None:
 
 def test_a_delta_that_allows_publishing_a_unit_is_refused() -> None:
     terms = PrivacySettings(mechanism="gaussian", delta=1e-3)
-    require_meaning(terms, 999)
+    require_delta(terms, 999)
     with pytest.raises(BadInput) as caught:
-        require_meaning(terms, 1000)
+        require_delta(terms, 1000)
     assert (
         caught.value.where == "privacy.delta" and "1000 samples" in caught.value.what and "1e-05" in caught.value.hint
     )
-    require_meaning(PrivacySettings(mode="paper", delta=0.5), 1000)  # a paper may claim what it likes
+    require_delta(PrivacySettings(mode="paper", delta=0.5), 1000)  # a paper may claim what it likes
 
 
 @pytest.mark.parametrize("size", [2, 640, 10**7])

@@ -14,6 +14,7 @@ from crowdml.server.answers import Refusal, json_answer, refusal_of
 STATUSES = {
     errors.BadInput: 422,
     errors.TermsViolated: 409,
+    errors.CapReached: 409,
     errors.BudgetExhausted: 409,
     errors.StaleCheckIn: 409,
     errors.MalformedMessage: 422,

@@ -108,6 +108,24 @@ def test_a_task_file_that_cannot_be_used_is_refused_in_words(shared: Any, refuse
 
 
 @pytest.mark.parametrize(
+    ("terms", "what"),
+    [
+        ("epsilon = 1001.0", "promises nothing"),
+        ("epsilon = 2.0, owner-range = [1.0, 5000.0]", "ε = 5000 promises nothing"),
+        ("epsilon = 2.0, delta = 0.01", "delta = 0.01 is above 0.0001"),
+        ("epsilon = 2.0, delta = 1e-5, units = 100000", "no promise to 100000 samples"),
+    ],
+    ids=["ε", "owner's ε", "δ", "δ of so many"],
+)
+def test_a_task_whose_terms_say_nothing_is_refused_in_words(shared: Any, refused: Any, terms: str, what: str) -> None:
+    before, given = shared.stored(), f"privacy={{ max-uses = 1, clip = 1.0, {terms} }}"
+    answer = shared.as_operator("POST", "/v1/tasks", {"file": shared.file, "changes": [given], "draft": False})
+    refused(answer, 422, "bad-input")
+    assert what in answer.json()["error"]["message"] and answer.json()["error"]["hint"]
+    assert shared.stored() == before
+
+
+@pytest.mark.parametrize(
     "change", ["", "=", "a", "name", "data.features=1e9", "x.y=1", "name=[", "algorithm=1", "privacy.mode=paper"]
 )
 def test_changes_that_cannot_be_made_are_refused_in_words(shared: Any, refused: Any, change: str) -> None:

@@ -112,3 +112,13 @@ def test_some_rows_must_be_left(changes: tuple[str, ...], where: str) -> None:
     with pytest.raises(BadInput, match="leave none to train on") as refused:
         prepare(task(*changes))
     assert refused.value.where == where
+
+
+@pytest.mark.parametrize(("delta", "noted"), [(1e-2, True), (1e-6, False)])
+def test_a_papers_delta_that_says_nothing_to_so_many_rows_is_noted(delta: float, noted: bool) -> None:
+    """A paper may claim what it likes, and a reader is told what it is worth; sound mode refuses."""
+    terms = f'mode = "paper"\nmechanism = "gaussian"\nclip = 1.0\ndelta = {delta}'
+    text = TASK.replace("max-uses = 1", "").replace('mode = "sound"', terms)
+    notes = simulate(parse(text), trials=1).notes
+    rows = len(load_dataset("digits").train_labels)
+    assert any(f"no promise to {rows} samples" in note for note in notes) == noted

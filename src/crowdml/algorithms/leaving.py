@@ -23,6 +23,7 @@ KNOWN = {
     "labels": "how often each label occurs",
     "gradient": "the direction in which the model should move",
     "change": "how the device's own work changed the model",
+    "dual": "how its price for being different from the others changed",
     "moments": "products of a row's numbers with each other (ridge: with the label too), summed; sent first",
     "weight": "how much the device counts",
 }
@@ -82,19 +83,30 @@ def _hidden(own: Leaving) -> Leaving:
 
 def _leaving_a_group_member(task: Task) -> tuple[Leaving, ...]:
     """Name what a device of a sliced net sends; bytes are for one example, and for the upload after a pass."""
-    model = task.model_for(NUMPY)
+    model, own = task.model_for(NUMPY), task.algorithm
     sums = next(own.shape for own in model.layers if own.factors and not own.mixes)
     first = 4 * math.prod(sums)
-    upload = round(4 * task.algorithm.theta * trees.size(model.zeros()))
+    upload = round(4 * own.theta * trees.size(model.zeros()))
     return (
         Leaving(
-            name="sums", what="a dominator's sums of the first layer, to followers", size_bytes=first, protection="none"
+            name="sums",
+            what="a dominator's sums of the first layer, to followers",
+            size_bytes=first,
+            protection=_simulated_noise(own.cut_noise, own.cut_clip),
         ),
         Leaving(name="slopes", what="slopes of these sums, back from followers", size_bytes=first, protection="none"),
         Leaving(
-            name="weights", what="a group's weights after a pass, to the server", size_bytes=upload, protection="none"
+            name="weights",
+            what="a group's weights after a pass, to the server",
+            size_bytes=upload,
+            protection=_simulated_noise(own.upload_noise, own.upload_clip),
         ),
     )
+
+
+def _simulated_noise(noise: float, clip: float) -> str:
+    """Say what protects what a member of a group passes on."""
+    return f"at most {clip:g} in L2; gaussian noise of s.d. {noise * clip:.3g}, simulated" if noise else "none"
 
 
 def _hyper(task: Task, plan: Plan) -> dict[str, Any]:
@@ -129,6 +141,8 @@ def _protection(word: str, plan: Plan) -> str:
     if word == "gradient" and plan.gradient:
         bound, law = plan.gradient.bound, plan.gradient.law.name
         return f"one example at most {bound.radius:.3g} in L{bound.order}; {law} noise{correlated}, simulated"
+    if word in ("change", "dual") and plan.gradient:
+        return f"made of a local model with {plan.gradient.law.name} noise, simulated"
     if word == "change" and plan.steps:
         return (
             f"in every step each row's gradient clipped at {plan.steps.radius:g}, gaussian noise of "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crowdml.algorithms.task import Task
 
 
-NOBODY = "Nobody has to be trusted for that, not even the server."
+NOBODY = "Nobody but the device itself has to be trusted for that, not even the server."
 """On whom a promise rests where each device adds all its noise; never said of masked tasks."""
 
 

@@ -41,6 +41,11 @@ def join(
         float | None, typer.Option(help="Your limit for ε over all tasks of this device; kept for later ones.")
     ] = None,
     cap_delta: Annotated[float | None, typer.Option(help="The same for δ.")] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(help="The file you will run with: terms that say nothing to so many rows are refused at once."),
+    ] = None,
+    label_column: Annotated[str, typer.Option(help="The column of a .csv file that holds the labels.")] = "label",
     ca: Annotated[Path | None, typer.Option(help="Certificates to trust instead of the usual ones.")] = None,
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Allow http beyond this machine: others can read along.")
@@ -58,6 +63,7 @@ def join(
     def accept(offer: Offer) -> bool:
         if not quiet:
             output.show(offer)
+            output.print_cap_advice(offer, place, (cap_epsilon, cap_delta), _again(home, name))
         return yes or output.ask("Take part on these terms?", "--yes")
 
     def without_guarantee(offer: Offer) -> bool:
@@ -72,6 +78,8 @@ def join(
             accept_no_guarantee=without_guarantee,
             epsilon=epsilon,
             cap=(cap_epsilon, cap_delta),
+            rows=rows,
+            label_column=label_column,
             ca=None if ca is None else ca.resolve(),
             plain_http=plain_http,
         )
@@ -197,6 +205,28 @@ def ledger(
     from crowdml.device.status import ledger_report
 
     output.print_ledger(ledger_report(_home(home, name), compare=verify), json)
+
+
+@app.command()
+def cap(
+    home: HomeOption = None,
+    name: NameOption = "default",
+    epsilon: Annotated[float | None, typer.Option(help="ε of all tasks together at most.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ of all tasks together at most.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show or set your limit for all tasks of this device together.
+
+    A task that would pass it is refused when the device joins. What is promised already stays promised.
+    """
+    from crowdml.cli import device_output as output
+    from crowdml.device.status import cap_report
+
+    place = _home(home, name)
+    if epsilon is not None or delta is not None:
+        with place.lock():
+            place.limit(epsilon, delta)
+    output.print_cap(cap_report(place), json)
 
 
 @app.command()

@@ -25,6 +25,7 @@ SAYS = {
     "stopped": "ended (nothing more is sent)",
 }
 """What the state of a task means for a device."""
+NO_CAP = "no cap is set: nothing limits what all tasks of this device add up to"
 NO_GUARANTEE = "This task gives NO formal guarantee: what it sends may reveal your rows. Take part nevertheless?"
 
 
@@ -36,6 +37,40 @@ def show(offer: Offer) -> None:
     if offer.state in WAITS:
         print(f"\nThe task is {WAITS[offer.state]}: you can join, and this device then waits and sends nothing.")
     print(f"\nserver     {offer.link.server}\noperator   {offer.link.key}\nsheet      {offer.signed.hash}")
+
+
+def print_cap_advice(offer: Offer, place: Path, given: tuple[float | None, float | None], again: str) -> None:
+    """Say that no cap limits all tasks together, where that is so, and which would be sensible."""
+    from crowdml.device.home import Home, suggested_cap
+    from crowdml.device.terms import terms_of
+
+    if given[0] is not None or ((place / "tasks").is_dir() and Home(place).owner().epsilon is not None):
+        return
+    cap = suggested_cap(terms_of(offer.live))
+    print(f"\n{NO_CAP}")
+    if cap is None:
+        print("  this task has no ε, so any cap would refuse it")
+    else:
+        print(f"  suggested: crowdml device cap --epsilon {cap.epsilon:g} --delta {cap.delta:g}{again}")
+        print(f"  or right now: --cap-epsilon {cap.epsilon:g} --cap-delta {cap.delta:g}")
+
+
+def print_cap(found: dict[str, Any], as_json: bool) -> None:
+    """Print the owner's cap."""
+    print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else _cap(found))
+
+
+def _cap(found: dict[str, Any]) -> str:
+    """Say what limits all tasks together, and what counts against it."""
+    if found["epsilon"] is None:
+        delta = "" if found["delta"] is None else f" (δ: at most {found['delta']:g})"
+        return NO_CAP + delta
+    delta = "any δ" if found["delta"] is None else f"δ = {found['delta']:g}"
+    counted = found["counted"]
+    told = (
+        "a task without a guarantee" if counted is None else f"ε = {counted['epsilon']:.4g}, δ = {counted['delta']:g}"
+    )
+    return f"cap over all tasks: ε = {found['epsilon']:g}, {delta}; counted against it: {told}"
 
 
 def can_ask() -> bool:
@@ -137,7 +172,7 @@ def print_status(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
         return
-    print(f"device in {report['home']}")
+    print(f"device in {report['home']}\n{_cap(report['cap'])}")
     for own in report["tasks"] or [None]:
         print("has not joined any task" if own is None else "")
         for name, value in () if own is None else _status_lines(own):
@@ -173,6 +208,7 @@ def print_ledger(report: dict[str, Any], as_json: bool) -> None:
     for account, own in report["tasks"].items():
         sums.add_row(account, _promised(own), _spent(own), _left(own), _told(own["spent_by_device"]))
     console.print(sums)
+    console.print(_cap(report["cap"]))
     releases = Table("#", "task", "version", "samples", "uses of the most used", "key", title="Releases")
     releases.title_justify = "left"
     for number, own in enumerate(report["releases"], start=1):
@@ -201,16 +237,18 @@ def _spent(own: dict[str, Any]) -> str:
 
 
 def _left(own: dict[str, Any]) -> str:
-    if own["promised"] is None or own["closed"]:
+    if own["promised"] is None:
         return "-"
+    if own["closed"]:
+        return f"nothing: closed, counts {_told(own['counted'])} against a cap"
     if own["unit"] == "device":
         return f"{own['uses_left']} releases"
     samples = own["samples"]
-    return f"{samples['used_up']} of {samples['used']} samples used up, the others have up to {own['uses']} uses"
+    return f"{samples['used_up']} of {samples['used']} samples used up; {own['uses']} uses of each in all"
 
 
 def _told(promise: dict[str, float] | None) -> str:
     if promise is None:
-        return "not limited"
+        return "no formal guarantee"
     delta = f", δ = {promise['delta']:g}" if promise["delta"] else ""
     return f"ε = {promise['epsilon']:.4g}{delta}"

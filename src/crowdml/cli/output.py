@@ -159,7 +159,7 @@ def privacy_lines(privacy: dict[str, Any]) -> list[str]:
     if "promised" in privacy:
         promised = privacy["promised"]
         lines.append(
-            f"  promised                     {_promise(promised)} in all, for one {privacy['unit']} in "
+            f"  the terms would promise      {_promise(promised)} in all, for one {privacy['unit']} in "
             f"{promised['uses']} releases; enforced by {privacy['enforced_by']}"
         )
     if privacy["paper_claim"]:

@@ -90,7 +90,9 @@ def _print_sums(found: Explanation) -> None:
     for unit in ("sample", "device"):
         one, total = found.per_release[unit], found.total[unit]
         best = total or one
-        table.add_row(f"one {unit}", _told(one), _told(total), best.by if best else "")
+        missing = {name: reasons.get(unit, "") for name, reasons in found.missing.items()}
+        told = _told(one, missing["per_release"]), _told(total, missing["total"])
+        table.add_row(f"one {unit}", *told, best.by if best else "")
     console = Console()
     console.print(table)
     rows = Table(title="\nε of the promised unit after so many releases", title_justify="left", box=None)
@@ -119,9 +121,9 @@ def _noise(task: Task) -> float:
     return task.plan(task.model_for(NUMPY)).noise
 
 
-def _told(figure: Figure | None) -> str:
+def _told(figure: Figure | None, missing: str) -> str:
     if figure is None:
-        return "not limited"
+        return missing
     delta = f", δ = {figure.delta:g}" if figure.delta else ""
     return f"ε = {figure.epsilon:.4g}{delta}"
 

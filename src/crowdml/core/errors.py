@@ -3,6 +3,7 @@
     CrowdError
     ├── BadInput             a file, key, value or path is wrong: exit code 2, HTTP 422
     ├── TermsViolated        a task asks for more than the owner accepted
+    │   └── CapReached       or for more than the owner's cap leaves
     ├── BudgetExhausted      the ledger cannot cover the next release
     ├── StaleCheckIn         the check-in started from a version that is too old
     ├── MalformedMessage     bytes from the wire are not the message they should be
@@ -38,6 +39,10 @@ class BadInput(CrowdError):
 
 class TermsViolated(CrowdError):
     """A task sheet or a message goes beyond the terms that the owner accepted."""
+
+
+class CapReached(TermsViolated):
+    """A task does not fit under the owner's cap beside the others."""
 
 
 class BudgetExhausted(CrowdError):

@@ -22,13 +22,14 @@ from crowdml.device.batches import Draw, Gathered, Gatherer, os_words
 from crowdml.device.calls import CheckOut
 from crowdml.device.coins import DeviceCoins
 from crowdml.device.connection import Connection
+from crowdml.device.ending import close_in_public
 from crowdml.device.home import Home, Member, default_home
 from crowdml.device.ledger_store import Unsettled
 from crowdml.device.memory import Memory
 from crowdml.device.rows import Contract, RowBuffer, source_of
 from crowdml.device.sending import Outcome, Sender
 from crowdml.device.sums import SumTaker
-from crowdml.device.terms import build, terms_of
+from crowdml.device.terms import build, require_meaning_to, terms_of
 from crowdml.device.trust import is_restored, require_whole
 from crowdml.privacy import Promise
 from crowdml.protocol import Layout, Sheet, message
@@ -158,7 +159,10 @@ class Device:
 
         try:
             reason = self._work(gatherer, None if releases is None else begun + releases, note)
-        except (TaskClosed, BudgetExhausted) as error:
+        except TaskClosed as error:
+            close_in_public(self.ledger, self.member.account)
+            reason = str(error)
+        except BudgetExhausted as error:
             reason = str(error)
         return Summary(
             releases=self.releases - begun,
@@ -179,8 +183,10 @@ class Device:
             gathered = gatherer.gather()
             if gathered is None:
                 return "the rows have ended"
+            self._require_meaning(gathered)
             outcome = self._release(gathered)
             note(outcome)
+            self._close_after_last()
             refusals = refusals + 1 if outcome.status == "refused" else 0
             if refusals:
                 self.calls.connection.pause(None, refusals, f"a check-in was refused ({outcome.code})")
@@ -278,12 +284,28 @@ class Device:
 
     def _require_left(self) -> None:
         """End before any work is done if the terms do not cover another release."""
-        limit = self.live.task.stop.max_releases
-        own = self.ledger.chain.tasks[self.member.account]
-        if own.terms.unit == "device":
-            limit = own.terms.uses if limit is None else min(limit, own.terms.uses)
-        if limit is not None and self.releases >= limit:
-            raise BudgetExhausted(f"all {limit} releases of this device are made")
+        if self._all_made:
+            raise BudgetExhausted(f"all {self.releases} releases of this device are made")
+        if self.ledger.chain.tasks[self.member.account].closed:
+            raise BudgetExhausted(f"{self.member.task} has ended, and this device's ledger is closed for it")
+
+    @property
+    def _all_made(self) -> bool:
+        """Whether the terms cover no other release, whatever rows the device has."""
+        limit, spending = self.live.task.stop.max_releases, self.ledger.chain.tasks[self.member.account]
+        by_device = spending.terms.unit == "device" and spending.charged >= spending.terms.uses
+        return by_device or (limit is not None and spending.releases >= limit)
+
+    def _close_after_last(self) -> None:
+        """Close the task after the last release of its terms, once the server has answered it."""
+        if self._all_made and not self._sender().unsettled():
+            close_in_public(self.ledger, self.member.account)
+
+    def _require_meaning(self, gathered: Gathered) -> None:
+        """Refuse, before anything is sent, a δ that says nothing to as many samples as this device has numbered."""
+        if self.live.task.privacy.unit == "sample":
+            numbered = max(self.memory.next_number(), int(gathered.samples.max(initial=-1)) + 1)
+            require_meaning_to(self.live, numbered)
 
     def _gatherer(self, rows: Any, label_column: str) -> Gatherer:
         own = self.ledger.chain.tasks[self.member.account]

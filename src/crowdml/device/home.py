@@ -28,7 +28,8 @@ from pydantic import Field, ValidationError
 from crowdml.core import BadInput, Settings
 from crowdml.core.private_folders import require_private
 from crowdml.device.ledger_store import Ledger
-from crowdml.privacy.ledger import Cap
+from crowdml.privacy.freeing import counted
+from crowdml.privacy.ledger import Cap, Terms
 from crowdml.protocol import Sheet, SignedSheet
 from crowdml.protocol.keys import SigningKey
 
@@ -78,6 +79,24 @@ def default_home(name: str = "default") -> Path:
         raise BadInput(f"{name!r} is not a name for a device", hint="letters, digits and hyphens")
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "crowdml" / "devices" / name
+
+
+SUGGESTED_EPSILON, SUGGESTED_DELTA = 10.0, 1e-4
+"""A cap for owners who have none: e^10 is a factor of 22,000, beyond which a promise means little to anybody."""
+
+
+def suggested_cap(terms: Terms) -> Cap | None:
+    """Suggest a cap to an owner who has none, such that these terms fit; None where they promise nothing.
+
+    >>> from crowdml.privacy import Event, Filter
+    >>> limit = Filter(kind="rdp", epsilon=6.0, delta=1e-6)
+    >>> suggested_cap(Terms(unit="device", filter=limit, uses=1, event=Event(rho=0.1)))
+    Cap(epsilon=10.0, delta=0.0001)
+    """
+    if not terms.promises:
+        return None
+    needed = counted(terms.filter)
+    return Cap(epsilon=max(SUGGESTED_EPSILON, needed.epsilon), delta=max(SUGGESTED_DELTA, needed.delta))
 
 
 class Home:
@@ -130,7 +149,7 @@ class Home:
                 epsilon=before.epsilon if epsilon is None else epsilon, delta=before.delta if delta is None else delta
             )
         except ValidationError as error:
-            raise BadInput(f"this cap is not possible: {error.errors()[0]['msg'].lower()}", where="--cap") from None
+            raise BadInput(f"this cap is not possible: {error.errors()[0]['msg'].lower()}", where="cap") from None
         if owner != before:
             _write(self.path / "owner.json", owner.model_dump_json(indent=2).encode())
 

@@ -16,15 +16,20 @@ from typing import Any
 from crowdml.algorithms.explanation import Explanation, explain
 from crowdml.algorithms.live import LiveTask
 from crowdml.core import BadInput, record
-from crowdml.core.errors import NotAuthorised, TaskClosed, TermsViolated
+from crowdml.core.errors import CapReached, NotAuthorised, TaskClosed, TermsViolated
 from crowdml.device.calls import Calls
 from crowdml.device.connection import Connection
+from crowdml.device.ending import close_ended
 from crowdml.device.home import Home, Member, default_home
+from crowdml.device.ledger_store import Ledger
 from crowdml.device.memory import Memory
-from crowdml.device.terms import build, terms_of
+from crowdml.device.terms import build, count_rows, require_meaning_to, terms_of
 from crowdml.protocol import Sheet, SignedSheet
 from crowdml.protocol.joining import InviteLink
 from crowdml.protocol.keys import SigningKey, fingerprint
+
+PATIENCE_S = 5.0
+"""How long to wait for the server of another task, asked whether that has ended."""
 
 
 @record
@@ -96,6 +101,8 @@ def join(
     accept_no_guarantee: Callable[[Offer], bool] = lambda offer: False,
     epsilon: float | None = None,
     cap: tuple[float | None, float | None] = (None, None),
+    rows: Any = None,
+    label_column: str = "label",
     ca: Path | None = None,
     plain_http: bool = False,
     patience_s: float | None = 60.0,
@@ -110,6 +117,9 @@ def join(
         accept_no_guarantee: Asked besides, where the task promises nothing.
         epsilon: The owner's own ε, where the task leaves a choice.
         cap: The owner's limits for ε and δ over all tasks, kept for later ones; None: as before.
+        rows: The rows the device will run with, where they are known already: terms that say nothing to so many are
+            refused at once, and otherwise when the device runs, before anything is sent.
+        label_column: Which column of a CSV file holds the labels.
         ca: File of the certificates to trust instead of the usual ones.
         plain_http: Whether http may be used beyond this machine.
         patience_s: How long to go on asking when nobody answers; None: for ever.
@@ -120,6 +130,8 @@ def join(
         connection = connect(link.server, ca=ca, plain_http=plain_http, patience_s=patience_s)
         calls = stack.enter_context(Calls(connection, link.task))
         offer = look(link, calls, epsilon)
+        if rows is not None:
+            require_meaning_to(offer.live, count_rows(offer.live, rows, label_column))
         if not accept(offer):
             raise BadInput("the owner did not accept: this device has not joined")
         if not offer.guarantee and not accept_no_guarantee(offer):
@@ -130,10 +142,18 @@ def join(
         home = Home(default_home() if place is None else place, make=True)
         stack.enter_context(home.lock())
         home.limit(*cap)
-        return enrol(offer, home, calls, ca=ca, plain_http=plain_http)
+        return enrol(offer, home, calls, ca=ca, plain_http=plain_http, connect=connect)
 
 
-def enrol(offer: Offer, home: Home, calls: Calls, *, ca: Path | None = None, plain_http: bool = False) -> Member:
+def enrol(
+    offer: Offer,
+    home: Home,
+    calls: Calls,
+    *,
+    ca: Path | None = None,
+    plain_http: bool = False,
+    connect: Callable[..., Connection] = Connection,
+) -> Member:
     """Write down what the owner accepted, then use the invite. If the answer is lost, do it again: nothing is lost.
 
     Args:
@@ -142,6 +162,7 @@ def enrol(offer: Offer, home: Home, calls: Calls, *, ca: Path | None = None, pla
         calls: To the server.
         ca: Certificates to trust, kept for later.
         plain_http: Whether http is used beyond this machine, kept for later.
+        connect: For tests: makes connections to the servers of other tasks.
     """
     with home.ledger() as ledger:
         before = _member_of(offer, home)
@@ -166,7 +187,7 @@ def enrol(offer: Offer, home: Home, calls: Calls, *, ca: Path | None = None, pla
         )
         terms = terms_of(offer.live)
         if account not in ledger.chain.tasks:
-            ledger.chain.accept(account, member.sheet, terms)  # refuses before anything is written
+            _require_room(offer, home, ledger, account, connect)  # refuses before anything is written
         home.store(member, offer.signed)
         if before is not None and before.incarnation < member.incarnation:
             ledger.renew(account, member.sheet, terms)
@@ -191,6 +212,17 @@ def enrol(offer: Offer, home: Home, calls: Calls, *, ca: Path | None = None, pla
             memory.close()
         home.store(joined)
         return joined
+
+
+def _require_room(offer: Offer, home: Home, ledger: Ledger, account: str, connect: Callable[..., Connection]) -> None:
+    """Refuse terms that the owner's cap does not cover, also when tasks that have ended are counted as such."""
+    sheet, terms = offer.signed.hash, terms_of(offer.live)
+    try:
+        ledger.chain.accept(account, sheet, terms)
+    except CapReached:
+        if not close_ended(home, ledger, lambda member: connected(member, connect, patience_s=PATIENCE_S)):
+            raise
+        ledger.chain.accept(account, sheet, terms)
 
 
 def leave(home: Home, member: Member, connect: Callable[..., Connection] = Connection) -> bool:
@@ -232,7 +264,7 @@ def _member_of(offer: Offer, home: Home) -> Member | None:
             if own.state == "withdrawn":
                 raise BadInput(
                     f"this device has withdrawn from {own.task}, and its ledger is closed for it",
-                    hint="another --home is another device",
+                    hint="what it has spent stays spent, and what it had promised stays reserved",
                 )
             return own
     return None

@@ -36,6 +36,7 @@ def report(home: Home, *, ask: bool, connect: Callable[..., Connection] = Connec
         waiting = ledger.unsettled()
         return {
             "home": str(home.path),
+            "cap": _cap(home, ledger),
             "tasks": [
                 {
                     "task": member.task,
@@ -77,6 +78,7 @@ def ledger_report(home: Home, *, compare: bool, connect: Callable[..., Connectio
         return {
             "head": ledger.chain.head.hex(),
             "entries": len(entries),
+            "cap": _cap(home, ledger),
             "tasks": {account: spending(ledger, account) for account in ledger.chain.tasks},
             "releases": [
                 {name: own[name] for name in ("task", "key", "body", "samples", "most", "version")} for own in charges
@@ -84,6 +86,18 @@ def ledger_report(home: Home, *, compare: bool, connect: Callable[..., Connectio
             "unsettled": [own.key for own in ledger.unsettled()],
             "compared": compared if compare else None,
         }
+
+
+def cap_report(home: Home) -> dict[str, Any]:
+    """Say what the owner's cap is, and what counts against it."""
+    with home.ledger() as ledger:
+        return _cap(home, ledger)
+
+
+def _cap(home: Home, ledger: Ledger) -> dict[str, Any]:
+    """The owner's limits, None where none is set, and what all tasks count for: null where ε is infinite."""
+    owner, counted = home.owner(), ledger.chain.reserved()
+    return {"epsilon": owner.epsilon, "delta": owner.delta, "counted": _figures(counted.epsilon, counted.delta)}
 
 
 def spending(ledger: Ledger, account: str) -> dict[str, Any] | None:
@@ -103,6 +117,8 @@ def spending(ledger: Ledger, account: str) -> dict[str, Any] | None:
         "uses_left": ledger.chain.left(account) if terms.promises else None,
         "samples": _uses(own),
         "closed": own.closed,
+        "freed": own.freed,
+        "counted": _figures(own.reserved().epsilon, own.reserved().delta),
     }
 
 

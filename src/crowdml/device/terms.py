@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from pydantic import ValidationError
 
 from crowdml.algorithms.live import LiveTask, open_task
 from crowdml.core import NUMPY, BadInput
 from crowdml.core.errors import MalformedMessage
+from crowdml.device.rows import Contract, KeptRows, source_of
+from crowdml.privacy import require_delta
 from crowdml.privacy.ledger import Terms
 from crowdml.protocol import Sheet
 
@@ -40,6 +43,33 @@ def build(sheet: Sheet, epsilon: float | None = None) -> LiveTask:
 def terms_of(live: LiveTask) -> Terms:
     """Return the terms that the ledger accepts for a task."""
     return Terms.of(live.plan.sound) if live.plan.sound else Terms.of_nothing(live.task.stop.max_releases)
+
+
+def require_meaning_to(live: LiveTask, rows: int) -> None:
+    """Refuse a δ under which one of this device's rows might be published outright, whatever number was declared.
+
+    The rows of other devices are not known here; those of this one are samples that are promised something.
+    """
+    terms = live.task.privacy
+    if live.plan.sound is None or terms.unit != "sample":
+        return
+    try:
+        require_delta(terms, rows)
+    except BadInput as error:
+        raise BadInput(
+            f"{error.what} ({rows} is what this device alone has)",
+            where=error.where,
+            hint=f"{error.hint}; ask the operator",
+        ) from None
+
+
+def count_rows(live: LiveTask, rows: Any, label_column: str) -> int:
+    """Count the rows of a file or table, which must fit the task."""
+    data = live.task.data
+    source = source_of(rows, Contract(features=data.features, labels=tuple(data.labels)), label_column)
+    if not isinstance(source, KeptRows):
+        raise BadInput("a stream cannot be counted before it has passed", where="--rows", hint="give a file")
+    return len(source.table())
 
 
 def _open(sheet: Sheet) -> LiveTask:

@@ -6,6 +6,7 @@ from crowdml.privacy.banded import Banded as Banded
 from crowdml.privacy.given import GivenNoise as GivenNoise
 from crowdml.privacy.limits import Acceptance as Acceptance
 from crowdml.privacy.limits import acceptance as acceptance
+from crowdml.privacy.meaning import require_delta as require_delta
 from crowdml.privacy.mechanisms import MECHANISMS as MECHANISMS
 from crowdml.privacy.mechanisms import add_noise as add_noise
 from crowdml.privacy.mechanisms import clip_weights as clip_weights
@@ -19,4 +20,3 @@ from crowdml.privacy.promise import classical_scale as classical_scale
 from crowdml.privacy.settings import PrivacySettings as PrivacySettings
 from crowdml.privacy.sound import Sound as Sound
 from crowdml.privacy.sound_plan import Releases as Releases
-from crowdml.privacy.sound_plan import require_meaning as require_meaning

@@ -80,10 +80,10 @@ class Event:
 
     def plus(self, other: Event) -> Event:
         """Add what other releases cost."""
-        epsilon, rho = (_sum_up(own, more) for own, more in zip(self.apart, other.apart, strict=True))
+        epsilon, rho = (sum_up(own, more) for own, more in zip(self.apart, other.apart, strict=True))
         return Event(
-            pure=_sum_up(self.pure, other.pure),
-            rho=_sum_up(self.rho, other.rho),
+            pure=sum_up(self.pure, other.pure),
+            rho=sum_up(self.rho, other.rho),
             mixed=(epsilon, rho) if epsilon and rho else None,
             whole=self.whole or other.whole,
         )
@@ -105,7 +105,7 @@ class Event:
         if kind == "pure":
             return self.pure
         epsilon, rho = self.apart if kind == "mixed" else (0.0, self.rho)
-        return _sum_up(epsilon, rdp_epsilon(rho, delta, self.whole))
+        return sum_up(epsilon, rdp_epsilon(rho, delta, self.whole))
 
     def promise(self, delta: float) -> Promise:
         """Return the smallest ε that any of the sums proves at this δ."""
@@ -194,10 +194,10 @@ def rho_budget(epsilon: float, delta: float) -> float:
     return low
 
 
-def _sum_up(one: float, other: float) -> float:
+def sum_up(one: float, other: float) -> float:
     """Add, rounded up.
 
-    >>> _sum_up(0.1, 0.2), _sum_up(1.0, 1e-30) > 1.0
+    >>> sum_up(0.1, 0.2), sum_up(1.0, 1e-30) > 1.0
     (0.30000000000000004, True)
     """
     if math.isinf(one) or math.isinf(other):

@@ -20,16 +20,14 @@ A task that promises nothing is accepted with an infinite ε and costs as much: 
 Costs in entries are rounded up, so the sums never under-report. A charge precedes the first send; the same key with
 the same bytes is a resend and costs nothing; the same key with other bytes would be a second release and is refused.
 
-A closed task counts against the owner's cap with what it has spent, instead of with its whole promise, only if its end
-was public: announced to all, or reached by the number of releases in the terms. What is left is then known to anybody
-who saw the releases, later tasks are chosen given that history, and adaptive composition holds. If the device stopped
-for a reason of its own (its rows ran out, its owner did not like the model), the number of releases may depend on the
-rows: whether a later task still fits would be one more release, which nothing accounts for. So all stays reserved.
+A closed task counts against the owner's cap with less than its whole promise only if its end was public: `freeing` says
+with how much, and why. Nothing is charged to it any more.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -41,8 +39,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.core import record
-from crowdml.core.errors import BudgetExhausted, TermsViolated
-from crowdml.privacy.accounting import FILTER_NAMES, Event, Filter, FilterKind
+from crowdml.core.errors import BudgetExhausted, CapReached, TermsViolated
+from crowdml.privacy.accounting import FILTER_NAMES, Event, Filter, FilterKind, sum_up
+from crowdml.privacy.freeing import counted, counted_after
 from crowdml.privacy.promise import Promise
 from crowdml.privacy.sound import Sound
 from crowdml.privacy.uses import MOST, UsesState, packed
@@ -119,7 +118,7 @@ class SpendingState:
         charged: Uses that these count for; as many, where each counts for one.
         widest: Most samples in one release.
         closed: Whether the task has ended.
-        freed: Whether it ended in public, so that only what was spent still counts.
+        freed: Whether it ended in public, so that what was never released need not count.
     """
 
     terms: Terms
@@ -144,10 +143,10 @@ class SpendingState:
         return total if self.terms.unit == "device" else total.grouped(self.widest)
 
     def reserved(self) -> Promise:
-        """What counts against the owner's cap: the whole promise, or what was spent once the task ended in public."""
+        """What counts against the owner's cap: the whole promise, or less once the task ended in public."""
         if self.freed:
-            return self.spent().promise(self.terms.filter.delta)
-        return Promise(epsilon=self.terms.filter.epsilon, delta=self.terms.filter.delta)
+            return counted_after(self.terms.filter, self.terms.event, self.terms.uses, self.charged)
+        return counted(self.terms.filter)
 
 
 class LedgerChain:
@@ -180,15 +179,23 @@ class LedgerChain:
             raise TermsViolated(f"{task}: {'already accepted' if known else 'the terms are not those accepted'}")
         if not terms.filter.covers(terms.event.times(terms.uses)):
             raise TermsViolated(f"{task}: {terms.uses} releases cost more than ε = {terms.filter.epsilon:g}")
-        open_promises = [own.reserved() for own in self.tasks.values()]
-        epsilon = sum((own.epsilon for own in open_promises), terms.filter.epsilon)
-        delta = sum((own.delta for own in open_promises), terms.filter.delta)
+        before, more = self.reserved(), counted(terms.filter)
+        # Up, so that no rounding lets many small promises pass the cap together.
+        epsilon, delta = sum_up(before.epsilon, more.epsilon), sum_up(before.delta, more.delta)
         if epsilon > self.cap.epsilon or delta > self.cap.delta:
-            raise TermsViolated(
+            raise CapReached(
                 f"{task}: ε = {epsilon:g}, δ = {delta:g} with all tasks; the owner's cap is ε = {self.cap.epsilon:g}, "
                 f"δ = {self.cap.delta:g}"
             )
         return _accepted(task, sheet, terms)
+
+    def reserved(self) -> Promise:
+        """Return what all tasks together count for against the owner's cap."""
+        counts = [own.reserved() for own in self.tasks.values()]
+        return Promise(
+            epsilon=functools.reduce(sum_up, (own.epsilon for own in counts), 0.0),
+            delta=functools.reduce(sum_up, (own.delta for own in counts), 0.0),
+        )
 
     def agrees(self, task: str, sheet: str, terms: Terms) -> bool:
         """Tell whether exactly these terms were accepted: sheet, limit, uses and what a release costs."""
@@ -237,7 +244,7 @@ class LedgerChain:
 
         Args:
             task: The task.
-            public: Whether its end follows from public history alone (see the top of this file).
+            public: Whether its end follows from public history alone (see `freeing`).
         """
         if self._spending(task).closed:
             raise TermsViolated(f"{task}: already closed")
@@ -264,8 +271,10 @@ class LedgerChain:
         return own.spent().promise(own.terms.filter.delta)
 
     def left(self, task: str) -> int:
-        """Return how many more releases the unit that is worst off may enter."""
+        """Return how many more releases the unit that is worst off may enter; none after the end of a task."""
         own = self._spending(task)
+        if own.closed:
+            return 0
         return own.terms.uses - (own.charged if own.terms.unit == "device" else own.uses.most())
 
     def _require(self, task: str, samples: npt.NDArray[Any], uses: int) -> int:

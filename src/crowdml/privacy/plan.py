@@ -362,7 +362,7 @@ def _check_terms_of_samples(terms: PrivacySettings) -> None:
             where="privacy.unit",
             hint='use unit = "sample"; results show what it adds up to for a device as well',
         )
-    for name in ("max_uses", "owner_range"):
+    for name in ("max_uses", "owner_range", "units"):
         if getattr(terms, name) is not None:
             raise BadInput(
                 "only sound mode can keep this", where=f"privacy.{name.replace('_', '-')}", hint="leave it out"

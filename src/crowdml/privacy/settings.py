@@ -33,6 +33,12 @@ class PrivacySettings(Settings):
         None, description="ε: in sound mode the total over the task, in paper mode what the paper would claim"
     )
     delta: float = Field(0.0, ge=0, lt=1, description="δ; 0 is pure ε")
+    units: int | None = Field(
+        None,
+        gt=0,
+        description="sound mode: how many samples (of all devices together) or devices are promised something, by "
+        "unit; δ must be below 1/units. Not given: δ may be 1e-4 at most",
+    )
     statistics_epsilon: float = Field(
         0.0, ge=0, description="part of ε for error and label counts, half each; 0: counts are not sent"
     )

@@ -8,13 +8,13 @@ from crowdml.core import BadInput, record
 from crowdml.privacy.banded import require_gaussian
 from crowdml.privacy.calibration import calibrate, calibrate_shared, for_owner, share_statistics, split_statistics
 from crowdml.privacy.grid import Per, make_fine_grid, make_grid
+from crowdml.privacy.meaning import require_meaningful
 from crowdml.privacy.mechanisms import NoiseLaw, Shared
 from crowdml.privacy.moments import moments_grid, moments_sound
 from crowdml.privacy.private_steps import LocalSteps
 from crowdml.privacy.settings import PrivacySettings
 from crowdml.privacy.sound import SOUND_LAWS, Sends, SharedStatistics, Sound, SoundStatistics, Stability
 
-LARGEST_EPSILON = 1000.0
 LEAST_RADIUS = 1e-280
 """Below this a level would be no normal double, and a proof in levels would not be one of lengths."""
 
@@ -149,21 +149,6 @@ def _radius(
     return radius
 
 
-def require_meaning(terms: PrivacySettings, units: int) -> None:
-    """Refuse a δ that would allow one unit's rows to be published outright.
-
-    Args:
-        terms: The `[privacy]` section.
-        units: Number of samples, or of devices, that are promised something.
-    """
-    if terms.mode == "sound" and terms.delta > 0 and terms.delta * units >= 1:
-        raise BadInput(
-            f"delta = {terms.delta:g} is no promise to {units} {terms.unit}s: publishing one of them outright keeps it",
-            where="privacy.delta",
-            hint=f"well below 1/{units}, such as delta = {0.01 / units:.0e}",
-        )
-
-
 def _checked(terms: PrivacySettings, releases: Releases) -> tuple[float, int]:
     """Refuse, with what would be right; return ε and the number of uses."""
     _check_form(terms, releases)
@@ -174,12 +159,7 @@ def _checked(terms: PrivacySettings, releases: Releases) -> tuple[float, int]:
             where="privacy.epsilon",
             hint='such as epsilon = 8.0; mode = "none" promises nothing',
         )
-    if epsilon > LARGEST_EPSILON:
-        raise BadInput(
-            f"epsilon = {epsilon:g} promises nothing anyone could rely on",
-            where="privacy.epsilon",
-            hint='at most 1000; mode = "none" says openly that there is no guarantee',
-        )
+    require_meaningful(terms)
     if not SOUND_LAWS[terms.mechanism].pure and terms.delta == 0:
         raise BadInput(
             f'"{terms.mechanism}" needs delta above zero', where="privacy.delta", hint="such as delta = 1e-6"
@@ -202,12 +182,6 @@ def _check_owners(terms: PrivacySettings, epsilon: float) -> None:
             f"epsilon = {epsilon:g} is outside of owner-range",
             where="privacy.owner-range",
             hint="it is what an owner gets who chooses nothing",
-        )
-    if terms.owner_range[1] > LARGEST_EPSILON:
-        raise BadInput(
-            f"ε = {terms.owner_range[1]:g} promises nothing anyone could rely on",
-            where="privacy.owner-range",
-            hint="at most 1000",
         )
 
 

@@ -133,9 +133,9 @@ def _marked(send: Send, wanted: Headers) -> Send:
     return marked
 
 
-def _not_allowed(method: str) -> Answer:
-    answer = Refusal(405, "method", f"this is asked for by {method}").answer()
-    return Answer(status=405, body=answer.body, headers=(*answer.headers, (b"allow", method.encode())))
+def _not_allowed(allowed: str, why: str = "") -> Answer:
+    answer = Refusal(405, "method", why or f"this is asked for by {allowed}").answer()
+    return Answer(status=405, body=answer.body, headers=(*answer.headers, (b"allow", allowed.encode())))
 
 
 def _bare(host: bytes) -> bytes:

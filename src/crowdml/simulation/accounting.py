@@ -15,10 +15,12 @@ from crowdml.data import Dataset, Fitted
 from crowdml.privacy import Plan, Sound
 from crowdml.privacy.accounting import FILTER_NAMES
 from crowdml.privacy.banded import noise_of_sum, sensitivity_squared
+from crowdml.privacy.meaning import delta_problem
 from crowdml.privacy.private_steps import PrivateSteps
 from crowdml.privacy.promise import gaussian_epsilon
 from crowdml.privacy.reporting import LOSSES, RENYI, Figure, correlated_figure, paper_figure, sound_figure
 from crowdml.simulation.matrices import columns_for
+from crowdml.simulation.prepare import promised_units
 from crowdml.simulation.timeline import Timeline
 
 SLICED_DELTA = 1e-5
@@ -230,6 +232,9 @@ def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Seq
     public = [transform.kind for transform in task.data.transform if transform.learns and task.data.public]
     if public and task.privacy.mode != "none":
         found.append(f"{' and '.join(public)} fitted on {task.data.public} public rows that no device holds")
+    problem = delta_problem(task.privacy, promised_units(task, dataset))
+    if problem and task.privacy.mode == "paper":
+        found.append(problem)
     found += warnings(task)
     silent = max((timeline.silent for timeline in timelines), default=0)
     if silent:

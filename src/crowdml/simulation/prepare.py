@@ -14,7 +14,7 @@ from crowdml.data import Dataset, Fitted, resplit
 from crowdml.data import load as load_dataset
 from crowdml.data.dataset import Ints, Rows
 from crowdml.data.transforms import fit_all
-from crowdml.privacy import require_meaning
+from crowdml.privacy import require_delta
 from crowdml.simulation.splits import trial_split
 
 _prepared: dict[str, tuple[list[Fitted], Dataset]] = {}
@@ -23,10 +23,14 @@ _prepared: dict[str, tuple[list[Fitted], Dataset]] = {}
 def prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     """Load, check and transform the dataset of a task. The last one is kept: a sweep prepares its data once."""
     prepared = _prepare(task)
-    split = task.data.split
-    samples = split.train if split else len(prepared[1].train_labels)
-    require_meaning(task.privacy, samples if task.privacy.unit == "sample" else task.crowd.devices)
+    require_delta(task.privacy, promised_units(task, prepared[1]))
     return prepared
+
+
+def promised_units(task: Task, dataset: Dataset) -> int:
+    """Count the samples or devices of a simulated crowd that the terms are about."""
+    samples = task.data.split.train if task.data.split else len(dataset.train_labels)
+    return samples if task.privacy.unit == "sample" else task.crowd.devices
 
 
 def _prepare(task: Task) -> tuple[list[Fitted], Dataset]:

@@ -259,8 +259,8 @@ def _together(own: AdmmSettings) -> int:
 
 UNPROVEN = (
     "the paper bounds a local model for one fixed dual (lemma 1), so for the first iteration only: later duals depend "
-    "on the rows themselves, and no bound is proven for them. Its theorem is about one iteration; the ε here is what "
-    "all of them add up to if the lemma held in each"
+    "on the rows themselves, and no bound is proven for them. Its theorem is about one iteration; the ε of a "
+    "simulation is what all of them add up to if the lemma held in each"
 )
 ADMM = Recipe(
     settings=AdmmSettings,

@@ -1,0 +1,116 @@
+"""What an owner reads about a cap, a ledger and an end: only what is so, and nothing that teaches evasion."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crowdml.cli import device_output
+from crowdml.core import BadInput
+from crowdml.device import Device
+from crowdml.device.home import Home
+from crowdml.device.joining import leave
+from crowdml.device.status import cap_report, ledger_report, report
+
+NONE = "privacy={ mode = 'none' }"
+WHOLE = "privacy={ epsilon = 6.0, unit = 'device', clip = 1.0 }"
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "240")
+
+
+def advice(capsys: pytest.CaptureFixture[str], server: Any, join: Any, place: Path, given: Any = (None, None)) -> str:
+    """Join, and return what was said about a cap before the owner decided."""
+
+    def accept(offer: Any) -> bool:
+        device_output.print_cap_advice(offer, place, given, "")
+        return True
+
+    join(server, accept=accept)
+    return capsys.readouterr().out
+
+
+def test_a_cap_is_suggested_until_one_is_set(make_server: Any, join: Any, tmp_path: Path, capsys: Any) -> None:
+    place = tmp_path / "home"
+    told = advice(capsys, make_server(), join, place)
+    assert "no cap is set: nothing limits what all tasks of this device add up to" in told
+    assert "crowdml device cap --epsilon 10 --delta 0.0001" in told and "--cap-epsilon 10" in told
+    assert "no cap is set" in advice(capsys, make_server("name=run"), join, place)
+    Home(place).limit(20.0, None)
+    assert advice(capsys, make_server("name=swim"), join, place) == ""
+
+
+def test_a_suggested_cap_leaves_room_for_the_task_at_hand(
+    make_server: Any, join: Any, tmp_path: Path, capsys: Any
+) -> None:
+    server = make_server("privacy={ epsilon = 40.0, max-uses = 3 }")
+    assert "--epsilon 40 " in advice(capsys, server, join, tmp_path / "home")
+    given = advice(capsys, make_server("name=run"), join, tmp_path / "home", given=(50.0, None))
+    assert given == "", "an owner who gives one needs no advice"
+
+
+def test_a_task_without_a_guarantee_is_said_to_fit_no_cap(
+    make_server: Any, join: Any, tmp_path: Path, capsys: Any
+) -> None:
+    told = advice(capsys, make_server(NONE), join, tmp_path / "home")
+    assert "no cap is set" in told and "any cap would refuse it" in told and "suggested" not in told
+
+
+def test_status_and_ledger_say_what_the_cap_is_and_what_counts(
+    make_server: Any, join: Any, rows: Any, capsys: Any
+) -> None:
+    server = make_server()
+    home = Home(join(server))
+    device_output.print_status(report(home, ask=False), False)
+    device_output.print_ledger(ledger_report(home, compare=False), False)
+    assert capsys.readouterr().out.count("no cap is set") == 2
+    home.limit(20.0, 1e-4)
+    device_output.print_cap(cap_report(home), False)
+    assert "ε = 20, δ = 0.0001; counted against it: ε = 6" in capsys.readouterr().out
+    server.state = "stopped"
+    with Device(home.path, connect=server.connect) as device:
+        device.run(rows)
+    device_output.print_ledger(ledger_report(home, compare=False), False)
+    told = capsys.readouterr().out
+    assert "nothing: closed, counts ε = 0 against a cap" in told and "counted against it: ε = 0" in told
+
+
+@pytest.mark.parametrize("terms", [None, WHOLE, NONE], ids=["sample", "device", "no guarantee"])
+def test_no_uses_are_left_after_the_last_release(
+    make_server: Any, join: Any, rows: Any, capsys: Any, terms: str | None
+) -> None:
+    server = make_server("stop.max-releases=2", *([terms] if terms else []))
+    home = Home(join(server))
+    with Device(home.path, connect=server.connect) as device:
+        device.run(rows, releases=1)
+        device_output.print_ledger(ledger_report(home, compare=False), False)
+        before = capsys.readouterr().out
+        device.run(rows, releases=1)
+    found = ledger_report(home, compare=False)
+    assert found["tasks"]["walk"]["closed"] and not found["tasks"]["walk"]["uses_left"]
+    device_output.print_ledger(found, False)
+    told = capsys.readouterr().out
+    if terms == NONE:
+        assert "no formal guarantee" in told and "not limited" not in told
+        return
+    assert ("3 uses of each in all" in before) == (terms is None)
+    assert "uses of each" not in told and "nothing: closed" in told
+
+
+def test_no_message_teaches_how_to_evade_a_ledger(make_server: Any, join: Any) -> None:
+    server = make_server()
+    home = Home(join(server))
+    leave(home, home.member(), server.connect)
+    with pytest.raises(BadInput, match="has withdrawn") as refused:
+        join(server)
+    assert "home" not in str(refused.value) and "another" not in str(refused.value)
+    evasive = re.compile(r"(another|other|new|fresh|second) (--?home|--name|home|device folder|ledger)\b(?! than)")
+    sources = Path(device_output.__file__).parents[1]
+    texts = [path for folder in ("cli", "device", "privacy") for path in (sources / folder).rglob("*.py")]
+    found = [f"{path.name}: {match[0]}" for path in texts for match in evasive.finditer(path.read_text())]
+    assert len(texts) > 50 and not found
