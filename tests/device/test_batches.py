@@ -13,7 +13,9 @@ from crowdml.core import BadInput
 from crowdml.core.errors import BudgetExhausted
 from crowdml.device.batches import Gatherer
 from crowdml.device.memory import Memory
-from crowdml.device.rows import Contract, RowBuffer, source_of
+from crowdml.device.row_contract import Contract
+from crowdml.device.rows import RowBuffer, source_of
+from crowdml.privacy.uses import UsesState, packed
 
 CONTRACT = Contract(features=3, labels=("standing", "walking"))
 
@@ -29,19 +31,11 @@ def pairs(count: int, times: float = 1.0) -> list[tuple[list[float], int]]:
     return [([times * n, 1.0, 2.0], n % 2) for n in range(count)]
 
 
-class Uses:
+class Uses(UsesState):
     """Counts as the ledger does."""
 
-    def __init__(self) -> None:
-        self.counts = np.zeros(0, np.int32)
-
-    def __call__(self) -> Any:
-        return self.counts
-
     def charge(self, samples: Any) -> None:
-        reach = int(samples.max()) + 1
-        self.counts = np.concatenate([self.counts, np.zeros(max(0, reach - len(self.counts)), np.int32)])
-        self.counts[samples] += 1
+        self.add(packed(samples))
 
 
 def gatherer(rows: Any, live: Any, memory: Memory, uses: Uses, most: int | None = 3, draw: Any = None) -> Gatherer:

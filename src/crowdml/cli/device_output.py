@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crowdml.device.device import Device, Summary
     from crowdml.device.joining import Offer
     from crowdml.device.personal import Personal
+    from crowdml.device.samples import RowsChanged
     from crowdml.device.sending import Outcome
 
 NO_GUARANTEE = "This task gives NO formal guarantee: what it sends may reveal your rows. Take part nevertheless?"
@@ -39,6 +40,21 @@ def ask(question: str, option: str) -> bool:
         raise BadInput("nobody is there to be asked", hint=f"read the terms, then say {option}")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def warn(line: str) -> None:
+    """Tell the owner something about the rows."""
+    print(f"warning: {line}", file=sys.stderr, flush=True)
+
+
+def changed(change: RowsChanged) -> str:
+    """Ask about rows that are quite different from those of last time."""
+    return (
+        f"{change.new} of {change.rows} rows were never seen before, and {change.gone} of the {change.used} that were "
+        "used in releases are gone.\nIf they are the same samples written differently (one more digit, another unit), "
+        "their uses would be\ncounted from 0 again and the promise broken: say no, and put the file back as it was.\n"
+        "Are they other samples?"
+    )
 
 
 @contextmanager
