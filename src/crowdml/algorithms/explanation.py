@@ -186,6 +186,7 @@ def _notes(task: Task, plan: Plan) -> tuple[str, ...]:
                 "but the size of the noise shows it"
             )
         notes += _on_stability(task, plan.sound)
+        notes += _on_samples(task, plan.sound)
         if not _bounded(plan.sound):
             notes.append("what a release says about a whole device grows with the number of its rows")
     return tuple(notes)
@@ -205,6 +206,22 @@ def _on_stability(task: Task, sound: Sound) -> list[str]:
     return [
         "nothing is proven about one sample but the bound on the whole message; with a constant or falling rate of at "
         f"most {largest:.3g} these steps would be stable, and need less noise for samples"
+    ]
+
+
+def _on_samples(task: Task, sound: Sound) -> list[str]:
+    """Say what counts as the same sample, and whether the promise depends on it."""
+    if sound.unit == "device":
+        return ["the promise is to the whole device: what counts as one sample does not matter"]
+    if task.data.id:
+        known = f"a sample is what has the same {task.data.id}: read, fed or streamed again, and whatever else is in it"
+        doubt = "under another id it is another sample"
+    else:
+        known = "a sample is a row with the same numbers (of 32 bits) and label: read, fed or streamed again"
+        doubt = "written with one more digit it is another sample"
+    return [
+        f"{known}, it keeps the uses it has had; {doubt}, so a device asks its owner before it sends anything of a "
+        'file in which most rows are new and many are gone. unit = "device" does not depend on any of this'
     ]
 
 

@@ -111,6 +111,12 @@ class DataSettings(Settings):
         """The columns, each with its unit where one is given."""
         return tuple(f"{name} ({self.units[name]})" if name in self.units else name for name in self.columns)
 
+    @property
+    def row_in_words(self) -> str:
+        """What an owner's row must have."""
+        numbers = ", ".join(self.described) or f"{self.features} number{'s' * (self.features > 1)}"
+        return numbers + (f"; {self.id} tells samples apart" if self.id else "")
+
 
 class StopSettings(Settings):
     """The `[stop]` section: when a task ends."""

@@ -26,7 +26,8 @@ def show(offer: Offer) -> None:
     from crowdml.cli.privacy import print_explanation
 
     print_explanation(offer.live.task, offer.explain())
-    print(f"\nserver     {offer.link.server}\noperator   {offer.link.key}\nsheet      {offer.signed.hash}")
+    print(f"\na row      {offer.live.task.data.row_in_words}")
+    print(f"server     {offer.link.server}\noperator   {offer.link.key}\nsheet      {offer.signed.hash}")
 
 
 def can_ask() -> bool:
@@ -211,7 +212,7 @@ def _left(own: dict[str, Any]) -> str:
     if own["unit"] == "device":
         return f"{own['uses_left']} releases"
     samples = own["samples"]
-    return f"{samples['used_up']} of {samples['used']} samples used up, the others have up to {own['uses']} uses"
+    return f"{samples['used_up']} of {samples['used']} samples used up, the others have up to {own['uses'] - samples.get('floor', 0)} uses"
 
 
 def _told(promise: dict[str, float] | None) -> str:

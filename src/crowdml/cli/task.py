@@ -72,7 +72,8 @@ def show(name: Name, server: Server = None, home: Home = None, ca: Ca = None, js
     """Show how a task stands."""
     found = _operator(server, home, ca).ask("GET", f"/v1/tasks/{name}")
     if not json:
-        found = {key: value for key, value in found.items() if key != "signed_sheet"}
+        row = _row(found.pop("signed_sheet"))
+        found |= {"a_row": row} if row else {}
     _print_one(found, json)
 
 
@@ -185,6 +186,17 @@ def _print(rows: list[dict[str, Any]], columns: tuple[str, ...], as_json: bool) 
     for row in rows:
         table.add_row(*(str(row[column]) for column in columns))
     Console().print(table)
+
+
+def _row(envelope: dict[str, str]) -> str:
+    """Say what a row has, where the signed task names its columns or an id."""
+    from crowdml.algorithms.sections import DataSettings
+    from crowdml.protocol import SignedSheet
+
+    # The server's own words about its own task: nothing is trusted here that a device would not check again.
+    content = SignedSheet.from_json(envelope).open().definition["data"]
+    data = DataSettings.model_validate(content, by_alias=True, by_name=False)
+    return data.row_in_words if data.columns or data.id else ""
 
 
 def _print_one(values: dict[str, Any], as_json: bool) -> None:

@@ -51,7 +51,7 @@ class Gathered:
 
     batch: Batch
     samples: Ints
-    numbering: Numbering | None
+    numbering: Numbering | None = None
 
 
 class Gatherer:

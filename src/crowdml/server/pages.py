@@ -39,6 +39,7 @@ class TaskPage:
         algorithm: Name of the algorithm.
         model: Kind of model.
         sheet: Hash of the sheet.
+        row: What an owner's row must have.
     """
 
     summary: dict[str, Any]
@@ -46,6 +47,7 @@ class TaskPage:
     algorithm: str
     model: str
     sheet: str
+    row: str
 
 
 @record
@@ -73,6 +75,7 @@ async def task_page(running: Annotated[RunningTask, Depends(running_of)]) -> Res
             algorithm=task.algorithm.kind,
             model=task.model.kind,
             sheet=running.sheet_hash,
+            row=task.data.row_in_words,
         ),
     )
 
@@ -88,6 +91,7 @@ async def join_page(request: Request, running: Annotated[RunningTask, Depends(ru
             algorithm=running.live.task.algorithm.kind,
             model=running.live.task.model.kind,
             sheet=running.sheet_hash,
+            row=running.live.task.data.row_in_words,
         ),
     )
 
