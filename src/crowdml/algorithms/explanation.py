@@ -221,7 +221,8 @@ def _on_samples(task: Task, sound: Sound) -> list[str]:
         doubt = "written with one more digit it is another sample"
     return [
         f"{known}, it keeps the uses it has had; {doubt}, so a device asks its owner before it sends anything of a "
-        'file in which most rows are new and many are gone. unit = "device" does not depend on any of this'
+        "file in which most rows are new and many are gone. Which rows of a stream are equal, and left out, is not "
+        'hidden. unit = "device" does not depend on any of this'
     ]
 
 

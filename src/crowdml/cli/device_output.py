@@ -212,7 +212,8 @@ def _left(own: dict[str, Any]) -> str:
     if own["unit"] == "device":
         return f"{own['uses_left']} releases"
     samples = own["samples"]
-    return f"{samples['used_up']} of {samples['used']} samples used up, the others have up to {own['uses'] - samples.get('floor', 0)} uses"
+    most = own["uses"] - samples.get("floor", 0)
+    return f"{samples['used_up']} of {samples['used']} samples used up, the others have up to {most} uses"
 
 
 def _told(promise: dict[str, float] | None) -> str:

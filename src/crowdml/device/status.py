@@ -104,7 +104,7 @@ def spending(ledger: Ledger, account: str) -> dict[str, Any] | None:
 
 
 def _uses(own: SpendingState) -> dict[str, int]:
-    """How many samples were used how often: used at all, used up, most; and what all count with, if numbers were lost."""
+    """How many samples were used how often: used at all, used up, most; after a loss also what all count with."""
     counts, floor = own.uses.counts(), own.uses.floor
     used = counts[counts > 0] + floor
     full = int((used >= own.terms.uses).sum()) if own.terms.unit == "sample" else 0
