@@ -182,7 +182,7 @@ def test_the_task_names_its_columns() -> None:
     [
         ('columns = ["a", "b"]\nfeatures = 3', "line 5, data: features = 3, but 2 columns have names"),
         ("", "line 5, data: say what a row is: columns = "),
-        ("features = 0", "say what a row is"),
+        ("features = 0", "line 6, data.features: should be greater than 0, not 0"),
         ('columns = ["a", "a"]', "line 6, data.columns: columns must differ from each other; a stands twice"),
         ('columns = ["a", " b"]', "data.columns: ' b' cannot stand in a header"),
         ('columns = ["age", "b"]\nunits = { ag = "years" }', 'no column is called "ag"; did you mean "age"?'),

@@ -32,7 +32,10 @@ class DataSettings(Settings):
 
     dataset: str | None = Field(None, description="a named dataset, for simulation and demo")
     features: int = Field(
-        0, ge=0, le=100_000_000, description="numbers in a row, before transforms; 0: as many as there are columns"
+        0,
+        gt=0,
+        le=100_000_000,
+        description="numbers in a row, before transforms; not given: as many as there are columns",
     )
     columns: list[str] = Field(
         [],
@@ -77,7 +80,7 @@ class DataSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _count_columns(cls, values: Any) -> Any:
-        if isinstance(values, dict) and not values.get("features") and isinstance(values.get("columns"), list):
+        if isinstance(values, dict) and "features" not in values and isinstance(values.get("columns"), list):
             return values | {"features": len(values["columns"])}
         return values
 
