@@ -82,6 +82,8 @@ def _type_words(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> 
         return " or ".join(f"`{_toml(choice)}`" for choice in arguments)
     if origin is list:
         return f"list of {_type_words(arguments[0])}{_entries(metadata)}"
+    if origin is dict:
+        return f"table, {_type_words(arguments[1])} by name"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         keys = (
             f"`{spell_key(name, own)}` ({_type_words(own.annotation, own.metadata)}: {sentence(own.description)})"

@@ -159,3 +159,17 @@ def test_every_form_is_explained(form: str, unit: str) -> None:
 def test_the_explanation_says_what_is_proven_about_one_sample(changes: list[str], words: str) -> None:
     norm = "data.transform=[{ kind = 'norm', order = 2, at-most = 1.0 }]"
     assert any(words in note for note in explain(task(norm, *changes)).notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([], "a sample is a row with the same numbers (of 32 bits) and label"),
+        ([], "written with one more digit it is another sample"),
+        ([], 'unit = "device" does not depend on any of this'),
+        (["data.id=patient"], "a sample is what has the same patient"),
+        (["privacy.unit=device"], "what counts as one sample does not matter"),
+    ],
+)
+def test_the_explanation_says_what_counts_as_the_same_sample(changes: list[str], words: str) -> None:
+    assert any(words in note for note in explain(task(*changes)).notes)

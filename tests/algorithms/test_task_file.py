@@ -204,7 +204,7 @@ def test_a_section_with_defaults_may_be_left_out(section: str) -> None:
     parse(re.sub(rf"\[{section}\]\n(.+\n)+", "", GOOD))
 
 
-@pytest.mark.parametrize(("key", "where"), [("features", "data"), ("labels", "data"), ("name", "")])
+@pytest.mark.parametrize(("key", "where"), [("labels", "data"), ("name", "")])
 def test_a_missing_key_is_named_with_the_line_of_its_section(key: str, where: str) -> None:
     source = re.sub(rf"(?m)^{key} = .*\n", "", GOOD)
     error = refused(source)

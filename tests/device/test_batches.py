@@ -13,7 +13,9 @@ from crowdml.core import BadInput
 from crowdml.core.errors import BudgetExhausted
 from crowdml.device.batches import Gatherer
 from crowdml.device.memory import Memory
-from crowdml.device.rows import Contract, RowBuffer, source_of
+from crowdml.device.row_contract import Contract
+from crowdml.device.rows import RowBuffer, source_of
+from crowdml.privacy.uses import UsesState, packed
 
 CONTRACT = Contract(features=3, labels=("standing", "walking"))
 
@@ -29,19 +31,11 @@ def pairs(count: int, times: float = 1.0) -> list[tuple[list[float], int]]:
     return [([times * n, 1.0, 2.0], n % 2) for n in range(count)]
 
 
-class Uses:
+class Uses(UsesState):
     """Counts as the ledger does."""
 
-    def __init__(self) -> None:
-        self.counts = np.zeros(0, np.int32)
-
-    def __call__(self) -> Any:
-        return self.counts
-
     def charge(self, samples: Any) -> None:
-        reach = int(samples.max()) + 1
-        self.counts = np.concatenate([self.counts, np.zeros(max(0, reach - len(self.counts)), np.int32)])
-        self.counts[samples] += 1
+        self.add(packed(samples))
 
 
 def gatherer(rows: Any, live: Any, memory: Memory, uses: Uses, most: int | None = 3, draw: Any = None) -> Gatherer:
@@ -121,22 +115,119 @@ def test_too_few_rows(make_server: Any, memory: Memory) -> None:
         gatherer(pairs(3), make_server().live, memory, Uses()).gather()
 
 
-def test_streamed_rows_are_each_a_new_sample(make_server: Any, memory: Memory) -> None:
+def test_a_row_that_is_streamed_again_is_the_same_sample(make_server: Any, memory: Memory) -> None:
     live, uses = make_server().live, Uses()
     kept = gatherer(pairs(4), live, memory, uses).gather()
     assert kept is not None and sorted(kept.samples) == [0, 1, 2, 3]
-    stream = gatherer(iter(pairs(4) * 2), live, memory, uses)
-    for expected in ([4, 5, 6, 7], [8, 9, 10, 11]):
-        found = stream.gather()
-        assert found is not None and found.samples.tolist() == expected
+    uses.charge(kept.samples)
+    for _ in range(2):
+        found = gatherer(iter(pairs(4)), live, memory, uses).gather()
+        assert found is not None and found.samples.tolist() == [0, 1, 2, 3], "as in the file"
+        assert found.numbering == memory.samples.numbering and found.numbering.count == 4
         uses.charge(found.samples)
-    assert stream.gather() is None
-    again = gatherer(iter(pairs(4)), live, memory, uses).gather()
-    assert again is not None and again.samples.tolist() == [12, 13, 14, 15], "numbers go on after a restart"
-    uses.charge(again.samples)
-    new = gatherer(pairs(5, 9.0), live, memory, uses).gather()
-    assert new is not None
-    assert not set(new.samples) & set(range(4, 16)), "a file's rows do not get numbers of streamed ones"
+    spent = gatherer(iter(pairs(4)), live, memory, uses)
+    assert spent.gather() is None and spent.left_out == 4, "used three times, which is all that was promised"
+    with pytest.raises(BudgetExhausted):
+        gatherer(pairs(4), live, memory, uses).gather()
+
+
+def test_a_stream_goes_on_past_rows_that_may_not_be_used(make_server: Any, memory: Memory) -> None:
+    """A stream that begins again for ever, as `while True: yield from rows` does, ends with the promise, not beyond."""
+    live, uses, told = make_server().live, Uses(), list[str]()
+    rows = pairs(6)
+    stream = iter([rows[0], rows[0], rows[1], *rows * 4])
+    source = source_of(stream, CONTRACT)
+    own = Gatherer(source, live, memory, uses, 3, warn=told.append)
+    batches = []
+    while (found := own.gather()) is not None:
+        assert len(set(found.samples.tolist())) == len(found.samples) == 4
+        uses.charge(found.samples)
+        batches.append(found.samples.tolist())
+    assert batches[0] == [0, 1, 2, 3], "the second of two equal rows, and the two that begin again, are left out"
+    assert uses.most() == 3 and len(told) == 1 and "equal rows are one sample" in told[0]
+
+
+def test_a_buffer_does_not_make_equal_rows_new_samples(make_server: Any, memory: Memory) -> None:
+    buffer = RowBuffer(20)
+    for row, label in [*pairs(2) * 3, *pairs(8)[4:]]:
+        buffer.put(row, label)
+    own = gatherer(buffer, make_server().live, memory, Uses())
+    found = own.gather()
+    assert found is not None and found.samples.tolist() == [0, 1, 2, 3, 4, 5] and own.left_out == 4
+    assert found.batch.rows.shape == (6, 3) and found.batch.mask.all()
+
+
+def test_where_devices_are_promised_equal_rows_of_a_stream_all_count(make_server: Any, memory: Memory) -> None:
+    live = make_server().live
+    own = gatherer(iter([*pairs(1) * 8]), live, memory, Uses(), most=None)
+    for expected in ([0, 1, 2, 3], [4, 5, 6, 7]):
+        found = own.gather()
+        assert found is not None and found.samples.tolist() == expected and found.numbering is None
+    assert memory.samples.numbering.count == 0, "nothing is kept of them"
+
+
+IDS = Contract(features=3, labels=("standing", "walking"), id="patient")
+
+
+def test_an_id_is_the_sample_whatever_its_digits(make_server: Any, memory: Memory) -> None:
+    live, uses = make_server().live, Uses()
+
+    def gather(rows: Any) -> Any:
+        return Gatherer(source_of(rows, IDS), live, memory, uses, 3, rows_changed=lambda change: True).gather()
+
+    rows = [(row, label, f"p{n}") for n, (row, label) in enumerate(pairs(4))]
+    digits = [([x + 1e-4 for x in row], label, name) for row, label, name in rows]
+    for given in (rows, iter(digits), lambda: list(reversed(digits))):
+        found = gather(given)
+        assert sorted(found.samples) == [0, 1, 2, 3]
+        uses.charge(found.samples)
+    with pytest.raises(BudgetExhausted):
+        gather(digits)
+    arrays = (np.ones((4, 3)), np.zeros(4, int), np.array([10, 11, 12, 13]))
+    assert sorted(gather(arrays).samples) == [4, 5, 6, 7]
+    assert sorted(gather([(row, label, str(10 + n)) for n, (row, label, _) in enumerate(rows)]).samples) == [4, 5, 6, 7]
+
+
+def test_two_rows_with_one_id_are_refused_in_a_table_and_one_sample_in_a_stream(
+    make_server: Any, memory: Memory
+) -> None:
+    live, uses = make_server().live, Uses()
+    rows = [(row, label, f"p{n % 5}") for n, (row, label) in enumerate(pairs(7))]
+    for given in (rows, lambda: rows):
+        with pytest.raises(BadInput, match="rows 1 and 6 have the same id, 'p0'"):
+            Gatherer(source_of(given, IDS), live, memory, uses, 3).gather()
+    assert memory.samples.numbering.count == 0
+    own = Gatherer(source_of(iter([rows[0], rows[5], *rows[1:]]), IDS), live, memory, uses, 3)
+    found = own.gather()
+    assert found is not None and len(set(found.samples.tolist())) == 4 and own.left_out == 1
+    assert Gatherer(source_of(rows, IDS), live, memory, uses, None).gather() is not None, "devices: no matter"
+
+
+def test_rows_written_with_another_digit_stop_the_device_unless_the_owner_says_otherwise(
+    make_server: Any, memory: Memory
+) -> None:
+    live, uses, asked = make_server().live, Uses(), list[Any]()
+
+    def gather(rows: Any, answer: bool) -> Any:
+        def ask(change: Any) -> bool:
+            asked.append(change)
+            return answer
+
+        return Gatherer(source_of(rows, CONTRACT), live, memory, uses, 3, rows_changed=ask).gather()
+
+    uses.charge(gather(pairs(8), False).samples)
+    digits = [([x + 1e-4 for x in row], label) for row, label in pairs(8)]
+    for _ in range(2):
+        with pytest.raises(BadInput, match="8 of 8 rows were never seen before, and 4 of the 4") as refused:
+            gather(digits, False)
+        assert "--rows-changed accept" in str(refused.value) and memory.samples.numbering.count == 8
+    assert sorted(gather(digits, True).samples)[0] >= 8 and len(asked) == 3
+    uses.charge(gather(digits, False).samples)
+    assert len(asked) == 3, "asked once"
+    assert gather([*digits, *pairs(40, 9.0)], False) is not None, "a file that only grows is no question"
+    assert gather(lambda: pairs(8, 7.0), False) is not None, "a function gives what the device knows now"
+    assert Gatherer(source_of(pairs(8, 5.0), CONTRACT), live, memory, uses, None).gather(), "devices: no question"
+    assert len(asked) == 3
 
 
 def test_a_buffer_makes_a_batch_grow(make_server: Any, memory: Memory) -> None:

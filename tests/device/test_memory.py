@@ -1,13 +1,12 @@
-"""What a device remembers: states that count only once used, and numbers of samples that stay."""
+"""What a device remembers: states that count only once used."""
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
 
+from crowdml.core import BadInput
 from crowdml.device.memory import Memory
 
 
@@ -39,39 +38,7 @@ def test_what_was_never_charged_is_forgotten(tmp_path: Path) -> None:
     memory.close()
 
 
-def test_numbers_are_by_content_and_occurrence(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "m")
-    assert memory.numbers([b"a", b"b", b"a"], 0).tolist() == [0, 1, 2]
-    memory.close()
-    memory = Memory(tmp_path / "m")
-    assert memory.numbers([b"b", b"a"], 0).tolist() == [1, 0]  # edited: one a is gone, the order changed
-    assert memory.numbers([b"c", b"a", b"a", b"b"], 0).tolist() == [3, 0, 2, 1]
-    assert memory.numbers([b"d"], free=10).tolist() == [10]  # numbers that streamed rows had are not given again
-    assert memory.next_number() == 11
-    memory.close()
-
-
-def test_digests_say_nothing_to_others(tmp_path: Path) -> None:
-    one, other = Memory(tmp_path / "1"), Memory(tmp_path / "2")
-    salt = one.salt
-    assert salt != other.salt and len(salt) == 32
-    one.close()
-    other.close()
-    again = Memory(tmp_path / "1")
-    assert again.salt == salt
-    again.close()
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=6), max_size=5))
-def test_the_same_row_always_has_the_same_number(tables: list[list[bytes]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        memory = Memory(Path(folder) / "m")
-        known: dict[tuple[bytes, int], int] = {}
-        for table in tables:
-            numbers = memory.numbers(table, 0)
-            assert len(set(numbers.tolist())) == len(table)
-            for at, (digest, number) in enumerate(zip(table, numbers.tolist(), strict=True)):
-                assert known.setdefault((digest, table[:at].count(digest)), number) == number
-        assert sorted(known.values()) == list(range(len(known)))
-        memory.close()
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(b"no database at all, but long enough to be looked at" * 40)
+    with pytest.raises(BadInput, match="cannot be used: file is not a database\n  put it back from a backup"):
+        Memory(tmp_path / "m")

@@ -13,7 +13,8 @@ import pytest
 
 from crowdml.core import BadInput
 from crowdml.device import row_files
-from crowdml.device.rows import BufferedRows, Contract, KeptRows, PassingRows, RowBuffer, source_of
+from crowdml.device.row_contract import Contract
+from crowdml.device.rows import BufferedRows, KeptRows, PassingRows, RowBuffer, source_of
 
 CONTRACT = Contract(features=2, labels=("standing", "walking"))
 GOOD = "x,label,y\n0.5,walking,1\n1e-3, standing ,-2.25\n"

@@ -132,7 +132,8 @@ def _messages(bench: Bench, broadcast: Any, batch: Batch, trials: int, coins: De
     change, _ = walk_of(bench.setting).take(broadcast, np.int32(1), batch)
     levels = to_levels(grid, flatten(change)[None], NUMPY)
     sent = integers(bench.algorithm, started(bench.algorithm, broadcast), batch, Given(7))
-    assert (round_checked(grid, levels, Given(7), "grid", NUMPY)[0] == sent).all(), "this is not what a device does"
+    given: Any = Given(7)
+    assert (round_checked(grid, levels, given, "grid", NUMPY)[0] == sent).all(), "this is not what a device does"
     plain = round_checked(grid, np.tile(levels, (trials, 1)), coins, "grid", NUMPY)
     algorithm = bench.algorithm
     if noise != 1.0:

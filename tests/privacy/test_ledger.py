@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from crowdml.core.errors import BudgetExhausted, TermsViolated
 from crowdml.privacy import Event, Filter, Promise
-from crowdml.privacy.ledger import Cap, LedgerChain, Terms, canonical, decimal_up, next_hash
+from crowdml.privacy.ledger import Cap, LedgerChain, Terms
+from crowdml.privacy.ledger_bytes import canonical, decimal_up, next_hash
 from crowdml.privacy.uses import packed
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "ledger.json"

@@ -11,7 +11,7 @@ from crowdml.algorithms.recent_error import RecentError
 
 MASKED = (Path(__file__).parents[2] / "examples" / "masked-digits.toml").read_text()
 HTML = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-ALONE = "Nobody has to be trusted"
+ALONE = "Nobody but the device itself has to be trusted"
 
 
 def text(app: Any, path: str) -> str:

@@ -210,6 +210,7 @@ def _notes(task: Task, plan: Plan, parts: tuple[Leaving, ...]) -> tuple[str, ...
                 "but the size of the noise shows it"
             )
         notes += _on_stability(task, plan.sound)
+        notes += _on_samples(task, plan.sound)
         if plan.sound.update.grid.per == "example":
             notes.append("what a release says about a whole device grows with the number of its rows")
     return tuple(notes) + _on_running(task)
@@ -261,6 +262,23 @@ def _on_stability(task: Task, sound: Sound) -> list[str]:
     row = input_bound(task.data.transform, 2, task.data.features)
     more = advice(task.model_for(NUMPY), row, task.model.regularisation, task.recipe.sound(task.algorithm).steps)
     return [f"{proven}; {more}" if more else proven]
+
+
+def _on_samples(task: Task, sound: Sound) -> list[str]:
+    """Say what counts as the same sample, and whether the promise depends on it."""
+    if sound.unit == "device":
+        return ["the promise is to the whole device: what counts as one sample does not matter"]
+    if task.data.id:
+        known = f"a sample is what has the same {task.data.id}: read, fed or streamed again, and whatever else is in it"
+        doubt = "under another id it is another sample"
+    else:
+        known = "a sample is a row with the same numbers (of 32 bits) and label: read, fed or streamed again"
+        doubt = "written with one more digit it is another sample"
+    return [
+        f"{known}, it keeps the uses it has had; {doubt}, so a device asks its owner before it sends anything of a "
+        "file in which most rows are new and many are gone. Which rows of a stream are equal, and left out, is not "
+        'hidden. unit = "device" does not depend on any of this'
+    ]
 
 
 def _fit_note(fitted: str, task: Task) -> str:

@@ -77,6 +77,10 @@ def definition_of(task: Task) -> dict[str, Any]:
     content: dict[str, Any] = task.model_dump(mode="json", by_alias=True, exclude={"crowd": True})
     for name in ("dataset", "validation", "split"):
         content["data"].pop(name)
+    for name in ("columns", "units", "id"):
+        # Where there are none the text is as it was before there could be any: a restored task stays the same task.
+        if not content["data"][name]:
+            content["data"].pop(name)
     return content
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -10,6 +11,7 @@ from crowdml.algorithms.attacks import ATTACKS
 from crowdml.algorithms.attacks.simple import NoAttack
 from crowdml.algorithms.personal import PersonalSettings
 from crowdml.core import Settings
+from crowdml.core.registry import nearest
 from crowdml.core.settings import OneOf
 from crowdml.data import PARTITIONS, TRANSFORMS
 from crowdml.data.partitions import Iid
@@ -29,7 +31,24 @@ class DataSettings(Settings):
     """The `[data]` section: what a row looks like on every device."""
 
     dataset: str | None = Field(None, description="a named dataset, for simulation and demo")
-    features: int = Field(gt=0, le=100_000_000, description="numbers in a row, before transforms")
+    features: int = Field(
+        0,
+        gt=0,
+        le=100_000_000,
+        description="numbers in a row, before transforms; not given: as many as there are columns",
+    )
+    columns: list[str] = Field(
+        [],
+        description="names of the numbers in a row, in their order: files with a header are matched by name; without "
+        "them a row is known by position",
+    )
+    units: dict[str, str] = Field({}, description='unit of a column in words, such as { age = "years" }')
+    id: str | None = Field(
+        None,
+        min_length=1,
+        description="column that tells samples apart: rows with the same id are one sample, whatever else is in them; "
+        "not given: rows with the same numbers and label are",
+    )
     labels: list[str] = Field(min_length=2, description="names of the labels, in the order of their numbers")
     transform: list[Annotated[Any, OneOf(TRANSFORMS)]] = Field(
         [], description="what each device does to a row, in order"
@@ -57,6 +76,49 @@ class DataSettings(Settings):
         if twice:
             raise ValueError(f"labels must differ from each other; {', '.join(twice)} stands twice")
         return labels
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_columns(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "features" not in values and isinstance(values.get("columns"), list):
+            return values | {"features": len(values["columns"])}
+        return values
+
+    @field_validator("columns")
+    @classmethod
+    def _names(cls, columns: list[str]) -> list[str]:
+        for name in columns:
+            if not name or name != name.strip() or not name.isprintable():
+                raise ValueError(f"{name!r} cannot stand in a header: a name is printable and has no spaces around it")
+        twice = sorted(name for name, count in Counter(columns).items() if count > 1)
+        if twice:
+            raise ValueError(f"columns must differ from each other; {', '.join(twice)} stands twice")
+        return columns
+
+    @model_validator(mode="after")
+    def _fits(self) -> DataSettings:
+        if not self.features:
+            raise ValueError('say what a row is: columns = ["age", "steps"], or features = 2 where they have no names')
+        if self.columns and len(self.columns) != self.features:
+            raise ValueError(
+                f"features = {self.features}, but {len(self.columns)} columns have names: leave features out"
+            )
+        for name in sorted(set(self.units) - set(self.columns)):
+            raise ValueError(f'units: no column is called "{name}"; {nearest(name, self.columns)}')
+        if self.id in self.columns:
+            raise ValueError(f'the id "{self.id}" is one of the columns: nothing is learnt from an id, so take it out')
+        return self
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """The columns, each with its unit where one is given."""
+        return tuple(f"{name} ({self.units[name]})" if name in self.units else name for name in self.columns)
+
+    @property
+    def row_in_words(self) -> str:
+        """What an owner's row must have."""
+        numbers = ", ".join(self.described) or f"{self.features} number{'s' * (self.features > 1)}"
+        return numbers + (f"; {self.id} tells samples apart" if self.id else "")
 
 
 class StopSettings(Settings):

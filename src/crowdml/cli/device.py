@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from crowdml.device.home import Home
     from crowdml.device.joining import Offer
+    from crowdml.device.samples import RowsChanged
     from crowdml.device.sending import Outcome
     from crowdml.protocol import Sheet
 
@@ -94,7 +95,7 @@ def run(
         str,
         typer.Option(
             help="A .csv file (a header, labels by name), an .npz file (arrays rows and labels), or - for JSON lines "
-            'on standard input: {"row": [0.5, 1.0], "label": "walking"}.'
+            'on standard input: {"row": [0.5, 1.0], "label": "walking"}. Columns that the task names are found by name.'
         ),
     ],
     home: HomeOption = None,
@@ -106,6 +107,13 @@ def run(
     accept_restored: Annotated[
         bool, typer.Option("--accept-restored", help="Go on if the operator restored the task from a backup.")
     ] = False,
+    rows_changed: Annotated[
+        Literal["ask", "accept", "stop"],
+        typer.Option(
+            help="When most rows of a file are new and many of last time are gone: ask whether they are other samples "
+            "(where nobody can answer: stop), take them as such, or stop."
+        ),
+    ] = "ask",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON line per check-in, and one at the end.")] = False,
 ) -> None:
     """Learn with your rows until the task ends or your ledger is exhausted.
@@ -124,9 +132,21 @@ def run(
         question = f"{sheet.task} was restored from a backup; terms and ledger stay. Go on?"
         return accept_restored or (output.can_ask() and output.ask(question, "--accept-restored"))
 
+    def other_samples(change: RowsChanged) -> bool:
+        if rows_changed == "ask" and output.can_ask() and rows != "-":
+            return output.ask(output.changed(change), "--rows-changed")
+        return rows_changed == "accept"
+
     progress = output.JsonLines() if json else output.Progress()
     with output.interruptible("nothing is lost; start the device again to go on"):
-        with Device(_place(home, name), task, confirm=confirm, tell=progress.tell) as device:
+        with Device(
+            _place(home, name),
+            task,
+            confirm=confirm,
+            rows_changed=other_samples,
+            tell=progress.tell,
+            warn=output.warn,
+        ) as device:
 
             def watch(outcome: Outcome) -> None:
                 progress.update(device, outcome)
@@ -169,7 +189,7 @@ def personal(
     if rate <= 0:
         raise BadInput(f"a rate of {rate:g} teaches nothing", where="--rate", hint="such as 0.1")
     place, settings = _home(home, name), PersonalSettings(steps=steps, batch=batch, rate=rate)
-    own = personal_of(place, rows, settings, task=task, held_out=held_out, label_column=label_column)
+    own = personal_of(place, rows, settings, task=task, held_out=held_out, label_column=label_column, warn=output.warn)
     own.save(out, place.sheet(place.member(task)).arrays)
     output.print_personal(own, out, json)
 
@@ -227,6 +247,30 @@ def cap(
         with place.lock():
             place.limit(epsilon, delta)
     output.print_cap(cap_report(place), json)
+
+
+@app.command()
+def renumber(
+    home: HomeOption = None,
+    name: NameOption = "default",
+    task: TaskOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Go on after the file with the numbers of samples was lost.
+
+    Without it nobody can tell how often which row was used. So every sample, old or new, counts from now on as used as
+    often as the one that was used most; putting the lost file back is better.
+    """
+    from crowdml.cli import device_output as output
+    from crowdml.device import lost_numbers
+
+    place = _home(home, name)
+    member = place.member(task)
+    question = f"Count every sample of {member.task} as used as often as the most used one? This cannot be undone."
+    if not yes and not output.ask(question, "--yes"):
+        raise typer.Exit(1)
+    most = lost_numbers.renumber(place, member)
+    typer.echo(f"{member.task}: every sample counts as used {most} times from now on")
 
 
 @app.command()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crowdml.device.device import Device, Summary
     from crowdml.device.joining import Offer
     from crowdml.device.personal import Personal
+    from crowdml.device.samples import RowsChanged
     from crowdml.device.sending import Outcome
 
 WAITS = {"paused": "paused by its operator", "draft": "not open yet"}
@@ -36,7 +37,8 @@ def show(offer: Offer) -> None:
     print_explanation(offer.live.task, offer.explain())
     if offer.state in WAITS:
         print(f"\nThe task is {WAITS[offer.state]}: you can join, and this device then waits and sends nothing.")
-    print(f"\nserver     {offer.link.server}\noperator   {offer.link.key}\nsheet      {offer.signed.hash}")
+    print(f"\na row      {offer.live.task.data.row_in_words}")
+    print(f"server     {offer.link.server}\noperator   {offer.link.key}\nsheet      {offer.signed.hash}")
 
 
 def print_cap_advice(offer: Offer, place: Path, given: tuple[float | None, float | None], again: str) -> None:
@@ -84,6 +86,21 @@ def ask(question: str, option: str) -> bool:
         raise BadInput("nobody is there to be asked", hint=f"read the terms, then say {option}")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def warn(line: str) -> None:
+    """Tell the owner something about the rows."""
+    print(f"warning: {line}", file=sys.stderr, flush=True)
+
+
+def changed(change: RowsChanged) -> str:
+    """Ask about rows that are quite different from those of last time."""
+    return (
+        f"{change.new} of {change.rows} rows were never seen before, and {change.gone} of the {change.used} that were "
+        "used in releases are gone.\nIf they are the same samples written differently (one more digit, another unit), "
+        "their uses would be\ncounted from 0 again and the promise broken: say no, and put the file back as it was.\n"
+        "Are they other samples?"
+    )
 
 
 @contextmanager
@@ -244,7 +261,8 @@ def _left(own: dict[str, Any]) -> str:
     if own["unit"] == "device":
         return f"{own['uses_left']} releases"
     samples = own["samples"]
-    return f"{samples['used_up']} of {samples['used']} samples used up; {own['uses']} uses of each in all"
+    most = own["uses"] - samples.get("floor", 0)
+    return f"{samples['used_up']} of {samples['used']} samples used up; {most} uses of each in all"
 
 
 def _told(promise: dict[str, float] | None) -> str:

@@ -46,7 +46,20 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         shown["averaging"] = ", ".join(f"{name} {value}" for name, value in found["averaging"].items())
     names = {"check_ins": "check-ins"}
     rest = {names.get(name, name.replace("_", " ")): value for name, value in found.items() if name not in _HIDDEN}
+    row = _row(found["signed_sheet"])
+    rest |= {"a row": row} if row else {}
     return [(name, str(value)) for name, value in (shown | rest).items()]
+
+
+def _row(envelope: dict[str, str]) -> str:
+    """Say what a row has, where the signed task names its columns or an id."""
+    from crowdml.algorithms.sections import DataSettings
+    from crowdml.protocol import SignedSheet
+
+    # The server's own words about its own task: nothing is trusted here that a device would not check again.
+    content = SignedSheet.from_json(envelope).open().definition["data"]
+    data = DataSettings.model_validate(content, by_alias=True, by_name=False)
+    return data.row_in_words if data.columns or data.id else ""
 
 
 def print_table(rows: list[dict[str, Any]], columns: tuple[str, ...], as_json: bool) -> None:

@@ -4,11 +4,13 @@ Kept rows take turns: those that were used least go first, in an order drawn fro
 is a pass over all rows after the other, also when the device was switched off in between. No sample is twice in a
 batch, and one that has been used as often as the terms allow stays out. In rounds a device works on all its rows, or
 on as many as the task takes from one device.
+
+Passing rows are taken as they come. Where samples are promised something, a row that stands in the batch already, or
+was used up, is left out and the next one takes its place.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -20,11 +22,16 @@ from crowdml.algorithms.live import LiveTask
 from crowdml.core import BadInput, Batch, record
 from crowdml.core.errors import BudgetExhausted
 from crowdml.device.memory import Memory
-from crowdml.device.rows import KeptRows, Source, Table
+from crowdml.device.row_contract import Table
+from crowdml.device.rows import BufferedRows, KeptRows, PassingRows, Source, Warn
+from crowdml.device.samples import RowsChanged
+from crowdml.privacy.uses import Numbering, UsesState
 
 Ints = npt.NDArray[Any]
 Draw = Callable[[int], Ints]
 """`draw(count)`: so many random 64-bit words."""
+AskChanged = Callable[[RowsChanged], bool]
+"""Asks the owner whether rows that changed so much are other samples indeed."""
 
 
 def os_words(count: int) -> Ints:
@@ -34,10 +41,17 @@ def os_words(count: int) -> Ints:
 
 @record
 class Gathered:
-    """A batch and the numbers of its samples, each once."""
+    """A batch and the numbers of its samples, each once.
+
+    Attributes:
+        batch: The rows.
+        samples: Their numbers.
+        numbering: Which sample has which number; None where nothing is promised to samples.
+    """
 
     batch: Batch
     samples: Ints
+    numbering: Numbering | None = None
 
 
 class Gatherer:
@@ -47,9 +61,14 @@ class Gatherer:
         source: Where rows come from.
         live: The task.
         memory: Keeps the numbers of samples.
-        uses: `uses()`: how often each sample was used, by its number.
+        uses: How often each sample was used, by its number.
         most_uses: How often a sample may be used; None: as often as you like.
         draw: Random words; from the operating system unless a test gives them.
+        rows_changed: Asked before anything is sent, where rows may be those of last time, written differently.
+        warn: Told when a row of a stream is left out for the first time.
+
+    Attributes:
+        left_out: Rows of a stream that were left out so far.
     """
 
     def __init__(
@@ -57,9 +76,11 @@ class Gatherer:
         source: Source,
         live: LiveTask,
         memory: Memory,
-        uses: Callable[[], Ints],
+        uses: UsesState,
         most_uses: int | None,
         draw: Draw = os_words,
+        rows_changed: AskChanged = lambda change: False,
+        warn: Warn = lambda line: None,
     ) -> None:
         """Gather nothing yet."""
         if live.algorithm.visit and not isinstance(source, KeptRows):
@@ -70,8 +91,15 @@ class Gatherer:
             )
         self._source, self._live, self._memory = source, live, memory
         self._uses, self._most_uses, self._draw = uses, most_uses, draw
+        self._rows_changed, self._warn = rows_changed, warn
         self._numbered: tuple[Table, Ints, Any] | None = None
         self._next = 0
+        self.left_out = 0
+
+    def prepare(self) -> None:
+        """Read and number rows that stay the same, so that whatever is wrong with them comes first."""
+        if isinstance(self._source, KeptRows) and self._source.fixed:
+            self._number(self._source)
 
     def gather(self) -> Gathered | None:
         """Return the next batch; None when a stream has ended.
@@ -81,33 +109,90 @@ class Gatherer:
         """
         if isinstance(self._source, KeptRows):
             return self._from_kept(self._source)
-        algorithm = self._live.algorithm
-        table = self._source.take(algorithm.batch, algorithm.buffer)
+        table, samples = self._from_stream(self._source)
         if table is None:
             return None
-        self._next = max(self._next, self._free(), self._memory.next_number())
-        samples = np.arange(self._next, self._next + len(table))
+        rows, chosen = self._live.transform(table.rows), np.arange(len(table))
+        return self._gathered(_batch(rows, table.labels, chosen, len(table)), samples)
+
+    def _from_stream(self, source: PassingRows | BufferedRows) -> tuple[Table | None, Ints]:
+        """Take rows until a batch is full; return them with their numbers, or None at the end of the stream."""
+        least, most = self._live.algorithm.batch, self._live.algorithm.buffer
+        taken, samples = list[Table](), np.zeros(0, np.int64)
+        while len(samples) < least:
+            table = source.take(least - len(samples), most - len(samples))
+            if table is None:
+                return None, samples
+            numbers = self._stream_numbers(table)
+            able = np.flatnonzero(self._is_able(numbers, samples))
+            self._leave_out(len(table) - len(able))
+            taken.append(table.take(able))
+            samples = np.concatenate([samples, numbers[able]])
+        return joined(taken), samples
+
+    def _stream_numbers(self, table: Table) -> Ints:
+        if self._most_uses is not None:
+            known = self._memory.samples
+            return known.of_stream(known.digests(table), self._free())
+        # The promise, if there is one, does not depend on which row is which.
+        self._next = max(self._next, self._free(), self._memory.samples.following())
         self._next += len(table)
-        rows = self._live.transform(table.rows)
-        return Gathered(batch=_batch(rows, table.labels, np.arange(len(table)), len(table)), samples=samples)
+        return np.arange(self._next - len(table), self._next)
+
+    def _is_able(self, numbers: Ints, taken: Ints) -> Ints:
+        """Tell which rows of a stream may enter the batch: each sample once, and only if it has a use left."""
+        first = np.zeros(len(numbers), bool)
+        first[np.unique(numbers, return_index=True)[1]] = True
+        able: Ints = first & ~np.isin(numbers, taken)
+        return able if self._most_uses is None else able & (self._uses.each(numbers) < self._most_uses)
+
+    def _leave_out(self, count: int) -> None:
+        if count and not self.left_out:
+            self._warn(
+                "a row of the stream is left out: it is in this batch already, or has entered as many releases as were "
+                "promised; equal rows are one sample"
+            )
+        self.left_out += count
+
+    def _gathered(self, batch: Batch, samples: Ints) -> Gathered:
+        promised = self._most_uses is not None
+        return Gathered(batch=batch, samples=samples, numbering=self._memory.samples.numbering if promised else None)
 
     def _from_kept(self, source: KeptRows) -> Gathered:
         table, numbers, rows = self._number(source)
         chosen = self._choose(numbers)
         rounds = self._live.algorithm.visit
         if rounds is None:
-            return Gathered(batch=_batch(rows, table.labels, chosen, len(chosen)), samples=numbers[chosen])
+            return self._gathered(_batch(rows, table.labels, chosen, len(chosen)), numbers[chosen])
         order = np.concatenate([chosen[self._shuffled(len(chosen))] for _ in range(rounds.epochs)])
         width = -(-len(order) // rounds.multiple) * rounds.multiple
-        return Gathered(batch=_batch(rows, table.labels, order, width), samples=numbers[chosen])
+        return self._gathered(_batch(rows, table.labels, order, width), numbers[chosen])
 
     def _number(self, source: KeptRows) -> tuple[Table, Ints, Any]:
         """Return the table, the numbers of its samples, and its rows as the model sees them."""
         table = source.table()
         if self._numbered is None or not source.fixed:
-            numbers = self._memory.numbers(digests(table, self._memory.salt), self._free())
+            digests, promised = self._memory.samples.digests(table), self._most_uses is not None
+            if promised:
+                _require_one_row_each(table)
+            if promised and source.fixed:
+                self._require_same(digests)
+            numbers = self._memory.samples.of_table(digests, self._free(), latest=promised and source.fixed)
             self._numbered = table, numbers, self._live.transform(table.rows)
         return self._numbered
+
+    def _require_same(self, digests: list[bytes]) -> None:
+        """Ask the owner, or stop, where rows may be those of last time in another form."""
+        change = self._memory.samples.change(digests, self._uses)
+        if change.is_doubtful and not self._rows_changed(change):
+            raise BadInput(
+                f"{change.new} of {change.rows} rows were never seen before, and {change.gone} of the {change.used} "
+                "that were used in releases are gone; nothing is sent",
+                where="--rows",
+                hint="if they are the same samples written differently (one more digit, another unit), their uses "
+                "would be counted from 0 again and the promise broken: put the file back as it was\n  if they are "
+                "other samples indeed: --rows-changed accept (in Python: Device(rows_changed=…))",
+            )
 
     def _choose(self, numbers: Ints) -> Ints:
         """Choose rows by how often they were used, and otherwise by chance."""
@@ -120,10 +205,7 @@ class Gatherer:
                 where="--rows",
                 hint="gather more rows first",
             )
-        known = self._uses()
-        uses = np.zeros(len(numbers), np.int64)
-        used = numbers < len(known)
-        uses[used] = known[numbers[used]]
+        uses = self._uses.each(numbers)
         able = np.arange(len(numbers)) if self._most_uses is None else np.flatnonzero(uses < self._most_uses)
         if len(able) < least:
             raise BudgetExhausted(
@@ -138,22 +220,32 @@ class Gatherer:
 
     def _free(self) -> int:
         """First number that was never used."""
-        used = np.flatnonzero(self._uses())
+        used = np.flatnonzero(self._uses.counts())
         return int(used[-1]) + 1 if len(used) else 0
 
 
-def digests(table: Table, salt: bytes) -> list[bytes]:
-    """Name every row by its content: equal rows with equal labels have equal names.
+def _require_one_row_each(table: Table) -> None:
+    """Refuse two rows of one sample: in one release together they would say twice as much about it."""
+    first: dict[str, int] = {}
+    for at, name in enumerate(table.ids or (), start=1):
+        if first.setdefault(name, at) != at:
+            raise BadInput(
+                f"rows {first[name]} and {at} have the same id, {name!r}",
+                where="--rows",
+                hint="an id is one sample, and a sample is one row: keep one of them, or give each row an id",
+            )
 
-    >>> two = Table(rows=np.array([[0.0], [-0.0]], np.float32), labels=np.array([1, 1], np.int32))
-    >>> len(set(digests(two, b"salt")))
-    1
-    """
-    rows, labels = (table.rows + np.float32(0)).astype("<f4"), table.labels.astype("<i4")
-    return [
-        hashlib.blake2b(row.tobytes() + label.tobytes(), key=salt, digest_size=16).digest()
-        for row, label in zip(rows, labels, strict=True)
-    ]
+
+def joined(tables: list[Table]) -> Table:
+    """Put tables below each other."""
+    if len(tables) == 1:
+        return tables[0]
+    ids = [table.ids for table in tables if table.ids is not None]
+    return Table(
+        rows=np.concatenate([table.rows for table in tables]),
+        labels=np.concatenate([table.labels for table in tables]),
+        ids=sum(ids, ()) if len(ids) == len(tables) else None,
+    )
 
 
 def _batch(rows: Any, labels: Ints, chosen: Ints, width: int) -> Batch:

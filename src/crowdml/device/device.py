@@ -18,15 +18,17 @@ from crowdml.core.errors import BudgetExhausted, TaskClosed, TermsViolated
 from crowdml.core.ops import Tree
 from crowdml.device import joining
 from crowdml.device.answers import Answer, waiting
-from crowdml.device.batches import Draw, Gathered, Gatherer, os_words
+from crowdml.device.batches import AskChanged, Draw, Gathered, Gatherer, os_words
 from crowdml.device.calls import CheckOut
 from crowdml.device.coins import DeviceCoins
 from crowdml.device.connection import Connection
 from crowdml.device.ending import close_in_public
 from crowdml.device.home import Home, Member, default_home
 from crowdml.device.ledger_store import Unsettled
+from crowdml.device.lost_numbers import require_numbering
 from crowdml.device.memory import Memory
-from crowdml.device.rows import Contract, RowBuffer, source_of
+from crowdml.device.row_contract import Contract
+from crowdml.device.rows import RowBuffer, Warn, source_of
 from crowdml.device.sending import Outcome, Sender
 from crowdml.device.sums import SumTaker
 from crowdml.device.terms import build, require_meaning_to, terms_of
@@ -67,7 +69,10 @@ class Device:
         home: Its folder; not given: the default one.
         task: Which task, if it has joined several.
         confirm: Asked when the operator has restored the task from a backup: whether to go on. Not given: no.
+        rows_changed: Asked before anything is sent, when most rows of a file are new and many of last time are gone:
+            whether they are other samples indeed. Not given: no, and the device stops.
         tell: Called with one line about every wait.
+        warn: Called with one line about what the owner should know of the rows.
         patience_s: How long to go on asking when nobody answers; None: for ever.
         connect: For tests: makes the connection, given server and certificates.
         coins: For tests: makes the coins of a release; otherwise the operating system's entropy.
@@ -82,7 +87,9 @@ class Device:
         task: str | None = None,
         *,
         confirm: Callable[[Sheet], bool] | None = None,
+        rows_changed: AskChanged = lambda change: False,
         tell: Callable[[str], None] | None = None,
+        warn: Warn = lambda line: None,
         patience_s: float | None = None,
         connect: Callable[..., Connection] = Connection,
         coins: Callable[[], GridCoins] = DeviceCoins,
@@ -93,6 +100,7 @@ class Device:
         """Open the folder, verify the ledger, and build the task from the sheet that was accepted."""
         self.home = Home(default_home() if home is None else home)
         self._confirm, self._coins, self._draw, self._make_key = confirm, coins, draw, make_key
+        self._rows_changed, self._warn = rows_changed, warn
         self._busy_version = -1
         with ExitStack() as stack:
             stack.enter_context(self.home.lock())
@@ -103,6 +111,7 @@ class Device:
             self._require_terms()
             self.memory = Memory(self.home.memory_path(self.member))
             stack.callback(self.memory.close)
+            require_numbering(self.ledger, self.member, self.memory, self.home.memory_path(self.member))
             self.calls = stack.enter_context(joining.connected(self.member, connect, tell=tell, patience_s=patience_s))
             self._state_layout = Layout({"device": self.live.algorithm.device_init()})
             self._sums = self._sum_taker(silent) if self.live.masked else None
@@ -126,8 +135,7 @@ class Device:
     @property
     def contract(self) -> Contract:
         """What a row must look like."""
-        data = self.live.task.data
-        return Contract(features=data.features, labels=tuple(data.labels))
+        return Contract.of(self.live.task.data)
 
     @property
     def releases(self) -> int:
@@ -174,6 +182,7 @@ class Device:
 
     def _work(self, gatherer: Gatherer, until: int | None, note: Watch) -> str:
         """Go round until there is a reason to end."""
+        gatherer.prepare()
         self._meet()
         for own in self._sender().unsettled():
             note(self._sums.resend(own) if self._sums else self._sender().send(own))
@@ -182,7 +191,7 @@ class Device:
             self._require_left()
             gathered = gatherer.gather()
             if gathered is None:
-                return "the rows have ended"
+                return "the rows have ended" + _left_out(gatherer.left_out)
             self._require_meaning(gathered)
             outcome = self._release(gathered)
             note(outcome)
@@ -207,7 +216,8 @@ class Device:
         key = self._make_key(checked_out.version)
         self.memory.expect(key, checked_out.version, state)
         account = self.member.account
-        self.ledger.charge(account, key, body, samples=gathered.samples, version=checked_out.version)
+        samples, numbering, version = gathered.samples, gathered.numbering, checked_out.version
+        self.ledger.charge(account, key, body, samples=samples, version=version, numbering=numbering)
         outcome = self._sender().send(Unsettled(key=key, task=account, body=body))
         if outcome.code == "already-in-round":
             self._busy_version = checked_out.version
@@ -304,18 +314,20 @@ class Device:
     def _require_meaning(self, gathered: Gathered) -> None:
         """Refuse, before anything is sent, a δ that says nothing to as many samples as this device has numbered."""
         if self.live.task.privacy.unit == "sample":
-            numbered = max(self.memory.next_number(), int(gathered.samples.max(initial=-1)) + 1)
+            numbered = max(self.memory.samples.following(), int(gathered.samples.max(initial=-1)) + 1)
             require_meaning_to(self.live, numbered)
 
     def _gatherer(self, rows: Any, label_column: str) -> Gatherer:
         own = self.ledger.chain.tasks[self.member.account]
         return Gatherer(
-            source_of(rows, self.contract, label_column),
+            source_of(rows, self.contract, label_column, self._warn),
             self.live,
             self.memory,
-            uses=own.uses.counts,
+            uses=own.uses,
             most_uses=own.terms.uses if own.terms.unit == "sample" else None,
             draw=self._draw,
+            rows_changed=self._rows_changed,
+            warn=self._warn,
         )
 
     def _sum_taker(self, silent: Callable[[int, str], bool]) -> SumTaker:
@@ -325,6 +337,10 @@ class Device:
 
     def _sender(self) -> Sender:
         return Sender(self.calls, self.member, self.ledger, self.memory)
+
+
+def _left_out(count: int) -> str:
+    return f"; {count} were left out: used as often as promised before, or twice in a batch" if count else ""
 
 
 def _require_joined(member: Member) -> Member:

@@ -24,7 +24,7 @@ from crowdml.core.errors import TermsViolated
 from crowdml.device.ledger_head import Head, HeadFile
 from crowdml.privacy.ledger import START, Cap, Entry, LedgerChain, Terms
 from crowdml.privacy.promise import Promise
-from crowdml.privacy.uses import packed
+from crowdml.privacy.uses import Numbering, packed
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries
@@ -100,7 +100,15 @@ class Ledger:
             self._write(self.chain.renew(task, sheet, terms), b"", None)
 
     def charge(
-        self, task: str, key: str, body: bytes, *, samples: npt.NDArray[Any] | None = None, version: int, uses: int = 1
+        self,
+        task: str,
+        key: str,
+        body: bytes,
+        *,
+        samples: npt.NDArray[Any] | None = None,
+        version: int,
+        uses: int = 1,
+        numbering: Numbering | None = None,
     ) -> bytes:
         """Charge one release and keep its final bytes; return the bytes to send. A resend costs nothing.
 
@@ -109,10 +117,14 @@ class Ledger:
             TermsViolated: Other bytes were charged under this key, or the task was never accepted.
         """
         numbers = np.zeros(0, np.int64) if samples is None else np.asarray(samples)
-        entry = self.chain.charge(task, key, body, numbers, version, uses)
+        entry = self.chain.charge(task, key, body, numbers, version, uses, numbering)
         if entry is not None:
             self._write(entry, packed(numbers), Unsettled(key=key, task=task, body=body))
         return body
+
+    def lost(self, task: str) -> None:
+        """Count every sample with the uses of the most used one: which has which number is no longer known."""
+        self._write(self.chain.lost(task), b"", None)
 
     def settle(self, key: str) -> None:
         """Forget the bytes of a check-in that was acknowledged or refused for good; its charge stays."""

@@ -1,4 +1,4 @@
-"""What a device remembers of one task: the algorithm's own state, versions it has seen, numbers of its samples.
+"""What a device remembers of one task: the algorithm's own state, versions it has seen, and its samples.
 
 A release may change the algorithm's state, but only once the server has used it. So the new state is stored beside the
 release's key before the charge, and takes the old one's place with the receipt: a device that is killed in between
@@ -7,23 +7,17 @@ sends the same bytes again and ends up in the same state.
 
 from __future__ import annotations
 
-import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from crowdml.core import BadInput
+from crowdml.device.samples import SampleNumbers
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS salt (value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS states (key TEXT PRIMARY KEY, version INTEGER NOT NULL, body BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS samples (digest BLOB, occurrence INTEGER, number INTEGER NOT NULL,
-    PRIMARY KEY (digest, occurrence)) WITHOUT ROWID;
 """
 _PRESENT = ""
 """Key of the state that counts."""
@@ -36,7 +30,7 @@ class Memory:
         path: The file.
 
     Attributes:
-        salt: Secret for digests of samples, which stay when the samples are gone: without it they say nothing.
+        samples: Which sample has which number.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -50,10 +44,17 @@ class Memory:
             with self._transaction():
                 for statement in _SCHEMA.strip().split(";\n"):
                     self._db.execute(statement)
-                if self._db.execute("SELECT count(*) FROM salt").fetchone()[0] == 0:
-                    self._db.execute("INSERT INTO salt VALUES (?)", (os.urandom(32),))
-            self.salt = bytes(self._db.execute("SELECT value FROM salt").fetchone()[0])
+            # What the log holds goes to disk now: the ledger will rest on it.
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._facts: dict[str, int] = dict(self._db.execute("SELECT name, value FROM facts"))
+            self.samples = SampleNumbers(self._db, self._transaction)
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            raise BadInput(
+                f"{path} cannot be used: {error}",
+                hint="put it back from a backup; if there is none, move it away and start the device: it says what "
+                "is left to do",
+            ) from None
         except BaseException:
             self._db.close()
             raise
@@ -120,34 +121,6 @@ class Memory:
             for name in ("version", "contributed", "number"):
                 self._db.execute("DELETE FROM facts WHERE name = ?", (name,))
                 self._facts.pop(name, None)
-
-    def numbers(self, digests: Sequence[bytes], free: int) -> npt.NDArray[np.int64]:
-        """Number samples by content: equal rows by their occurrence, and always the same number for the same one.
-
-        Args:
-            digests: Of the rows, in their order.
-            free: First number that no streamed row has.
-        """
-        known = {(digest, at): number for digest, at, number in self._db.execute("SELECT * FROM samples")}
-        following = max([free, *(number + 1 for number in known.values())])
-        seen: dict[bytes, int] = {}
-        found, new = [], []
-        for digest in digests:
-            at = seen[digest] = seen.get(digest, -1) + 1
-            number = known.get((digest, at))
-            if number is None:
-                number, following = following, following + 1
-                new.append((digest, at, number))
-            found.append(number)
-        if new:
-            with self._transaction():
-                self._db.executemany("INSERT INTO samples VALUES (?, ?, ?)", new)
-        return np.array(found, np.int64)
-
-    def next_number(self) -> int:
-        """Return the first number that no sample with a digest has."""
-        found = self._db.execute("SELECT max(number) FROM samples").fetchone()[0]
-        return 0 if found is None else int(found) + 1
 
     def _keep(self, name: str, value: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))

@@ -24,7 +24,8 @@ from crowdml.core.validation import write_whole
 from crowdml.device.connection import Connection
 from crowdml.device.home import Home
 from crowdml.device.joining import connected
-from crowdml.device.rows import Contract, KeptRows, Table, source_of
+from crowdml.device.row_contract import Contract, Table
+from crowdml.device.rows import KeptRows, Warn, source_of
 from crowdml.device.terms import build
 
 KINDS = (".safetensors", ".onnx")
@@ -111,6 +112,7 @@ def personal_of(
     task: str | None = None,
     held_out: float = 0.0,
     label_column: str = "label",
+    warn: Warn = lambda line: None,
     connect: Callable[..., Connection] = Connection,
 ) -> Personal:
     """Ask the server for the common model, as any device of the task may at any time, and adapt it.
@@ -122,6 +124,7 @@ def personal_of(
         task: Which task, if the device has joined several.
         held_out: Part of the rows that is not learnt from, to compare both models on.
         label_column: Which column of a CSV file holds the labels.
+        warn: Told where numbers are taken by position, although the task names its columns.
         connect: For tests: makes the connection.
     """
     member = home.member(task)
@@ -130,7 +133,7 @@ def personal_of(
     live = build(home.sheet(member), member.epsilon)
     with connected(member, connect) as calls:
         model = calls.model(trees.size(live.task.model_for(NUMPY).zeros()) * 4)
-    return personal(live, model, rows, settings, held_out=held_out, label_column=label_column)
+    return personal(live, model, rows, settings, held_out=held_out, label_column=label_column, warn=warn)
 
 
 def personal(
@@ -141,6 +144,7 @@ def personal(
     *,
     held_out: float = 0.0,
     label_column: str = "label",
+    warn: Warn = lambda line: None,
 ) -> Personal:
     """Adapt an exported model to the owner's own rows.
 
@@ -151,9 +155,9 @@ def personal(
         settings: How many steps, and how large.
         held_out: Part of the rows that is not learnt from, to compare both models on.
         label_column: Which column of a CSV file holds the labels.
+        warn: Told where numbers are taken by position, although the task names its columns.
     """
-    data = live.task.data
-    source = source_of(rows, Contract(features=data.features, labels=tuple(data.labels)), label_column)
+    source = source_of(rows, Contract.of(live.task.data), label_column, warn)
     if not isinstance(source, KeptRows):
         raise BadInput("a model of one's own needs rows that are all there: a file, or arrays")
     common, version = _read(live, model)
@@ -173,10 +177,7 @@ def _apart(table: Table, held_out: float) -> tuple[Table, Table]:
     """Shuffle, always alike: files are often sorted by label. The first rows are held out."""
     order = np.random.default_rng(0).permutation(len(table))
     count = round(held_out * len(table))
-    aside, learnt = (
-        Table(rows=table.rows[own], labels=table.labels[own]) for own in (np.sort(order[:count]), order[count:])
-    )
-    return learnt, aside
+    return table.take(order[count:]), table.take(np.sort(order[:count]))
 
 
 def _compare(live: LiveTask, aside: Table, common: Tree, own: Tree) -> HeldOut:

@@ -1,9 +1,10 @@
 """Where a device's rows come from: tables that stay, and streams that pass.
 
-A *kept* row can be used again, in as many releases as the terms allow. A *passing* row is used once and forgotten.
+A *kept* row can be used again, in as many releases as the terms allow. A *passing* row is used once and forgotten; if
+it comes again it is the same sample, with the uses it has had (see `crowdml.device.samples`).
 
     "rows.csv", "rows.npz"      a file, read when the device starts
-    (rows, labels)              arrays, or a list of (row, label) pairs
+    (rows, labels)              arrays, or a list of (row, label) pairs; where the task has ids, ids as a third
     a function                  called before each release; what it returns are the rows the device has now
     "-", an iterator            a stream: JSON lines on standard input, or pairs from any generator
     a `RowBuffer`               a stream that somebody else fills, from another thread
@@ -11,7 +12,6 @@ A *kept* row can be used again, in as many releases as the terms allow. A *passi
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 from collections import deque
@@ -19,84 +19,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from crowdml.core import BadInput
+from crowdml.device.row_contract import Contract, Pair, Table
 
-from crowdml.core import BadInput, record
-from crowdml.core.registry import nearest
-
-Pair = tuple[Any, Any]
-"""A row and its label."""
-
-
-@record
-class Table:
-    """Rows as the owner has them, before the task's transforms.
-
-    Attributes:
-        rows: float32, shape (count, features).
-        labels: Class numbers, int32.
-    """
-
-    rows: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.int32]
-
-    def __len__(self) -> int:
-        """Count the rows."""
-        return len(self.labels)
-
-
-@record
-class Contract:
-    """What a row must look like: the `[data]` section of the task.
-
-    Attributes:
-        features: Numbers in a row.
-        labels: Names of the labels, in the order of their numbers.
-    """
-
-    features: int
-    labels: tuple[str, ...]
-
-    def label(self, value: Any, where: str) -> int:
-        """Return the number of a label: a text is its name, a whole number is its number."""
-        if isinstance(value, str):
-            if value in self.labels:
-                return self.labels.index(value)
-            raise BadInput(f"{value!r} is not a label", where=where, hint=nearest(value, list(self.labels)))
-        if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
-            if 0 <= value < len(self.labels):
-                return int(value)
-            raise BadInput(f"label {value} is not a number from 0 to {len(self.labels) - 1}", where=where)
-        raise BadInput(f"{value!r} is not a label", where=where, hint="a name, or a whole number from 0")
-
-    def row(self, values: Any, where: str) -> npt.NDArray[np.float32]:
-        """Return a row as float32."""
-        try:
-            # What is too large for 32 bits becomes infinite, and is refused as such.
-            with np.errstate(over="ignore"):
-                row = np.asarray(values, np.float32)
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"a row must be {self.features} numbers: {error}", where=where) from None
-        if row.shape != (self.features,):
-            raise BadInput(f"a row must be {self.features} numbers, not {_shape(row)}", where=where)
-        if not np.isfinite(row).all():
-            at = int(np.flatnonzero(~np.isfinite(row))[0])
-            raise BadInput(f"number {at + 1} of the row is not finite", where=where)
-        return row
-
-    def table(self, pairs: Iterable[Pair], where: Callable[[int], str]) -> Table:
-        """Check pairs one by one; `where(n)` names the n-th in messages."""
-        rows, labels = [], []
-        for number, pair in enumerate(pairs):
-            try:
-                values, label = pair
-            except (TypeError, ValueError):
-                raise BadInput("should be a pair of row and label", where=where(number)) from None
-            rows.append(self.row(values, where(number)))
-            labels.append(self.label(label, where(number)))
-        stacked = np.stack(rows) if rows else np.zeros((0, self.features), np.float32)
-        return Table(rows=stacked, labels=np.array(labels, np.int32))
+Warn = Callable[[str], None]
+"""Is told what the owner should know."""
 
 
 class KeptRows:
@@ -165,13 +92,13 @@ class RowBuffer:
         self._changed = threading.Condition()
         self._closed = False
 
-    def put(self, row: Any, label: Any) -> bool:
-        """Add a row; False if the buffer is full and the row is lost."""
+    def put(self, row: Any, label: Any, id: Any = None) -> bool:
+        """Add a row, with its id where the task asks for one; False if the buffer is full and the row is lost."""
         with self._changed:
             if len(self._pairs) >= self.size or self._closed:
                 self.lost += 1
                 return False
-            self._pairs.append((row, label))
+            self._pairs.append((row, label) if id is None else (row, label, id))
             self._changed.notify()
             return True
 
@@ -207,8 +134,15 @@ class BufferedRows:
 Source = KeptRows | PassingRows | BufferedRows
 
 
-def source_of(rows: Any, contract: Contract, label_column: str = "label") -> Source:
-    """Make a source of whatever was given; see the top of this file."""
+def source_of(rows: Any, contract: Contract, label_column: str = "label", warn: Warn = lambda line: None) -> Source:
+    """Make a source of whatever was given; see the top of this file.
+
+    Args:
+        rows: Whatever was given.
+        contract: What a row must look like.
+        label_column: Which column of a CSV file holds the labels.
+        warn: Told where numbers without names are taken by position, although the task names its columns.
+    """
     from crowdml.device import row_files
 
     if isinstance(rows, KeptRows | PassingRows | BufferedRows):
@@ -217,9 +151,9 @@ def source_of(rows: Any, contract: Contract, label_column: str = "label") -> Sou
         return BufferedRows(rows, contract)
     if isinstance(rows, str | Path):
         if str(rows) == "-":
-            return PassingRows(row_files.json_lines(sys.stdin), contract)
+            return PassingRows(row_files.json_lines(sys.stdin, contract, warn), contract)
         path = Path(rows)
-        return KeptRows(lambda: row_files.load(path, contract, label_column), fixed=True)
+        return KeptRows(lambda: row_files.load(path, contract, label_column, warn), fixed=True)
     if callable(rows):
         return KeptRows(lambda: _gathered(rows(), contract), fixed=False)
     if isinstance(rows, Iterator):
@@ -230,32 +164,8 @@ def source_of(rows: Any, contract: Contract, label_column: str = "label") -> Sou
 
 def _gathered(rows: Any, contract: Contract) -> Table:
     """Make a table of arrays or of pairs."""
-    if isinstance(rows, tuple) and len(rows) == 2 and getattr(rows[0], "ndim", 0) == 2:
-        return from_arrays(rows[0], rows[1], contract, "rows")
+    if isinstance(rows, tuple) and len(rows) in (2, 3) and getattr(rows[0], "ndim", 0) == 2:
+        return contract.from_arrays("rows", *rows)
     if not isinstance(rows, Iterable):
         raise BadInput(f"{type(rows).__name__} holds no rows", hint="give pairs of row and label, or two arrays")
     return contract.table(rows, lambda number: f"row {number + 1}")
-
-
-def from_arrays(rows: Any, labels: Any, contract: Contract, name: str) -> Table:
-    """Check two arrays: numbers of shape (count, features), and one label each."""
-    rows, labels = np.asarray(rows), np.asarray(labels)
-    if rows.ndim != 2 or rows.shape[1] != contract.features or rows.dtype.kind not in "fiub":
-        raise BadInput(
-            f"rows are {rows.dtype} of shape {rows.shape}",
-            where=name,
-            hint=f"numbers of shape (…, {contract.features})",
-        )
-    if labels.shape != (len(rows),):
-        raise BadInput(f"{len(rows)} rows, but labels of shape {labels.shape}", where=name)
-    with np.errstate(over="ignore"):
-        rows = rows.astype(np.float32)
-    wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    if len(wrong):
-        raise BadInput("a number is not finite", where=f"{name}, row {wrong[0] + 1}")
-    numbers = [contract.label(value, f"{name}, row {at + 1}") for at, value in enumerate(labels.tolist())]
-    return Table(rows=rows, labels=np.array(numbers, np.int32))
-
-
-def _shape(row: npt.NDArray[Any]) -> str:
-    return f"{row.size}" if row.ndim == 1 else f"an array of shape {row.shape}, {math.prod(row.shape)} in all"

@@ -123,11 +123,12 @@ def spending(ledger: Ledger, account: str) -> dict[str, Any] | None:
 
 
 def _uses(own: SpendingState) -> dict[str, int]:
-    """How many samples were used how often: used at all, used up, most."""
-    counts = own.uses.counts()
-    used = counts[counts > 0]
+    """How many samples were used how often: used at all, used up, most; after a loss also what all count with."""
+    counts, floor = own.uses.counts(), own.uses.floor
+    used = counts[counts > 0] + floor
     full = int((used >= own.terms.uses).sum()) if own.terms.unit == "sample" else 0
-    return {"used": len(used), "used_up": full, "most": int(np.max(used, initial=0))}
+    lost = {"floor": floor} if floor else {}
+    return {"used": len(used), "used_up": full, "most": int(np.max(used, initial=floor))} | lost
 
 
 def _event(event: Event, delta: float) -> dict[str, float] | None:

@@ -124,7 +124,9 @@ class SumTaker:
             key = self._make_key(started)
             self._memory.expect(key, started, encode(following))
             account, uses = self._member.account, self._live.uses(started)
-            self._ledger.charge(account, key, body, samples=gathered.samples, version=started, uses=uses)
+            self._ledger.charge(
+                account, key, body, samples=gathered.samples, version=started, uses=uses, numbering=gathered.numbering
+            )
             own = Unsettled(key=key, task=account, body=body)
             return self._settle(own, self._see_through(present, machine, own))
 

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from crowdml.algorithms.live import LiveTask, open_task
 from crowdml.core import NUMPY, BadInput
 from crowdml.core.errors import MalformedMessage
-from crowdml.device.rows import Contract, KeptRows, source_of
+from crowdml.device.row_contract import Contract
+from crowdml.device.rows import KeptRows, source_of
 from crowdml.privacy import require_delta
 from crowdml.privacy.ledger import Terms
 from crowdml.protocol import Sheet
@@ -65,8 +66,7 @@ def require_meaning_to(live: LiveTask, rows: int) -> None:
 
 def count_rows(live: LiveTask, rows: Any, label_column: str) -> int:
     """Count the rows of a file or table, which must fit the task."""
-    data = live.task.data
-    source = source_of(rows, Contract(features=data.features, labels=tuple(data.labels)), label_column)
+    source = source_of(rows, Contract.of(live.task.data), label_column)
     if not isinstance(source, KeptRows):
         raise BadInput("a stream cannot be counted before it has passed", where="--rows", hint="give a file")
     return len(source.table())

@@ -3,7 +3,7 @@
 This is the pure part: `LedgerChain` takes entries and refuses what the terms or the owner's cap do not cover; where
 entries are kept is a driver's business. An entry is a flat JSON object of integers and strings, where numbers with a
 fraction are decimal strings, written canonically (sorted keys, no spaces, ASCII). Its hash is SHA-256 over the hash
-before it (32 zero bytes at first) followed by its bytes. Four kinds:
+before it (32 zero bytes at first) followed by its bytes. Five kinds:
 
     accept   a task's terms were accepted: task, sheet (hash of the signed sheet), unit, filter, epsilon, delta, uses,
              and what one release costs: pure (absent for Gaussian noise) and rho; where pure counts stand beside
@@ -12,7 +12,10 @@ before it (32 zero bytes at first) followed by its bytes. Four kinds:
              are promised something and a release is bounded as a whole
     charge   one release: task, key (idempotency key), body (hash of the final bytes), samples (how many are in it),
              named (hash of their numbers, little-endian 32-bit), most (uses of its most used sample, this one
-             included), version; uses, where it counts for several
+             included), version; uses, where it counts for several; known (how many samples have a number) and
+             numbering (hash over which has which), where samples are promised something
+    lost     the device no longer knows which sample has which number: task, most (uses of the most used one). From
+             now on every sample counts with these, since any may be that one
     renew    the operator restored the task from a backup: task, sheet (hash of the new one); terms and uses stay
     close    a task ended: task, public (1 where its end follows from public history alone, otherwise 0)
 
@@ -32,7 +35,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -42,12 +44,12 @@ from crowdml.core import record
 from crowdml.core.errors import BudgetExhausted, CapReached, TermsViolated
 from crowdml.privacy.accounting import FILTER_NAMES, Event, Filter, FilterKind, sum_up
 from crowdml.privacy.freeing import counted, counted_after
+from crowdml.privacy.ledger_bytes import canonical, decimal_up, exact, next_hash
 from crowdml.privacy.promise import Promise
 from crowdml.privacy.sound import Sound
-from crowdml.privacy.uses import MOST, UsesState, packed
+from crowdml.privacy.uses import MOST, Numbering, UsesState, packed
 
 START = bytes(32)
-_UP = Context(prec=12, rounding=ROUND_CEILING)
 _ANY_NUMBER = 2**31 - 1
 """Releases where nothing limits them."""
 _DECODER = json.JSONDecoder()
@@ -114,6 +116,7 @@ class SpendingState:
         terms: As accepted.
         sheet: Hash of the sheet.
         uses: How often each sample was used, by its number on this device.
+        numbering: Which sample has which number, as of the last charge that says so.
         releases: Charges so far.
         charged: Uses that these count for; as many, where each counts for one.
         widest: Most samples in one release.
@@ -124,6 +127,7 @@ class SpendingState:
     terms: Terms
     sheet: str
     uses: UsesState = dataclasses.field(default_factory=UsesState)
+    numbering: Numbering | None = None
     releases: int = 0
     charged: int = 0
     widest: int = 0
@@ -203,7 +207,14 @@ class LedgerChain:
         return known is not None and known.sheet == sheet and known.terms == _terms(_accepted(task, sheet, terms))
 
     def charge(
-        self, task: str, key: str, body: bytes, samples: npt.NDArray[Any], version: int, uses: int = 1
+        self,
+        task: str,
+        key: str,
+        body: bytes,
+        samples: npt.NDArray[Any],
+        version: int,
+        uses: int = 1,
+        numbering: Numbering | None = None,
     ) -> Entry | None:
         """Return the entry for one release; None for a resend of identical bytes, which costs nothing.
 
@@ -214,6 +225,7 @@ class LedgerChain:
             samples: Numbers of the samples in it, each once.
             version: Version the device started from.
             uses: Uses of each sample that it counts for.
+            numbering: Which sample has which number; what a charge has named before must be part of it.
         """
         digest = hashlib.sha256(body).hexdigest()
         if key in self._bodies:
@@ -221,7 +233,12 @@ class LedgerChain:
                 raise TermsViolated(f"{task}: other bytes under the key of an earlier release")
             return None
         most = self._require(task, samples, uses)
+        before = self.tasks[task].numbering
+        if before and (numbering is None or numbering.count < before.count):
+            raise TermsViolated(f"{task}: fewer samples have a number than the {before.count} of an earlier release")
         several: Entry = {"uses": uses} if uses > 1 else {}
+        if numbering:
+            several |= {"known": numbering.count, "numbering": numbering.hash}
         return several | {
             "kind": "charge",
             "task": task,
@@ -238,6 +255,10 @@ class LedgerChain:
         if self._spending(task).terms != _terms(_accepted(task, sheet, terms)):
             raise TermsViolated(f"{task}: the terms are not those accepted")
         return {"kind": "renew", "task": task, "sheet": sheet}
+
+    def lost(self, task: str) -> Entry:
+        """Return the entry for a numbering of samples that was lost."""
+        return {"kind": "lost", "task": task, "most": self._spending(task).uses.most()}
 
     def close(self, task: str, *, public: bool = False) -> Entry:
         """Return the entry that ends a task.
@@ -312,6 +333,11 @@ class LedgerChain:
             own.releases += 1
             own.charged += uses
             own.widest = max(own.widest, entry["samples"])
+            if "numbering" in entry:
+                own.numbering = Numbering(count=entry["known"], hash=entry["numbering"])
+        elif kind == "lost":
+            own.uses.forget()
+            own.numbering = None
         elif kind == "renew":
             own.sheet = entry["sheet"]
         else:
@@ -325,8 +351,8 @@ def _accepted(task: str, sheet: str, terms: Terms) -> Entry:
         "sheet": sheet,
         "unit": terms.unit,
         "filter": terms.filter.kind,
-        "epsilon": _exact(terms.filter.epsilon),
-        "delta": _exact(terms.filter.delta),
+        "epsilon": exact(terms.filter.epsilon),
+        "delta": exact(terms.filter.delta),
         "uses": terms.uses,
         "rho": decimal_up(terms.event.rho),
     }
@@ -340,36 +366,6 @@ def _accepted(task: str, sheet: str, terms: Terms) -> Entry:
         epsilon, rho = terms.event.mixed
         return entry | {"apart": decimal_up(epsilon), "rest": decimal_up(rho)}
     return entry if math.isinf(terms.event.pure) else entry | {"pure": decimal_up(terms.event.pure)}
-
-
-def canonical(entry: Mapping[str, Any]) -> bytes:
-    """Write an entry as every runtime writes it.
-
-    >>> canonical({"b": 2, "a": "0.5"})
-    b'{"a":"0.5","b":2}'
-    """
-    if not all(type(value) in (int, str) for value in entry.values()):
-        raise TypeError(f"an entry holds integers and strings only: {entry}")
-    return json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
-
-
-def next_hash(before: bytes, raw: bytes) -> bytes:
-    """Return the hash of an entry."""
-    return hashlib.sha256(before + raw).digest()
-
-
-def decimal_up(value: float) -> str:
-    """Write a cost as a decimal string of twelve digits, rounded up.
-
-    >>> decimal_up(0.1), decimal_up(2.0)
-    ('0.100000000001', '2')
-    """
-    return format(_UP.create_decimal(Decimal(value)).normalize(), "f")
-
-
-def _exact(value: float) -> str:
-    """Write a limit as the shortest decimal that reads back as the same number."""
-    return format(Decimal(repr(value)).normalize(), "f")
 
 
 def _terms(entry: Mapping[str, Any]) -> Terms:

@@ -7,8 +7,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdml.core import record
+
 MOST = 1 << 31
 """Samples are numbers below this: the chain hashes them as 32-bit integers."""
+
+
+@record
+class Numbering:
+    """Which sample has which number, as a hash: whoever lost some of it cannot pass for whoever has it all.
+
+    Attributes:
+        count: How many samples have a number.
+        hash: Over all of them in the order of their numbers, in hexadecimal.
+    """
+
+    count: int
+    hash: str
 
 
 class UsesState:
@@ -19,10 +34,17 @@ class UsesState:
     >>> uses.add(packed(np.array([2])))
     >>> uses.most(), uses.of(np.array([0, 7]))
     (2, 1)
+    >>> uses.forget()
+    >>> uses.of(np.array([7]))
+    2
+
+    Attributes:
+        floor: Uses that every sample counts with, whatever its number.
     """
 
     def __init__(self) -> None:
         """Begin with nothing used."""
+        self.floor = 0
         self._counts = np.zeros(0, np.int64)
         self._waiting: list[bytes] = []
 
@@ -33,15 +55,26 @@ class UsesState:
 
     def most(self) -> int:
         """Return the uses of the most used sample."""
-        return int(self.counts().max(initial=0))
+        return self.floor + int(self.counts().max(initial=0))
 
     def of(self, samples: npt.NDArray[Any]) -> int:
         """Return the uses of the most used of these samples."""
+        return int(self.each(samples).max(initial=0))
+
+    def each(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the uses of each of these samples."""
         counts = self.counts()
-        return int(counts[samples[samples < len(counts)]].max(initial=0))
+        found = np.full(len(samples), self.floor, np.int64)
+        known = samples < len(counts)
+        found[known] += counts[samples[known]]
+        return found
+
+    def forget(self) -> None:
+        """Forget which sample has which number: from now on any may be the most used one, and counts as such."""
+        self.floor, self._counts = self.most(), np.zeros(0, np.int64)
 
     def counts(self) -> npt.NDArray[np.int64]:
-        """Return the uses of every sample, by its number; samples beyond the end were never used."""
+        """Return the uses of every sample above the floor, by its number; those beyond the end have none."""
         if self._waiting:
             numbers = np.frombuffer(b"".join(self._waiting), "<i4")
             self._waiting.clear()

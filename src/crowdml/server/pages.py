@@ -42,6 +42,7 @@ class TaskPage:
         algorithm: Name of the algorithm.
         model: Kind of model.
         sheet: Hash of the sheet.
+        row: What an owner's row must have.
     """
 
     summary: dict[str, Any]
@@ -50,6 +51,7 @@ class TaskPage:
     algorithm: str
     model: str
     sheet: str
+    row: str
 
     @staticmethod
     def of(running: RunningTask) -> TaskPage:
@@ -62,6 +64,7 @@ class TaskPage:
             algorithm=running.live.task.algorithm.kind,
             model=running.live.task.model.kind,
             sheet=running.sheet_hash,
+            row=running.live.task.data.row_in_words,
         )
 
 

@@ -1,0 +1,216 @@
+"""What a row must look like: the numbers by name or by position, the label, and the id where samples have one."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.algorithms.sections import DataSettings
+from crowdml.core import BadInput, record
+from crowdml.core.registry import nearest
+
+Pair = tuple[Any, ...]
+"""A row and its label; where samples have ids, the id as a third."""
+LONGEST_ID = 1000
+SHOWN = 10
+"""Names of columns that a message lists at most."""
+
+
+@record
+class Table:
+    """Rows as the owner has them, before the task's transforms.
+
+    Attributes:
+        rows: float32, shape (count, features).
+        labels: Class numbers, int32.
+        ids: Which sample each row is; None where its content says so.
+    """
+
+    rows: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int32]
+    ids: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return len(self.labels)
+
+    def take(self, at: npt.NDArray[Any]) -> Table:
+        """Return some of the rows."""
+        ids = None if self.ids is None else tuple(self.ids[int(one)] for one in at)
+        return Table(rows=self.rows[at], labels=self.labels[at], ids=ids)
+
+
+@record
+class Contract:
+    """What a row must look like: the `[data]` section of the task.
+
+    Attributes:
+        features: Numbers in a row.
+        labels: Names of the labels, in the order of their numbers.
+        columns: Names of the numbers, in their order; none: they are known by position alone.
+        described: The same with their units, for messages.
+        id: Name of the column that tells samples apart; None: their content does.
+    """
+
+    features: int
+    labels: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    described: tuple[str, ...] = ()
+    id: str | None = None
+
+    @staticmethod
+    def of(data: DataSettings) -> Contract:
+        """Take it from a task."""
+        return Contract(
+            features=data.features,
+            labels=tuple(data.labels),
+            columns=tuple(data.columns),
+            described=data.described,
+            id=data.id,
+        )
+
+    def places(self, names: Sequence[str], where: str) -> list[int]:
+        """Find each of the task's columns among these names, or raise `BadInput` with what is missing and unknown."""
+        at, wanted = {name: at for at, name in enumerate(names)}, set(self.columns)
+        if len(at) == len(names) and set(at) == wanted:
+            return [at[column] for column in self.columns]
+        missing = [column for column in self.columns if column not in at]
+        unknown = [name for name in names if name not in wanted]
+        twice = sorted(name for name, count in Counter(names).items() if count > 1 and name in wanted)
+        lines = [
+            f"{what}: {_list(found)}"
+            for what, found in (
+                ("missing", missing),
+                ("unknown", [_suggested(name, missing) for name in unknown[:SHOWN]] + unknown[SHOWN:]),
+                ("more than once", twice),
+            )
+            if found
+        ]
+        lines.append(f"the columns of the task, in any order: {_list(list(self.described))}")
+        raise BadInput("the columns are not those of the task", where=where, hint="\n  ".join(lines))
+
+    def label(self, value: Any, where: str) -> int:
+        """Return the number of a label: a text is its name, a whole number is its number."""
+        if isinstance(value, str):
+            if value in self.labels:
+                return self.labels.index(value)
+            raise BadInput(f"{value!r} is not a label", where=where, hint=nearest(value, list(self.labels)))
+        if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
+            if 0 <= value < len(self.labels):
+                return int(value)
+            raise BadInput(f"label {value} is not a number from 0 to {len(self.labels) - 1}", where=where)
+        raise BadInput(f"{value!r} is not a label", where=where, hint="a name, or a whole number from 0")
+
+    def identity(self, value: Any, where: str) -> str:
+        """Return an id as text: a whole number is the same id as its digits."""
+        if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
+            return str(int(value))
+        text = value.strip() if isinstance(value, str) else ""
+        if not 0 < len(text) <= LONGEST_ID:
+            raise BadInput(
+                "the id is missing, or is none",
+                where=where,
+                hint=f"the task tells samples apart by {self.id!r}: a text or a whole number, never an empty one",
+            )
+        return text
+
+    def row(self, values: Any, where: str) -> npt.NDArray[np.float32]:
+        """Return a row as float32; one with names is put into the task's order."""
+        if isinstance(values, Mapping):
+            values = self._by_name(values, where)
+        try:
+            # What is too large for 32 bits becomes infinite, and is refused as such.
+            with np.errstate(over="ignore"):
+                row = np.asarray(values, np.float32)
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"a row must be {self.features} numbers: {error}", where=where) from None
+        if row.shape != (self.features,):
+            raise BadInput(f"a row must be {self.features} numbers, not {_shape(row)}", where=where)
+        if not np.isfinite(row).all():
+            at = int(np.flatnonzero(~np.isfinite(row))[0])
+            raise BadInput(f"number {at + 1} of the row is not finite", where=where)
+        return row
+
+    def table(self, pairs: Iterable[Pair], where: Callable[[int], str]) -> Table:
+        """Check pairs one by one; `where(n)` names the n-th in messages."""
+        rows, labels, ids = [], [], []
+        for number, pair in enumerate(pairs):
+            values, label, *identity = self._parts(pair, where(number))
+            rows.append(self.row(values, where(number)))
+            labels.append(self.label(label, where(number)))
+            ids += [self.identity(one, where(number)) for one in identity]
+        stacked = np.stack(rows) if rows else np.zeros((0, self.features), np.float32)
+        return Table(rows=stacked, labels=np.array(labels, np.int32), ids=None if self.id is None else tuple(ids))
+
+    def from_arrays(self, name: str, rows: Any, labels: Any, ids: Any = None) -> Table:
+        """Check arrays: numbers of shape (count, features), one label each, and one id each where samples have one."""
+        rows, labels = np.asarray(rows), np.asarray(labels)
+        if rows.ndim != 2 or rows.shape[1] != self.features or rows.dtype.kind not in "fiub":
+            raise BadInput(
+                f"rows are {rows.dtype} of shape {rows.shape}",
+                where=name,
+                hint=f"numbers of shape (…, {self.features})",
+            )
+        if labels.shape != (len(rows),):
+            raise BadInput(f"{len(rows)} rows, but labels of shape {labels.shape}", where=name)
+        with np.errstate(over="ignore"):
+            rows = rows.astype(np.float32)
+        wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        if len(wrong):
+            raise BadInput("a number is not finite", where=f"{name}, row {wrong[0] + 1}")
+        numbers = [self.label(value, f"{name}, row {at + 1}") for at, value in enumerate(labels.tolist())]
+        return Table(rows=rows, labels=np.array(numbers, np.int32), ids=self._ids(name, ids, len(rows)))
+
+    def _ids(self, name: str, ids: Any, count: int) -> tuple[str, ...] | None:
+        if self.id is None:
+            return None
+        found = np.zeros(0) if ids is None else np.asarray(ids)
+        if found.shape != (count,):
+            raise BadInput(
+                f"{count} rows, but {'no ids' if ids is None else f'ids of shape {found.shape}'}",
+                where=name,
+                hint=f"the task tells samples apart by {self.id!r}: one id for each row",
+            )
+        return tuple(self.identity(value, f"{name}, row {at + 1}") for at, value in enumerate(found.tolist()))
+
+    def _parts(self, pair: Any, where: str) -> tuple[Any, ...]:
+        parts = tuple(pair) if isinstance(pair, Iterable) else ()
+        if self.id is not None and len(parts) == 2:
+            return *parts, None
+        if len(parts) != (2 if self.id is None else 3):
+            what = "a pair of row and label" if self.id is None else "a row, its label and its id"
+            raise BadInput(f"should be {what}", where=where)
+        return parts
+
+    def _by_name(self, values: Mapping[Any, Any], where: str) -> list[Any]:
+        if not self.columns:
+            raise BadInput(
+                "the numbers of this row have names, and the task has none",
+                where=where,
+                hint=f"give {self.features} numbers in their order",
+            )
+        names = [str(name) for name in values]
+        given = list(values.values())
+        return [given[at] for at in self.places(names, where)]
+
+
+def _suggested(name: str, missing: list[str]) -> str:
+    """Add which of the missing columns may be meant."""
+    folded = {column.casefold(): column for column in missing}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return f'{name} (did you mean "{folded[close[0]]}"?)' if close else name
+
+
+def _list(names: list[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _shape(row: npt.NDArray[Any]) -> str:
+    return f"{row.size}" if row.ndim == 1 else f"an array of shape {row.shape}, {math.prod(row.shape)} in all"
