@@ -131,9 +131,9 @@ def _messages(bench: Bench, broadcast: Any, batch: Batch, trials: int, coins: De
     grid = bench.plan.update.grid
     change, _ = walk_of(bench.setting).take(broadcast, np.int32(1), batch)
     levels = to_levels(grid, flatten(change)[None], NUMPY)
-    sent = integers(bench.algorithm, started(bench.algorithm, broadcast), batch, Given(7))
-    given: Any = Given(7)
-    assert (round_checked(grid, levels, given, "grid", NUMPY)[0] == sent).all(), "this is not what a device does"
+    same: Any = Given(7)
+    sent = integers(bench.algorithm, started(bench.algorithm, broadcast), batch, same)
+    assert (round_checked(grid, levels, same, "grid", NUMPY)[0] == sent).all(), "this is not what a device does"
     plain = round_checked(grid, np.tile(levels, (trials, 1)), coins, "grid", NUMPY)
     algorithm = bench.algorithm
     if noise != 1.0:
