@@ -130,7 +130,8 @@ def test_every_form_is_explained(form: str, unit: str) -> None:
     assert found.per_release["sample"] is not None and found.total["sample"] is not None
     grows = form == "fedsgd" and unit == "sample"
     assert (found.per_release["device"] is None) == grows
-    assert any("grows with the number" in note for note in found.notes) == grows
+    by_rows = any("each example clipped" in part.protection for part in found.leaving)
+    assert any("grows with the number" in note for note in found.notes) == by_rows
     if not grows:
         one, all_rows = found.per_release["sample"], found.per_release["device"]
         assert all_rows is not None and one.epsilon <= all_rows.epsilon
