@@ -108,6 +108,11 @@ class Calls:
         answer = self.connection.ask("GET", self._path(), limit=2 * LARGEST_SHEET + SMALL_ANSWER)
         return SignedSheet.from_json(answer.require(200).json().get("signed_sheet"))
 
+    def version(self) -> int:
+        """Ask which version the task is at."""
+        limit = 2 * LARGEST_SHEET + SMALL_ANSWER
+        return self.connection.ask("GET", self._path(), limit=limit).require(200).number("version")
+
     def enrol(self, link: InviteLink, key: SigningKey) -> Enrolled:
         """Use an invite. Asked again with the same key it answers again, with a new token."""
         content = {

@@ -86,6 +86,7 @@ def join(
     cap: tuple[float | None, float | None] = (None, None),
     ca: Path | None = None,
     plain_http: bool = False,
+    accept_restores: bool = False,
     patience_s: float | None = 60.0,
     connect: Callable[..., Connection] = Connection,
 ) -> Member:
@@ -100,6 +101,8 @@ def join(
         cap: The owner's limits for ε and δ over all tasks, kept for later ones; None: as before.
         ca: File of the certificates to trust instead of the usual ones.
         plain_http: Whether http may be used beyond this machine.
+        accept_restores: Whether the owner accepts in advance that the operator restores the task from a backup and says
+            so with a signature: same terms, and the ledger goes on.
         patience_s: How long to go on asking when nobody answers; None: for ever.
         connect: For tests: makes the connection.
     """
@@ -118,7 +121,8 @@ def join(
         home = Home(default_home() if place is None else place, make=True)
         stack.enter_context(home.lock())
         home.limit(*cap)
-        return enrol(offer, home, calls, ca=ca, plain_http=plain_http)
+        member = enrol(offer, home, calls, ca=ca, plain_http=plain_http)
+        return home.accept_restores(member, True) if accept_restores else member
 
 
 def enrol(offer: Offer, home: Home, calls: Calls, *, ca: Path | None = None, plain_http: bool = False) -> Member:
@@ -151,6 +155,7 @@ def enrol(offer: Offer, home: Home, calls: Calls, *, ca: Path | None = None, pla
             code=offer.link.code,
             ca=ca,
             plain_http=plain_http,
+            accept_restores=before is not None and before.accept_restores,
         )
         terms = terms_of(offer.live)
         if account not in ledger.chain.tasks:
