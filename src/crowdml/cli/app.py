@@ -22,6 +22,7 @@ from crowdml.cli import (
     slice,
     task,
 )
+from crowdml.cli.words import Commands
 
 EXTRAS = {
     **{name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL", "pymetis")},
@@ -31,6 +32,7 @@ EXTRAS = {
 """Which extra brings a package that the base installation, a device, does without."""
 
 app = typer.Typer(
+    cls=Commands,
     name="crowdml",
     help="A crowd of devices learns a common model without giving up its data.",
     epilog="Start with: crowdml demo",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crowdml.cli.words import Commands
+
 if TYPE_CHECKING:
     from crowdml.device.home import Home
     from crowdml.device.joining import Offer
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from crowdml.protocol import Sheet
 
 app = typer.Typer(
+    cls=Commands,
     name="device",
     rich_markup_mode=None,
     no_args_is_help=True,
