@@ -39,7 +39,7 @@ _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com",
 class Task(InWords):
     """A task file. `Task.load(path)` reads one."""
 
-    crowdml: Literal[1] = Field(description="version of this format")
+    crowdml: Literal[1] = Field(description="version of this format: a task file begins with crowdml = 1")
     name: str = Field(
         pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", description="short name: small letters, digits, hyphens"
     )

@@ -12,6 +12,7 @@ from crowdml.algorithms.task import Task
 from crowdml.algorithms.task_errors import BadKey, Location, spell
 from crowdml.algorithms.task_lines import find_line, key_places
 from crowdml.core import BadInput
+from crowdml.core.validation import read_text
 
 Where = Callable[[Location], str]
 
@@ -85,12 +86,7 @@ def _target(text: str) -> str:
 
 
 def _read(path: Path) -> str:
-    try:
-        return Path(path).read_bytes().decode()
-    except FileNotFoundError:
-        raise BadInput(f"there is no file {path}", hint="give the path of a task file, such as digits.toml") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read: {error}") from None
+    return read_text(Path(path), "give the path of a task file, such as digits.toml")
 
 
 def _apply(content: dict[str, Any], text: str, change: str) -> None:

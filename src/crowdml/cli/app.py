@@ -91,7 +91,7 @@ def main() -> None:
     """Run the program. Bad input ends with exit code 2 and one message, never with a traceback."""
     try:
         _show_help(sys.argv[1:])
-        app()
+        app(prog_name="crowdml")
     except BrokenPipeError:
         sys.exit(1)
     except ModuleNotFoundError as error:

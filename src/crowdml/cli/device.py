@@ -86,6 +86,7 @@ def join(
             ca=None if ca is None else ca.resolve(),
             plain_http=plain_http,
             accept_restores=accept_restores,
+            tell=None if quiet else output.Progress().tell,
         )
     if not quiet:
         typer.echo(f"joined {member.task} as {member.device}; this device lives in {place}")

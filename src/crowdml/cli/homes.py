@@ -15,7 +15,9 @@ def server_home(given: Path | None, make: bool = False) -> Path:
     """Return the server's folder."""
     folder = given or data_home() / "server"
     if make:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        from crowdml.core.validation import make_folder
+
+        make_folder(folder, "--home")
     return folder
 
 

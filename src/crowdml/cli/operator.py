@@ -63,7 +63,7 @@ class Operator:
             answer = httpx.request(
                 method, self.address + path, json=body, headers=self._headers, verify=self._verify, timeout=60.0
             )
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise BadInput(
                 f"{self.address} does not answer: {error}", hint="start it with: crowdml serve; or give --server URL"
             ) from None

@@ -87,6 +87,7 @@ def join(
     ca: Path | None = None,
     plain_http: bool = False,
     accept_restores: bool = False,
+    tell: Callable[[str], None] | None = None,
     patience_s: float | None = 60.0,
     connect: Callable[..., Connection] = Connection,
 ) -> Member:
@@ -103,12 +104,13 @@ def join(
         plain_http: Whether http may be used beyond this machine.
         accept_restores: Whether the owner accepts in advance that the operator restores the task from a backup and says
             so with a signature: same terms, and the ledger goes on.
+        tell: Called with one line about every wait.
         patience_s: How long to go on asking when nobody answers; None: for ever.
         connect: For tests: makes the connection.
     """
     link = InviteLink.parse(url)
     with ExitStack() as stack:
-        connection = connect(link.server, ca=ca, plain_http=plain_http, patience_s=patience_s)
+        connection = connect(link.server, ca=ca, plain_http=plain_http, patience_s=patience_s, tell=tell)
         calls = stack.enter_context(Calls(connection, link.task))
         offer = look(link, calls, epsilon)
         if not accept(offer):

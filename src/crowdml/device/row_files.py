@@ -23,6 +23,8 @@ def load(path: Path, contract: Contract, label_column: str) -> Table:
         ".csv": lambda: load_csv(path, contract, label_column),
         ".npz": lambda: load_npz(path, contract),
     }
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder", where="--rows", hint=_ENDINGS)
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise BadInput(f"{path} has no known ending", where="--rows", hint=_ENDINGS)
@@ -46,6 +48,8 @@ def load_csv(path: Path, contract: Contract, label_column: str) -> Table:
 def _read_csv(stream: IO[str], name: str, contract: Contract, label_column: str) -> Table:
     reader = csv.reader(stream)
     header = [column.strip() for column in next(reader, [])]
+    if not header:
+        raise BadInput("the file is empty", where=name, hint="a line that names the columns, then a line per row")
     if header.count(label_column) != 1:
         raise BadInput(
             f'{header.count(label_column) or "no"} column is called "{label_column}"',
@@ -96,7 +100,11 @@ def load_npz(path: Path, contract: Contract) -> Table:
                 raise BadInput(f"no array is called {missing[0]}", where=str(path), hint="it needs rows and labels")
             return from_arrays(arrays["rows"], arrays["labels"], contract, str(path))
     except (ValueError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile, AttributeError) as error:
-        raise BadInput(f"{path} is not an NPZ file of plain arrays: {error}") from None
+        # NumPy's own words would teach how to load what must never be loaded.
+        why = "" if "pickle" in str(error) else f": {error}"
+        raise BadInput(
+            f"{path} is not an NPZ file of plain arrays{why}", hint="np.savez(path, rows=…, labels=…) writes one"
+        ) from None
 
 
 def json_lines(stream: IO[str]) -> Iterator[Pair]:
