@@ -13,12 +13,13 @@ import pytest
 
 import crowdml
 from crowdml.algorithms.foreign_words import WORDS
-from crowdml.algorithms.task import _ALGORITHMS, MODELS
+from crowdml.algorithms.task import _ALGORITHMS
 from crowdml.algorithms.task_file import load
 from crowdml.cli import main
 from crowdml.cli.app import app
 from crowdml.cli.words import MEANT
 from crowdml.core import BadInput
+from crowdml.models import MODELS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits.toml"
 Run = Callable[..., str]
