@@ -54,7 +54,7 @@ def test_nothing_is_overwritten_unless_told(folder: Path) -> None:
     ("content", "arguments", "message"),
     [
         (b'{"D": 64,\n "K" 10}', (), "line 2, column 6"),
-        (b"\xff\xfe", (), "cannot be read"),
+        (b"\xff\xfe", (), "not a file of text"),
         (b"{}", ("-o", "nowhere/task.toml"), "does not exist"),
         (None, (), "there is no file"),
         (json.dumps(OLD).encode(), ("--dataset", "digit"), "did you mean"),

@@ -13,7 +13,7 @@ import pytest
 from crowdml.cli.app import app
 from crowdml.core import BadInput
 from crowdml.protocol.keys import SigningKey
-from crowdml.protocol.sheet import Sheet, SignedSheet, sign_sheet
+from crowdml.protocol.sheet import Restored, Sheet, SignedSheet, sign_sheet
 from crowdml.server.store import (
     Applied,
     Identity,
@@ -118,7 +118,10 @@ def test_the_new_sheet_says_the_incarnation_and_is_signed(store: Store, tmp_path
     with open_store(target) as again:
         for task in again.tasks():
             signed = SignedSheet(text=task.sheet, signature=task.signature, key=task.key)
-            assert signed.open() == Sheet(task=task.name, incarnation=2, definition={"name": task.name}, arrays=())
+            notice = Restored(after=1, version=3)
+            definition = {"name": task.name}
+            expected = Sheet(task=task.name, incarnation=2, definition=definition, arrays=(), restored=notice)
+            assert signed.open() == expected
             assert task.incarnation == 2 and task.key == KEY.public
 
 

@@ -23,6 +23,7 @@ from crowdml.device.connection import Backoff, Connection
 from crowdml.protocol import Sheet, sign_sheet
 from crowdml.protocol.joining import InviteLink, make_code
 from crowdml.protocol.keys import SigningKey, fingerprint
+from crowdml.protocol.sheet import Restored
 
 TASK = """
 crowdml = 1
@@ -89,11 +90,18 @@ class FakeServer:
         self.server = self.live.algorithm.init(StillCoins())
         self.version = self.received = 0
 
-    def incarnate(self, number: int, **definition: Any) -> None:
+    def incarnate(
+        self, number: int, restored: Restored | None = None, key: SigningKey | None = None, **definition: Any
+    ) -> None:
         """Sign a sheet of that incarnation."""
         made = definition_of(self.task) | definition
-        sheet = Sheet(task=self.task.name, incarnation=number, definition=made, arrays=({},))
-        self.signed, self.live, self.incarnation = sign_sheet(sheet, self.key), open_task(sheet), number
+        sheet = Sheet(task=self.task.name, incarnation=number, definition=made, arrays=({},), restored=restored)
+        self.signed, self.live, self.incarnation = sign_sheet(sheet, key or self.key), open_task(sheet), number
+
+    def restore(self, number: int, version: int, receipts: int) -> None:
+        """Go back as `crowdml restore` does, and say so."""
+        self.incarnate(number, Restored(after=number - 1, version=version))
+        self.version, self.devices["token-0"] = version, receipts
 
     def invite(self) -> str:
         code = make_code()
@@ -123,7 +131,7 @@ class FakeServer:
         self.requests.append(request)
         task, method, path = f"/v1/tasks/{self.task.name}", request.method, request.url.path
         if (method, path) == ("GET", task):
-            return answer(200, {"signed_sheet": self.signed.to_json()})
+            return answer(200, {"signed_sheet": self.signed.to_json(), "version": self.version})
         if (method, path) == ("POST", f"{task}/devices"):
             return self.enrol(json.loads(request.content))
         token = request.headers.get("authorization", "").removeprefix("Bearer ")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpcore
 import httpx
 import pytest
 
@@ -14,6 +18,7 @@ from crowdml.core import BadInput
 from crowdml.core.errors import MalformedMessage, Unreachable
 from crowdml.device.answers import LONGEST_RETRY_S
 from crowdml.device.connection import Backoff, Connection
+from crowdml.device.deadline import Deadline
 
 SERVER = "http://127.0.0.1:9"
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -177,3 +182,75 @@ def test_nobody_listens() -> None:
     with pytest.raises(Unreachable, match="no answer"):
         made.ask("GET", "/v1/tasks")
     made.close()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n"
+WHOLE = HEAD + b"\r\n" + b"x" * 400
+
+
+@contextmanager
+def dripping(at_once: int) -> Iterator[str]:
+    """A real server that says so many bytes of its answer at once, and the rest at one byte per 20 ms, to its end."""
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            with client:
+                try:
+                    client.recv(1 << 16)
+                    client.sendall(WHOLE[:at_once])
+                    for at in range(at_once, len(WHOLE)):
+                        if over.wait(0.02):
+                            return
+                        client.sendall(WHOLE[at : at + 1])
+                except OSError:
+                    pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            over.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize("at_once", [len(HEAD) + 2, 20], ids=["body", "headers"])
+def test_an_answer_that_drips_is_given_up_and_asked_for_again(at_once: int) -> None:
+    """Every byte arrives long before any timeout of a single read; the answer as a whole takes eight seconds."""
+    told: list[str] = []
+    with dripping(at_once) as server:
+        made = Connection(server, answer_s=0.1, patience_s=0.5, tell=told.append, backoff=Backoff(first_s=0.01))
+        with pytest.raises(Unreachable, match=r"not whole after 0\.1\d* s"):
+            made.ask("GET", "/v1/tasks/walk", limit=1000)
+        made.close()
+    assert told and "asking again" in told[0]
+
+
+def test_a_large_answer_has_more_time_than_a_small_one() -> None:
+    now = [0.0]
+    deadline = Deadline(lambda: now[0], 60.0)
+    deadline.begin(1 << 20)
+    assert deadline.allowed_s == 124.0
+    now[0] = 100.0
+    assert (deadline.cut(10.0), deadline.cut(60.0), deadline.cut(None)) == (10.0, 24.0, 24.0)
+    now[0] = 124.0
+    with pytest.raises(httpcore.ReadTimeout, match="not whole after 124 s"):
+        deadline.cut(60.0)
+    deadline.begin(0)
+    assert deadline.cut(None) == 60.0
+
+
+def test_the_deadline_holds_through_a_proxy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with dripping(len(HEAD) + 2) as server:
+        monkeypatch.setenv("http_proxy", server)
+        made = Connection("http://crowd.example", plain_http=True, answer_s=0.1, patience_s=0.0)
+        with pytest.raises(Unreachable, match="not whole"):
+            made.ask("GET", "/v1/tasks/walk", limit=1000)
+        made.close()

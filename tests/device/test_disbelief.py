@@ -15,6 +15,7 @@ from crowdml.core import BadInput
 from crowdml.core.errors import MalformedMessage, TermsViolated
 from crowdml.device import Ledger
 from crowdml.device.home import Home
+from crowdml.device.resync import Gap, resync
 from crowdml.protocol import message
 
 FORGED: dict[str, tuple[dict[str, Any], type[Exception]]] = {
@@ -170,3 +171,80 @@ def test_a_folder_without_its_ledger_does_not_begin_a_new_one(make_server: Any, 
     (place / "ledger.sqlite-head").unlink()
     with pytest.raises(TermsViolated, match="has not accepted"):
         crowdml.Device(place, connect=server.connect)
+
+
+def test_a_receipt_with_a_version_that_cannot_be_is_refused_and_forgotten(
+    make_server: Any, join: Any, rows: Any, answers: Any
+) -> None:
+    """One receipt that names version 2⁶² must not make every later version look like one that was set back."""
+    server = make_server("algorithm.max-staleness=5")
+    forged = [2**62, 8]  # more than any task has; more than the task's rule about old check-ins leaves room for
+
+    def forge(request: httpx.Request) -> httpx.Response:
+        response: httpx.Response = server.check_in("token-0", request)
+        answer: httpx.Response = answers.ok(200, response.json() | {"version": forged.pop(0)})
+        return answer
+
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        device.run(rows, releases=1)
+        server.faults.extend([forge, forge])
+        for _ in range(2):
+            with pytest.raises(MalformedMessage, match="names version"):
+                device.run(rows, releases=1)
+            assert len(device.ledger.unsettled()) == 1 and device.memory.version == 1
+        assert not forged and device.run(rows, releases=1).used == 2, "the one before is settled, and one more is made"
+
+
+@pytest.mark.parametrize("changes, version", [((), 2**62), (("stop.max-versions=9",), 10)])
+def test_a_check_out_with_a_version_that_cannot_be_is_refused_and_forgotten(
+    changes: tuple[str, ...], version: int, make_server: Any, join: Any, rows: Any
+) -> None:
+    server = make_server(*changes)
+    with crowdml.Device(join(server), connect=server.connect) as device:
+        server.version = version
+        with pytest.raises(MalformedMessage, match=f"names version {version}, but this task has at most"):
+            device.run(rows)
+        server.version = 0
+        assert device.run(rows, releases=1).used == 1
+
+
+def test_a_device_that_was_locked_out_comes_back_once_its_owner_confirms(
+    make_server: Any, join: Any, rows: Any
+) -> None:
+    server = make_server()
+    place = join(server)
+    with crowdml.Device(place, connect=server.connect) as device:
+        device.run(rows, releases=2)
+        device.memory.used("locked out by an earlier release", 2, 2**62)
+        with pytest.raises(TermsViolated, match=r"it was set back\n.*crowdml device resync"):
+            device.run(rows)
+    home, asked = Home(place), list[Gap]()
+
+    def decide(gap: Gap) -> bool:
+        asked.append(gap)
+        return len(asked) > 1
+
+    with pytest.raises(BadInput, match="did not confirm"):
+        resync(home, home.member(), decide, server.connect)
+    with crowdml.Device(place, connect=server.connect) as device, pytest.raises(TermsViolated):
+        device.run(rows)
+    assert resync(home, home.member(), decide, server.connect).went_back
+    assert asked[0] == asked[1] == Gap(version_seen=2**62, version=2, receipts_seen=2, receipts=2)
+    with crowdml.Device(place, connect=server.connect) as device:
+        assert device.run(rows, releases=1).used == 1 and device.releases == 3, "the ledger stayed as it was"
+    assert not resync(home, home.member(), decide, server.connect).went_back and len(asked) == 2
+
+
+def test_the_way_back_is_no_way_round_a_ledger_or_a_sheet(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    place = join(server)
+    with crowdml.Device(place, connect=server.connect) as device:
+        device.run(rows, releases=2)
+        device.memory.used("locked out", 2, 99)
+    home = Home(place)
+    server.devices["token-0"] = 3
+    with pytest.raises(TermsViolated, match="its ledger only 2 charges"):
+        resync(home, home.member(), lambda gap: True, server.connect)
+    server.incarnate(2)
+    with pytest.raises(TermsViolated, match="sheet"):
+        resync(home, home.member(), lambda gap: True, server.connect)

@@ -42,7 +42,7 @@ def test_csv(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("", 'line 1: no column is called "label"'),
+        ("", "the file is empty"),
         ("x,y\n1,2\n", 'line 1: no column is called "label"'),
         ("label,label,x\n", "line 1: 2 column"),
         ("x,label\n1,walking\n", "line 1: 1 columns beside the label, but a row of this task has 2"),

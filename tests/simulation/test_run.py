@@ -1,4 +1,5 @@
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,10 @@ import numpy as np
 import pytest
 
 from crowdml.algorithms import Task
+from crowdml.cli.output import print_result
 from crowdml.core import NUMPY, BadInput, trees
 from crowdml.simulation import Result, memory, run, simulate, simulate_cells
-from crowdml.simulation.checkpoint import run_path
+from crowdml.simulation.checkpoint import KEPT_DAYS, clean, in_use, run_path
 from crowdml.simulation.chunks import cut_chunks
 from crowdml.simulation.coins import trial_seed
 from crowdml.simulation.prepare import prepare
@@ -159,7 +161,7 @@ def test_json_has_the_promised_layout(digits: Make) -> None:
     result = simulate(digits("privacy.mode=paper", "privacy.epsilon=10.0", "privacy.statistics-epsilon=1.0"), trials=3)
     content = json.loads(json.dumps(result.to_json()))
     keys = {"task", "seed", "trials", "final", "curve", "estimated_labels", "privacy", "seconds", "updates", "notes"}
-    assert set(content) == keys
+    assert set(content) == keys | {"warnings"} and content["warnings"] == []
     assert set(content["final"]["test_error"]) == {"mean", "std"}
     assert [point["samples"] for point in content["curve"]] == sorted(point["samples"] for point in content["curve"])
     assert content["curve"][-1]["samples"] == 2800
@@ -199,3 +201,77 @@ def test_the_estimate_counts_past_versions(digits: Make) -> None:
 def test_a_task_that_does_not_fit_its_data(digits: Make, changes: list[str], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         simulate(digits(*changes))
+
+
+def test_checkpoints_that_nobody_resumes_are_cleaned_up_after_a_while(tmp_path: Path) -> None:
+    names = ("left.safetensors", "left.lock", ".left.safetensors.x1y2", "living.safetensors", "new.safetensors")
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    written = (tmp_path / "left.lock").stat().st_mtime
+    with in_use(tmp_path / "living.safetensors"):
+        clean(tmp_path, written + (KEPT_DAYS - 1) * 86400)
+        assert set(names) < {path.name for path in tmp_path.iterdir()}, "too early"
+        os.utime(tmp_path / "new.safetensors", (written + 86400, written + 86400))
+        clean(tmp_path, written + KEPT_DAYS * 86400 + 60)
+        assert {path.name for path in tmp_path.iterdir()} == {"living.safetensors", "living.lock", "new.safetensors"}
+    clean(tmp_path, written + KEPT_DAYS * 86400 + 60)
+    assert {path.name for path in tmp_path.iterdir()} == {"new.safetensors"}
+
+
+def test_a_simulation_cleans_up_behind_others_and_itself(digits: Make, tmp_path: Path) -> None:
+    folder = run_path([digits()], 1, 0).parent
+    folder.mkdir(parents=True)
+    (folder / "old.safetensors").write_bytes(b"")
+    os.utime(folder / "old.safetensors", (1.0, 1.0))
+    simulate(digits())
+    assert list(folder.iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_written_costs_the_checkpoint_and_nothing_else(digits: Make, tmp_path: Path) -> None:
+    (tmp_path / "crowdml").write_text("a file where the folder should be")
+    result = simulate(digits())
+    assert "begin anew" in result.notes[-1] and result.test_error < 0.5
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        (("algorithm.rate={ kind = 'constant', c = 1e6 }",), "ran away in 2 of 2 trials"),
+        (("algorithm.rate={ kind = 'constant', c = 1e30 }",), "ran away in 2 of 2 trials"),
+        (
+            ("algorithm={ kind = 'fedavg', rate = { kind = 'constant', c = 1e20 } }", "model.kind=mlp"),
+            "no longer finite",
+        ),
+        (("algorithm.rate={ kind = 'constant', c = 1e-9 }", "model.kind=mlp"), "too large or too small"),
+    ],
+)
+def test_a_rate_that_makes_everything_diverge_is_warned_about(
+    changes: tuple[str, ...], told: str, digits: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = simulate(digits(*changes), trials=2)
+    (warning,) = result.warnings
+    assert told in warning and "algorithm.rate" in warning
+    text = json.dumps(result.to_json(), allow_nan=False)  # NaN is no JSON
+    assert json.loads(text)["warnings"] == [warning]
+    print_result(result)
+    assert "warning: " in capsys.readouterr().out
+
+
+def test_a_delta_without_meaning_is_warned_about_where_it_is_not_refused(digits: Make) -> None:
+    changes = ("privacy.mode=paper", "privacy.mechanism=gaussian", "privacy.epsilon=2.0")
+    quiet, loud = (simulate(digits(*changes, f"privacy.delta={delta}")).warnings for delta in (1e-6, 0.01))
+    assert not any("delta" in own for own in quiet)
+    assert any("privacy.delta = 0.01 is not below 1 / 1400" in own for own in loud)
+
+
+@pytest.mark.parametrize("seed", [-5, 2**63])
+def test_a_seed_that_is_none_is_refused_in_words(digits: Make, seed: int) -> None:
+    with pytest.raises(BadInput, match=f"^seed: {seed} is no seed"):
+        simulate(digits(), seed=seed)
+    with pytest.raises(BadInput, match=r"^trials: 0 trials"):
+        simulate(digits(), trials=0)
+
+
+def test_a_path_instead_of_a_task_is_answered_with_the_call_that_reads_it() -> None:
+    with pytest.raises(BadInput, match=r"should be a Task, not str\n  read a file: crowdml\.Task\.load"):
+        simulate("digits.toml")  # type: ignore[arg-type]

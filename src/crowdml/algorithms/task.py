@@ -18,6 +18,7 @@ from crowdml.algorithms.recipes import RECIPES, Recipe
 from crowdml.algorithms.robust import RobustSettings
 from crowdml.algorithms.sections import CrowdSettings, DataSettings, StopSettings
 from crowdml.algorithms.stability import stability
+from crowdml.algorithms.task_errors import InWords
 from crowdml.core import BadInput, Ops, Registry, Settings, trees
 from crowdml.core.settings import OneOf
 from crowdml.data import input_bound
@@ -35,10 +36,10 @@ PASSES = 10
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 
 
-class Task(Settings):
+class Task(InWords):
     """A task file. `Task.load(path)` reads one."""
 
-    crowdml: Literal[1] = Field(description="version of this format")
+    crowdml: Literal[1] = Field(description="version of this format: a task file begins with crowdml = 1")
     name: str = Field(
         pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", description="short name: small letters, digits, hyphens"
     )
@@ -71,7 +72,7 @@ class Task(Settings):
         """Read a task file, with changes such as `"algorithm.batch=10"` on top."""
         from crowdml.algorithms.task_file import load
 
-        return load(Path(path), changes)
+        return load(Path(path), changes, "changes:")
 
     @property
     def recipe(self) -> Recipe:

@@ -22,6 +22,7 @@ from crowdml.cli import (
     slice,
     task,
 )
+from crowdml.cli.words import Commands
 
 EXTRAS = {
     **{name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL", "pymetis")},
@@ -31,6 +32,7 @@ EXTRAS = {
 """Which extra brings a package that the base installation, a device, does without."""
 
 app = typer.Typer(
+    cls=Commands,
     name="crowdml",
     help="A crowd of devices learns a common model without giving up its data.",
     epilog="Start with: crowdml demo",
@@ -89,7 +91,7 @@ def main() -> None:
     """Run the program. Bad input ends with exit code 2 and one message, never with a traceback."""
     try:
         _show_help(sys.argv[1:])
-        app()
+        app(prog_name="crowdml")
     except BrokenPipeError:
         sys.exit(1)
     except ModuleNotFoundError as error:

@@ -18,7 +18,7 @@ def audit(
         typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the file, such as algorithm.pieces=20."),
     ] = None,
     own_rows: Annotated[int, typer.Option(min=20, help="Rows that the reader has of its own, at most.")] = 500,
-    seed: Annotated[int, typer.Option(help="Same seed, same machine: same result.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same machine: same result.")] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the result here ('-': standard output).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw what was read here (.png, .svg or .pdf).")] = None,
 ) -> None:

@@ -38,7 +38,8 @@ def restore(
 ) -> None:
     """Bring a backup into the database of a server that is not running.
 
-    Every task gets a new incarnation, signed with the operator's key: owners are asked whether their devices go on.
+    Every task gets a new incarnation, signed with the operator's key. Devices whose owners accepted that in advance go
+    on; other owners are asked.
     """
     from crowdml.cli import output
     from crowdml.cli.homes import database_url
@@ -46,4 +47,5 @@ def restore(
 
     for task, incarnation in run(file, database_url(home, db, make=True), force=force).items():
         output.say(f"restored: {task}, incarnation {incarnation}")
+    output.say("Devices go on whose owners accepted restores in advance; the others wait for their owners.")
     output.say("Invites made before do not fit the new sheets: make new ones with `crowdml invite`.")

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crowdml.cli.words import Commands
+
 if TYPE_CHECKING:
     from crowdml.data.files import FileStatus
 
 app = typer.Typer(
+    cls=Commands,
     name="data",
     rich_markup_mode=None,
     no_args_is_help=True,

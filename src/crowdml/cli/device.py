@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from crowdml.cli.words import Commands
+
 if TYPE_CHECKING:
     from crowdml.device.home import Home
     from crowdml.device.joining import Offer
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from crowdml.protocol import Sheet
 
 app = typer.Typer(
+    cls=Commands,
     name="device",
     rich_markup_mode=None,
     no_args_is_help=True,
@@ -51,6 +54,14 @@ def join(
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Allow http beyond this machine: others can read along.")
     ] = False,
+    accept_restores: Annotated[
+        bool,
+        typer.Option(
+            "--accept-restores",
+            help="Accept in advance that the operator restores the task from a backup and signs a notice of it: same "
+            "terms, and your ledger goes on. For devices that nobody attends to.",
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Join a task by the link that its operator gave you.
@@ -83,6 +94,8 @@ def join(
             label_column=label_column,
             ca=None if ca is None else ca.resolve(),
             plain_http=plain_http,
+            accept_restores=accept_restores,
+            tell=None if quiet else output.Progress().tell,
         )
     if not quiet:
         typer.echo(f"joined {member.task} as {member.device}; this device lives in {place}")
@@ -271,6 +284,64 @@ def renumber(
         raise typer.Exit(1)
     most = lost_numbers.renumber(place, member)
     typer.echo(f"{member.task}: every sample counts as used {most} times from now on")
+
+
+@app.command()
+def restores(
+    home: HomeOption = None,
+    name: NameOption = "default",
+    task: TaskOption = None,
+    accept: Annotated[
+        bool | None,
+        typer.Option(
+            "--accept/--ask",
+            help="Accept in advance that the operator restores the task and signs a notice of it, or be asked every "
+            "time. Neither: show what holds.",
+        ),
+    ] = None,
+) -> None:
+    """Say what happens when the operator restores the task from a backup: go on, or ask you.
+
+    A restore sets the common model back; what your device contributed since the backup is lost and stays charged. The
+    terms must be the same, the notice must carry the operator's signature, and your ledger goes on counting.
+    """
+    place = _home(home, name)
+    member = place.member(task)
+    if accept is not None:
+        with place.lock():
+            member = place.accept_restores(member, accept)
+    told = "accepted in advance, if the operator signed a notice of it" if member.accept_restores else "you are asked"
+    typer.echo(f"{member.task}: after a restore {told}")
+
+
+@app.command()
+def resync(
+    home: HomeOption = None,
+    name: NameOption = "default",
+    task: TaskOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Believe the server again after it showed less than before: the way back for a device that refuses to go on.
+
+    Ask the operator first what happened. A device that begins again gives up, once, the proof that nothing was set
+    back; its ledger stays as it is, and charges every release as before.
+    """
+    from crowdml.cli import device_output as output
+    from crowdml.device.resync import Gap
+    from crowdml.device.resync import resync as run
+
+    def confirm(gap: Gap) -> bool:
+        typer.echo(
+            f"This device has seen version {gap.version_seen} and {gap.receipts_seen} receipts; the server shows "
+            f"version {gap.version} and {gap.receipts}."
+        )
+        typer.echo("Either it once named a version that never was, or an old database was put back.")
+        return yes or output.ask("Begin again from what it shows? Your ledger stays as it is.", "--yes")
+
+    place = _home(home, name)
+    gap = run(place, place.member(task), confirm)
+    told = "from now on nothing older is believed" if gap.went_back else "the server did not go back: nothing to do"
+    typer.echo(f"version {gap.version}: {told}")
 
 
 @app.command()

@@ -16,13 +16,10 @@ def server_home(given: Path | None, make: bool = False) -> Path:
     folder = given or data_home() / "server"
     if make:
         from crowdml.cli.output import say
-        from crowdml.core import BadInput
         from crowdml.core.private_folders import require_private
+        from crowdml.core.validation import make_folder
 
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInput(f"{folder} cannot be made: {error.strerror}", where="--home") from None
+        make_folder(folder, "--home")
         if require_private(folder, "--home"):
             say(f"note: others could look into {folder}; it is closed to them now (mode 0700)")
     return folder

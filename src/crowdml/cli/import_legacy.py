@@ -27,10 +27,13 @@ def import_legacy(
     """
     from crowdml.algorithms.legacy_task import translate
     from crowdml.cli import output
+    from crowdml.core.validation import read_text
 
     if out is not None:
         _check_free(out, force)
-    text = translate(_read(configuration), configuration.name, dataset, devices)
+    text = translate(
+        read_text(configuration, "give the path of a configuration.json"), configuration.name, dataset, devices
+    )
     if out is None:
         sys.stdout.write(text)
         return
@@ -47,14 +50,3 @@ def _check_free(path: Path, force: bool) -> None:
     writable(path)
     if path.exists() and not force:
         raise BadInput(f"{path} is there already", where="--out", hint="choose another name, or add --force")
-
-
-def _read(path: Path) -> str:
-    from crowdml.core import BadInput
-
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise BadInput(f"there is no file {path}", hint="give the path of a configuration.json") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read: {error}") from None

@@ -66,7 +66,7 @@ class Operator:
             answer = httpx.request(
                 method, self.address + path, json=body, headers=self._headers, verify=self._verify, timeout=60.0
             )
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             why = untrusted(error)
             if why is not None:
                 raise BadInput(

@@ -94,7 +94,7 @@ def print_result(result: Result) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    final = result.to_json()["final"]
+    final = {name: {"mean": math.nan, "std": math.nan} | _known(own) for name, own in result.to_json()["final"].items()}
     table = Table(title=f"{result.task.name}: {result.task.objective}".rstrip(": "), title_justify="left", box=None)
     table.add_column("measure")
     table.add_column("mean", justify="right")
@@ -117,8 +117,14 @@ def print_result(result: Result) -> None:
         highlight=False,
         style="dim",
     )
+    for warning in result.warnings:
+        console.print(f"warning: {warning}", highlight=False, style="bold yellow")
     for note in result.notes:
         console.print(f"note: {note}", highlight=False, style="dim")
+
+
+def _known(figures: dict[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def print_comparison(results: dict[str, Result]) -> None:

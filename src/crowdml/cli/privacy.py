@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crowdml.cli.words import Commands
+
 if TYPE_CHECKING:
     from crowdml.algorithms import Task
     from crowdml.algorithms.explanation import Explanation
     from crowdml.privacy.reporting import Figure
 
 app = typer.Typer(
-    name="privacy", rich_markup_mode=None, no_args_is_help=True, help="Say what the privacy terms of a task mean."
+    cls=Commands,
+    name="privacy",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Say what the privacy terms of a task mean.",
 )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def reproduce(
     id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="Which figure; none: list them.")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Repetitions; not given: as in the paper.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same machine: same result.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same machine: same result.")] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the report here ('-': standard output).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the figure here (.png, .svg or .pdf).")] = None,
     full: Annotated[bool, typer.Option("--full", help="The paper's own setting, where that takes hours.")] = False,

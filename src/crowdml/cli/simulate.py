@@ -19,7 +19,7 @@ def simulate(
         typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the file, such as algorithm.batch=10."),
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own order, delays and noise.")] = 10,
-    seed: Annotated[int, typer.Option(help="Same seed, same machine: same result.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same machine: same result.")] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the result here ('-': standard output).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the curve here (.png, .svg or .pdf).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,

@@ -8,8 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from crowdml.cli.words import Commands
+
 app = typer.Typer(
-    help="Make, watch and end tasks on a server.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    cls=Commands,
+    help="Make, watch and end tasks on a server.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
 )
 Server = Annotated[str | None, typer.Option(help="Address of the server. Not given: the one of --home.")]
 Home = Annotated[Path | None, typer.Option(help="Folder of the server, for its address and operator's token.")]

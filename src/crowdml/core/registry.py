@@ -18,8 +18,21 @@ def nearest(word: str, choices: Mapping[str, object] | list[str]) -> str:
     'did you mean "batch"?'
     """
     names = list(choices)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    close = [name for name in names if same_word(name, word)] or difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f'did you mean "{close[0]}"?' if close else "choose one of: " + ", ".join(names)
+
+
+def same_word(one: str, other: str) -> bool:
+    """Tell whether two names differ in capitals and signs alone.
+
+    >>> same_word("fashion-mnist", "FashionMNIST")
+    True
+    """
+    return _bare(one) == _bare(other)
+
+
+def _bare(name: str) -> str:
+    return "".join(sign for sign in name.lower() if sign.isalnum())
 
 
 class Registry(Mapping[str, Entry], Generic[Entry]):

@@ -33,6 +33,42 @@ def writable(path: Path) -> None:
         raise BadInput(f"{path} cannot be written", hint="choose a place where you may write")
 
 
+def read_text(path: Path, hint: str) -> str:
+    """Read a file of text, or say what is in its place.
+
+    Args:
+        path: The file.
+        hint: What should be given.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")  # some editors mark their files so
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {path}", hint=hint) from None
+    except IsADirectoryError:
+        raise BadInput(f"{path} is a folder", hint=hint) from None
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not a file of text", hint=hint) from None
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def make_folder(path: Path, where: str) -> None:
+    """Make a folder for its owner alone, if it is not there, or say why that cannot be.
+
+    Args:
+        path: The folder.
+        where: The option that named it.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise BadInput(f"{path} is a file", where=where, hint="give a folder") from None
+    except OSError as error:
+        raise BadInput(
+            f"{path} cannot be made: {error.strerror}", where=where, hint="choose a place where you may write"
+        ) from None
+
+
 def write_whole(path: Path, content: bytes, *, secret: bool = False) -> None:
     """Write a file entirely or not at all; a secret one can be read by its owner alone."""
     writable(path)

@@ -132,6 +132,11 @@ class Calls:
             reason=readable(content.get("reason")),
         )
 
+    def version(self) -> int:
+        """Ask which version the task is at."""
+        limit = 2 * LARGEST_SHEET + SMALL_ANSWER
+        return self.connection.ask("GET", self._path(), limit=limit).require(200).number("version")
+
     def enrol(self, link: InviteLink, key: SigningKey) -> Enrolled:
         """Use an invite. Asked again with the same key it answers again, with a new token."""
         content = {

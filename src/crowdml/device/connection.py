@@ -2,7 +2,8 @@
 
 Between two tries a device waits a random time below a limit that doubles (full jitter, from the operating system's
 entropy), so that a thousand devices do not come back at the same moment. A server may ask for more time, up to a cap.
-Answers larger than expected, compressed answers and redirects are refused. Clock and sleep are arguments.
+An answer that is not whole after a while is given up like one that never came. Answers larger than expected,
+compressed answers and redirects are refused. Clock and sleep are arguments.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from crowdml.core.certificates import untrusted
 from crowdml.core.errors import MalformedMessage, Unreachable
 from crowdml.device._http import httpx
 from crowdml.device.answers import WAITING, Answer
+from crowdml.device.deadline import Deadline
 from crowdml.protocol import PROTOCOL_VERSION
 
 PROTOCOL_HEADER = "Crowdml-Protocol"
@@ -28,6 +30,8 @@ BUSY = (408, 429, 500, 502, 503, 504)
 SMALL_ANSWER = 1 << 20
 LONGEST_PAUSE_S = 4.0
 """How much longer than the server asked a device waits for the next round, at most."""
+ANSWER_S = 60.0
+"""How long a server may take for an exchange; what is sent and what may be answered add their time on a slow link."""
 TIMEOUT = httpx.Timeout(connect=10.0, read=60.0, write=60.0, pool=10.0)
 
 
@@ -64,6 +68,7 @@ class Connection:
         plain_http: Whether http may be used beyond this machine, where anybody on the way can read the token.
         patience_s: How long to go on asking when nobody answers; None: for ever.
         tell: Called with one line about every wait.
+        answer_s: How long a server may take for an exchange, beside the time its bytes take on the slowest link.
         transport: For tests: what stands for the network.
         clock: Monotonic seconds.
         sleep: Waits.
@@ -78,6 +83,7 @@ class Connection:
         plain_http: bool = False,
         patience_s: float | None = None,
         tell: Callable[[str], None] | None = None,
+        answer_s: float = ANSWER_S,
         transport: httpx.BaseTransport | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -102,6 +108,8 @@ class Connection:
             trust_env=not local,
             headers={PROTOCOL_HEADER: str(PROTOCOL_VERSION), "Accept-Encoding": "identity"},
         )
+        self._deadline = Deadline(clock, answer_s)
+        self._deadline.guard(self._http)
 
     def close(self) -> None:
         """Let go of the network."""
@@ -155,6 +163,7 @@ class Connection:
         self, method: str, path: str, headers: dict[str, str], content: bytes | None, limit: int
     ) -> tuple[Answer | None, str]:
         """Send once; return the answer, or None, and what to say if it is not final."""
+        self._deadline.begin(limit + len(content or b""))
         try:
             with self._http.stream(method, path, headers=headers, content=content) as response:
                 answer = _read(response, limit)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,10 @@ from crowdml.device.lost_numbers import require_numbering
 from crowdml.device.memory import Memory
 from crowdml.device.row_contract import Contract
 from crowdml.device.rows import RowBuffer, Warn, source_of
-from crowdml.device.sending import Outcome, Sender
+from crowdml.device.sending import RESYNC, Outcome, Sender
 from crowdml.device.sums import SumTaker
 from crowdml.device.terms import build, require_meaning_to, terms_of
-from crowdml.device.trust import is_restored, require_whole
+from crowdml.device.trust import SheetChanged, is_announced, is_restored, require_plausible, require_whole
 from crowdml.privacy import Promise
 from crowdml.protocol import Layout, Sheet, message
 from crowdml.protocol.check_in_key import check_in_key
@@ -68,7 +69,8 @@ class Device:
     Args:
         home: Its folder; not given: the default one.
         task: Which task, if it has joined several.
-        confirm: Asked when the operator has restored the task from a backup: whether to go on. Not given: no.
+        confirm: Asked when the operator has restored the task from a backup: whether to go on. Not given: only where
+            the owner has accepted that in advance.
         rows_changed: Asked before anything is sent, when most rows of a file are new and many of last time are gone:
             whether they are other samples indeed. Not given: no, and the device stops.
         tell: Called with one line about every wait.
@@ -101,7 +103,7 @@ class Device:
         self.home = Home(default_home() if home is None else home)
         self._confirm, self._coins, self._draw, self._make_key = confirm, coins, draw, make_key
         self._rows_changed, self._warn = rows_changed, warn
-        self._busy_version = -1
+        self._busy_version, self._silent = -1, silent
         with ExitStack() as stack:
             stack.enter_context(self.home.lock())
             self.member = _require_joined(self.home.member(task))
@@ -114,7 +116,7 @@ class Device:
             require_numbering(self.ledger, self.member, self.memory, self.home.memory_path(self.member))
             self.calls = stack.enter_context(joining.connected(self.member, connect, tell=tell, patience_s=patience_s))
             self._state_layout = Layout({"device": self.live.algorithm.device_init()})
-            self._sums = self._sum_taker(silent) if self.live.masked else None
+            self._sums = self._sum_taker() if self.live.masked else None
             self._open = stack.pop_all()
 
     join = staticmethod(joining.join)
@@ -185,7 +187,7 @@ class Device:
         gatherer.prepare()
         self._meet()
         for own in self._sender().unsettled():
-            note(self._sums.resend(own) if self._sums else self._sender().send(own))
+            note(self._across_restores(partial(self._resend, own)))
         refusals = 0
         while until is None or self.releases < until:
             self._require_left()
@@ -193,13 +195,24 @@ class Device:
             if gathered is None:
                 return "the rows have ended" + _left_out(gatherer.left_out)
             self._require_meaning(gathered)
-            outcome = self._release(gathered)
+            outcome = self._across_restores(partial(self._release, gathered))
             note(outcome)
             self._close_after_last()
             refusals = refusals + 1 if outcome.status == "refused" else 0
             if refusals:
                 self.calls.connection.pause(None, refusals, f"a check-in was refused ({outcome.code})")
         return "as many releases as asked for"
+
+    def _resend(self, own: Unsettled) -> Outcome:
+        return self._sums.resend(own) if self._sums else self._sender().send(own)
+
+    def _across_restores(self, send: Callable[[], Outcome]) -> Outcome:
+        """Send something; if the task was restored while it was on its way, settle it under the new sheet."""
+        try:
+            return send()
+        except SheetChanged as error:
+            self._require_sheet(error.sheet)
+            return self._resend(self._sender().unsettled()[0])
 
     def _release(self, gathered: Gathered) -> Outcome:
         """Make one release and send it."""
@@ -249,9 +262,11 @@ class Device:
                 self.calls.connection.pause(found.retry_after_s, tries, why)
                 continue
             self._require_sheet(found.sheet)
+            require_plausible(self.live, found.version)
             if found.version < self.memory.version:
                 raise TermsViolated(
                     f"the server shows version {found.version}, but had {self.memory.version} before: it was set back"
+                    f"\n  {RESYNC}"
                 )
             if self.live.algorithm.visit and found.version <= max(self.memory.contributed, self._busy_version):
                 why = "the round is not over: this device has done its part, and waits for the others"
@@ -267,23 +282,30 @@ class Device:
         require_whole(self.ledger, self.member, me.check_ins)
 
     def _require_sheet(self, sheet: str) -> None:
-        """Refuse another sheet than the one accepted, unless it is the same task after a restore, confirmed."""
+        """Refuse another sheet than the one accepted, unless it is the same task after a restore.
+
+        The owner has confirmed that: now, or in advance for restores of which the operator's signed notice tells.
+        """
         if sheet == self.member.sheet:
             return
         signed = self.calls.signed_sheet()
         new = signed.open(expected_key=self.member.operator)
         if signed.hash != sheet or not is_restored(self._sheet, new):
             raise TermsViolated(f"{self.member.task}: the server's sheet is not the one that the owner accepted")
-        if self._confirm is None or not self._confirm(new):
+        in_advance = self.member.accept_restores and is_announced(self.live, self._sheet, new)
+        if not in_advance and (self._confirm is None or not self._confirm(new)):
             raise TermsViolated(
                 f"{self.member.task}: the operator restored it from a backup (incarnation {new.incarnation}); terms "
-                "and ledger stay, but the owner must confirm\n  crowdml device run --accept-restored …"
+                "and ledger stay, but the owner must confirm\n  crowdml device run --accept-restored …, or in advance "
+                "for this and later ones: crowdml device restores --accept"
             )
         self.ledger.renew(self.member.account, signed.hash, terms_of(self.live))
+        # Before the member names the new sheet: after a crash in between all of this is done again.
+        self.memory.begin_again(new.restored.version if new.restored else -1)
         self.member = self.member.model_copy(update={"sheet": signed.hash, "incarnation": new.incarnation})
         self.home.store(self.member, signed)
-        self.memory.begin_again()
         self._sheet, self._busy_version = new, -1
+        self._sums = self._sum_taker() if self.live.masked else None
 
     def _require_terms(self) -> None:
         terms = terms_of(self.live)
@@ -330,13 +352,13 @@ class Device:
             warn=self._warn,
         )
 
-    def _sum_taker(self, silent: Callable[[int, str], bool]) -> SumTaker:
+    def _sum_taker(self) -> SumTaker:
         return SumTaker(
-            self.live, self.member, self.calls, self.ledger, self.memory, self._coins, self._make_key, silent
+            self.live, self.member, self.calls, self.ledger, self.memory, self._coins, self._make_key, self._silent
         )
 
     def _sender(self) -> Sender:
-        return Sender(self.calls, self.member, self.ledger, self.memory)
+        return Sender(self.calls, self.member, self.ledger, self.memory, self.live)
 
 
 def _left_out(count: int) -> str:

@@ -54,6 +54,9 @@ class Member(Settings):
     slot: int = Field(0, description="the server's place for this device")
     ca: Path | None = Field(None, strict=False, description="certificates to trust instead of the usual ones")
     plain_http: bool = Field(False, description="whether http is used beyond this machine")
+    accept_restores: bool = Field(
+        False, description="whether the owner accepted in advance what the operator's restore notice says"
+    )
 
     @property
     def key(self) -> SigningKey:
@@ -177,6 +180,13 @@ class Home:
             _write(folder / f"{signed.hash}.json", json.dumps(signed.to_json()).encode())
         _write(folder / "member.json", member.model_dump_json(indent=2, by_alias=True).encode())
         _sync(folder.parent)
+
+    def accept_restores(self, member: Member, accepted: bool) -> Member:
+        """Keep whether the owner accepts in advance that the operator restores a task."""
+        changed = member.model_copy(update={"accept_restores": accepted})
+        if changed != member:
+            self.store(changed)
+        return changed
 
     def signed_sheet(self, member: Member) -> SignedSheet:
         """Read the sheet that the owner accepted; its hash and its signature are checked again."""

@@ -105,6 +105,8 @@ def join(
     label_column: str = "label",
     ca: Path | None = None,
     plain_http: bool = False,
+    accept_restores: bool = False,
+    tell: Callable[[str], None] | None = None,
     patience_s: float | None = 60.0,
     connect: Callable[..., Connection] = Connection,
 ) -> Member:
@@ -122,12 +124,15 @@ def join(
         label_column: Which column of a CSV file holds the labels.
         ca: File of the certificates to trust instead of the usual ones.
         plain_http: Whether http may be used beyond this machine.
+        accept_restores: Whether the owner accepts in advance that the operator restores the task from a backup and says
+            so with a signature: same terms, and the ledger goes on.
+        tell: Called with one line about every wait.
         patience_s: How long to go on asking when nobody answers; None: for ever.
         connect: For tests: makes the connection.
     """
     link = InviteLink.parse(url)
     with ExitStack() as stack:
-        connection = connect(link.server, ca=ca, plain_http=plain_http, patience_s=patience_s)
+        connection = connect(link.server, ca=ca, plain_http=plain_http, patience_s=patience_s, tell=tell)
         calls = stack.enter_context(Calls(connection, link.task))
         offer = look(link, calls, epsilon)
         if rows is not None:
@@ -142,7 +147,8 @@ def join(
         home = Home(default_home() if place is None else place, make=True)
         stack.enter_context(home.lock())
         home.limit(*cap)
-        return enrol(offer, home, calls, ca=ca, plain_http=plain_http, connect=connect)
+        member = enrol(offer, home, calls, ca=ca, plain_http=plain_http, connect=connect)
+        return home.accept_restores(member, True) if accept_restores else member
 
 
 def enrol(
@@ -184,6 +190,7 @@ def enrol(
             code=offer.link.code,
             ca=ca,
             plain_http=plain_http,
+            accept_restores=before is not None and before.accept_restores,
         )
         terms = terms_of(offer.live)
         if account not in ledger.chain.tasks:

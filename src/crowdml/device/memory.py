@@ -110,17 +110,28 @@ class Memory:
             self._keep("version", max(version, self.version))
             self._keep("number", max(number, self.number))
 
+    def started(self, key: str) -> int:
+        """Return the version from which the release of that key started; the last one used, where it is settled."""
+        found = self._db.execute("SELECT version FROM states WHERE key = ?", (key,)).fetchone()
+        return self.contributed if found is None else int(found[0])
+
     def refused(self, key: str) -> None:
         """Forget the state that would have followed."""
         with self._transaction():
             self._db.execute("DELETE FROM states WHERE key = ?", (key,))
 
-    def begin_again(self) -> None:
-        """Forget which versions and receipts the server had: it was restored, or this device joined anew."""
+    def begin_again(self, version: int = -1) -> None:
+        """Forget which versions and receipts the server had: it was restored, or this device joined anew.
+
+        Args:
+            version: Where it went back to; from now on nothing older is believed.
+        """
         with self._transaction():
             for name in ("version", "contributed", "number"):
                 self._db.execute("DELETE FROM facts WHERE name = ?", (name,))
                 self._facts.pop(name, None)
+            if version >= 0:
+                self._keep("version", version)
 
     def _keep(self, name: str, value: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))

@@ -29,6 +29,8 @@ def load(path: Path, contract: Contract, label_column: str, warn: Warn = lambda 
         ".csv": lambda: load_csv(path, contract, label_column),
         ".npz": lambda: load_npz(path, contract, warn),
     }
+    if path.is_dir():
+        raise BadInput(f"{path} is a folder", where="--rows", hint=_ENDINGS)
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise BadInput(f"{path} has no known ending", where="--rows", hint=_ENDINGS)
@@ -52,6 +54,8 @@ def load_csv(path: Path, contract: Contract, label_column: str) -> Table:
 def _read_csv(stream: IO[str], name: str, contract: Contract, label_column: str) -> Table:
     reader = csv.reader(stream)
     header = [column.strip() for column in next(reader, [])]
+    if not header:
+        raise BadInput("the file is empty", where=name, hint="a line that names the columns, then a line per row")
     label_at, id_at, places = _places(header, f"{name}, line 1", contract, label_column)
     names, pairs, lines = [header[at] for at in places], [], []
     for fields in reader:
@@ -124,7 +128,11 @@ def load_npz(path: Path, contract: Contract, warn: Warn = lambda line: None) -> 
                 rows = _ordered(rows, names, contract, str(path))
             return contract.from_arrays(str(path), rows, arrays["labels"], arrays["ids"] if "ids" in arrays else None)
     except (ValueError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile, AttributeError) as error:
-        raise BadInput(f"{path} is not an NPZ file of plain arrays: {error}") from None
+        # NumPy's own words would teach how to load what must never be loaded.
+        why = "" if "pickle" in str(error) else f": {error}"
+        raise BadInput(
+            f"{path} is not an NPZ file of plain arrays{why}", hint="np.savez(path, rows=…, labels=…) writes one"
+        ) from None
 
 
 def _ordered(rows: Any, names: Any, contract: Contract, where: str) -> Any:

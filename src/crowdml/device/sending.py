@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from crowdml.algorithms.live import LiveTask
 from crowdml.core import record
 from crowdml.core.errors import TermsViolated
 from crowdml.device.answers import Answer
@@ -11,8 +12,10 @@ from crowdml.device.calls import Calls, receipt_of
 from crowdml.device.home import Member
 from crowdml.device.ledger_store import Ledger, Unsettled
 from crowdml.device.memory import Memory
-from crowdml.device.trust import require_whole
+from crowdml.device.trust import SheetChanged, require_plausible, require_whole
 
+RESYNC = "once you know why: crowdml device resync"
+"""What an owner can do about a server that shows less than before."""
 GO_ON = ("stale", "future-version", "already-in-round", "not-invited", "late", "sum-aborted", "sum-over")
 """Refusals after which the next release may well be used."""
 
@@ -48,11 +51,12 @@ class Sender:
         member: Who this device is.
         ledger: Where the bytes are.
         memory: Which state follows.
+        live: The task.
     """
 
-    def __init__(self, calls: Calls, member: Member, ledger: Ledger, memory: Memory) -> None:
+    def __init__(self, calls: Calls, member: Member, ledger: Ledger, memory: Memory, live: LiveTask) -> None:
         """Send nothing yet."""
-        self._calls, self._member, self._ledger, self._memory = calls, member, ledger, memory
+        self._calls, self._member, self._ledger, self._memory, self._live = calls, member, ledger, memory, live
 
     def unsettled(self) -> list[Unsettled]:
         """List what must be sent again, oldest first."""
@@ -62,10 +66,12 @@ class Sender:
         """Send one check-in until it is settled.
 
         Raises:
-            TermsViolated: The receipt is for another sheet, or one of the two sides was set back.
+            SheetChanged: The receipt is for another sheet.
+            TermsViolated: One of the two sides was set back.
             TaskClosed: The task has ended; the check-in is spent.
             BudgetExhausted: The server takes no more of this device; the check-in is spent.
-            MalformedMessage: The server cannot read it; the check-in is spent.
+            MalformedMessage: The server cannot read it, and the check-in is spent; or its receipt cannot be true, and
+                the check-in is not settled.
         """
         return self.settle(own, self._calls.check_in(own.key, own.body))
 
@@ -83,12 +89,13 @@ class Sender:
     def _used(self, own: Unsettled, answer: Answer) -> Outcome:
         receipt = receipt_of(answer, self._member.task, own.key)
         if receipt.sheet != self._member.sheet:
-            raise TermsViolated("the receipt names another sheet than the one the owner accepted")
+            raise SheetChanged(receipt.sheet)
+        require_plausible(self._live, receipt.version, self._memory.started(own.key))
         require_whole(self._ledger, self._member, receipt.number)
         if receipt.number <= self._memory.number and answer.json().get("again") is not True:
             raise TermsViolated(
                 f"the server counts this as check-in {receipt.number}, but has counted {self._memory.number} before: "
-                "it was set back"
+                f"it was set back\n  {RESYNC}"
             )
         self._memory.used(own.key, receipt.number, receipt.version if receipt.status == "applied" else -1)
         self._ledger.settle(own.key)

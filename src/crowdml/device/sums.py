@@ -195,7 +195,7 @@ class SumTaker:
             self._calls.connection.pause(None, tries, str(error))
 
     def _settle(self, own: Unsettled, answer: Answer) -> Outcome:
-        sender = Sender(self._calls, self._member, self._ledger, self._memory)
+        sender = Sender(self._calls, self._member, self._ledger, self._memory, self._live)
         return sender.settle(own, answer)
 
     def _send(self, present: Present, stage: str, body: bytes, key: str = "", started: int | None = None) -> Answer:

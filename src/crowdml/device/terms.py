@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from pydantic import ValidationError
-
 from crowdml.algorithms.live import LiveTask, open_task
+from crowdml.algorithms.task_errors import BadKey
 from crowdml.core import NUMPY, BadInput
 from crowdml.core.errors import MalformedMessage
 from crowdml.device.row_contract import Contract
@@ -75,5 +74,5 @@ def count_rows(live: LiveTask, rows: Any, label_column: str) -> int:
 def _open(sheet: Sheet) -> LiveTask:
     try:
         return open_task(sheet)
-    except ValidationError as error:
-        raise MalformedMessage(f"the sheet defines no task: {error.errors()[0]['msg']}") from None
+    except BadKey as error:
+        raise MalformedMessage(f"the sheet defines no task: {error.where}: {error.what}") from None

@@ -29,6 +29,20 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 @record
+class Restored:
+    """What a sheet says about the restore that it was signed after.
+
+    Attributes:
+        after: The newest incarnation before it, of the backup and of what it overwrote: everything up to that one is
+            over.
+        version: Version that the task went back to.
+    """
+
+    after: int
+    version: int
+
+
+@record
 class Sheet:
     """What a signed text says.
 
@@ -37,12 +51,14 @@ class Sheet:
         incarnation: 1 at first; one more after every restore of a backup.
         definition: The task file's content, without the simulated crowd.
         arrays: For every transform what it learnt; empty for fixed ones.
+        restored: The notice of the last restore; None for a task that never was restored.
     """
 
     task: str
     incarnation: int
     definition: dict[str, Any]
     arrays: tuple[dict[str, npt.NDArray[Any]], ...]
+    restored: Restored | None = None
 
 
 @record
@@ -106,6 +122,8 @@ def sign_sheet(sheet: Sheet, key: SigningKey) -> SignedSheet:
         "incarnation": sheet.incarnation,
         "task": sheet.task,
     }
+    if sheet.restored is not None:
+        content["restored"] = {"after": sheet.restored.after, "version": sheet.restored.version}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
     return SignedSheet(text=text, signature=key.sign(_PURPOSE + text), key=key.public)
 
@@ -122,9 +140,14 @@ def _read(text: bytes) -> Sheet:
             incarnation=_checked(content["incarnation"], int),
             definition=_checked(content["definition"], dict),
             arrays=read_arrays(content["arrays"]),
+            restored=_restored(content["restored"]) if "restored" in content else None,
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedMessage(f"the text is not a sheet: {error}") from None
+
+
+def _restored(content: Any) -> Restored:
+    return Restored(after=_checked(content["after"], int), version=_checked(content["version"], int))
 
 
 def write_arrays(arrays: Sequence[Arrays]) -> list[dict[str, Any]]:

@@ -1,13 +1,20 @@
-"""Checkpoints: a long simulation survives an interruption and goes on where it was, bit for bit."""
+"""Checkpoints: a long simulation survives an interruption and goes on where it was, bit for bit.
+
+A run that was killed leaves its checkpoint behind. Later runs take away what nobody has resumed for a while, but never
+what a living run uses: that holds a lock beside its checkpoint.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import safetensors.numpy
@@ -16,6 +23,10 @@ import crowdml
 from crowdml.algorithms import Task
 from crowdml.core import BadInput, record
 from crowdml.core.validation import write_whole
+
+KEPT_DAYS = 30
+"""A checkpoint that was not touched for so long is taken away by the next run."""
+LOCK = ".lock"
 
 
 @record
@@ -52,6 +63,62 @@ def save(path: Path, progress: Progress) -> None:
     arrays = {f"carry/{index:04d}": np.ascontiguousarray(leaf) for index, leaf in enumerate(progress.leaves)}
     arrays |= {f"measured/{name}": np.ascontiguousarray(values) for name, values in progress.measured.items()}
     write_whole(path, safetensors.numpy.save(arrays, metadata={"chunk": str(progress.chunk)}))
+
+
+@contextmanager
+def in_use(path: Path) -> Iterator[bool]:
+    """Keep a run's checkpoint from being taken away while the run lives, and take away old ones of others.
+
+    Yields:
+        Whether there can be a checkpoint: not where this user may not write.
+    """
+    lock = path.with_suffix(LOCK)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = open(lock, "wb")
+        fcntl.flock(handle, fcntl.LOCK_SH)
+    except OSError:
+        yield False
+        return
+    with handle:
+        clean(path.parent)
+        yield True
+        # Unless another run of the same task goes on, or there is something to resume.
+        if not path.exists() and _can_lock(handle):
+            lock.unlink(missing_ok=True)
+
+
+def clean(folder: Path, now: float | None = None) -> None:
+    """Remove what was left behind by runs that ended long ago.
+
+    Args:
+        folder: Where checkpoints are.
+        now: Seconds since 1970; not given: the clock's.
+    """
+    oldest = (time.time() if now is None else now) - KEPT_DAYS * 86400
+    for path in folder.iterdir():
+        # Somebody else may clean, too: what is gone is gone.
+        with suppress(OSError):
+            if path.is_file() and path.stat().st_mtime < oldest and not _is_used(path):
+                path.unlink()
+
+
+def _is_used(path: Path) -> bool:
+    """Tell whether a living run holds the lock of a checkpoint."""
+    lock = path.with_suffix(LOCK)
+    if not lock.exists():
+        return False
+    with open(lock, "rb") as handle:
+        return not _can_lock(handle)
+
+
+def _can_lock(handle: IO[bytes]) -> bool:
+    """Tell whether nobody else holds a lock."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def load(path: Path) -> Progress:

@@ -13,10 +13,11 @@ from crowdml.core import NUMPY, BadInput
 from crowdml.core.ops import Tree
 from crowdml.simulation import accounting
 from crowdml.simulation.coins import trial_seed
+from crowdml.simulation.doubts import doubted
 from crowdml.simulation.matrices import numbers
 from crowdml.simulation.prepare import measured_errors, prepare
 from crowdml.simulation.result import Average, Result, watched
-from crowdml.simulation.run import Watcher, average_of, make_timelines
+from crowdml.simulation.run import Watcher, average_of, make_timelines, require_numbers
 from crowdml.simulation.stepwise import run_stepwise
 
 
@@ -26,6 +27,7 @@ def simulate_stepwise(
     """Simulate without compiling. Takes what `simulate` takes; `resume` has nothing to resume here."""
     if task.recipe.sliced:
         raise BadInput(f"{task.algorithm.kind} is not compiled in any case", where="--debug", hint="leave --debug out")
+    require_numbers(trials, seed)
     fitted, dataset = prepare(task)
     algorithm = task.build(NUMPY, numbers(task))
     owners = [task.build(NUMPY, owner_epsilon=epsilon) for epsilon in task.crowd.owner_epsilon.values]
@@ -47,7 +49,7 @@ def simulate_stepwise(
             found.setdefault(name, []).append(error)
         if watch:
             watch((trial + 1) / trials, float(np.mean(watched(found))))
-    return Result(
+    result = Result(
         task=task,
         seed=seed,
         trials=trials,
@@ -61,6 +63,7 @@ def simulate_stepwise(
         notes=accounting.notes(task, dataset, fitted, timelines),
         averages=tuple(averages),
     )
+    return doubted(result, dataset)
 
 
 def _stack(states: list[Tree]) -> Any:

@@ -16,6 +16,7 @@ from crowdml.core import Array
 from crowdml.data import Dataset
 from crowdml.simulation import accounting
 from crowdml.simulation.coins import HashCoins, trial_seed
+from crowdml.simulation.doubts import doubted
 from crowdml.simulation.jax_ops import JAX
 from crowdml.simulation.prepare import measured_errors, prepare
 from crowdml.simulation.result import Result, watched
@@ -50,7 +51,7 @@ def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None
         if watch:
             watch((trial + 1) / different, float(np.mean(watched(errors))))
     copies = trials // different
-    return Result(
+    result = Result(
         task=task,
         seed=seed,
         trials=trials,
@@ -63,6 +64,7 @@ def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None
         run_seconds=time.perf_counter() - began,
         notes=accounting.notes(task, dataset, fitted, ()),
     )
+    return doubted(result, dataset)
 
 
 def _fit(task: Task, objective: Any, words: Array, rows: Array, labels: Array) -> Any:

@@ -66,6 +66,7 @@ class Result:
         compile_seconds: What compiling cost.
         run_seconds: What running cost.
         notes: Caveats to print beside the figures.
+        warnings: What casts doubt on the figures, such as a rate that made everything diverge.
         times: When each point of the curve was reached, of shape (points, trials); None where there is no time. The
             unit is that of the timeline.
         averages: How each trial was averaged, where weights depend on the check-ins.
@@ -83,6 +84,7 @@ class Result:
     compile_seconds: float
     run_seconds: float
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     counts: dict[str, npt.NDArray[np.int64]] = dataclasses.field(default_factory=dict)
     times: Floats | None = None
     averages: tuple[Average, ...] = ()
@@ -122,6 +124,7 @@ class Result:
             "seconds": {"compile": round(self.compile_seconds, 3), "run": round(self.run_seconds, 3)},
             "updates": self.updates,
             "notes": list(self.notes),
+            "warnings": list(self.warnings),
         }
         if self.averages:
             content["averages"] = [average.to_json() for average in self.averages]
@@ -152,6 +155,8 @@ def watched(measured: Mapping[str, Sequence[Any]]) -> Any:
     return measured.get("validation_error", measured["test_error"])
 
 
-def _summary(values: Floats) -> dict[str, float]:
+def _summary(values: Floats) -> dict[str, float | None]:
+    """Return mean and spread; None where they are no numbers, which JSON has no word for."""
     spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    return {"mean": round(float(values.mean()), 6), "std": round(spread, 6)}
+    figures = {"mean": float(values.mean()), "std": spread}
+    return {name: round(value, 6) if np.isfinite(value) else None for name, value in figures.items()}

@@ -17,6 +17,7 @@ from crowdml.simulation import accounting, checkpoint, memory
 from crowdml.simulation.chunks import Chunks, cut_chunks
 from crowdml.simulation.coins import trial_seed
 from crowdml.simulation.cores import Blocks, cut, join
+from crowdml.simulation.doubts import doubted
 from crowdml.simulation.jax_setup import CORES
 from crowdml.simulation.lane import Carry, Lanes
 from crowdml.simulation.matrices import numbers
@@ -67,6 +68,28 @@ def simulate_cells(
     watch: Watcher | None = None,
 ) -> list[Result]:
     """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side."""
+    require_numbers(trials, seed)
+    for task in tasks:
+        if not isinstance(task, Task):
+            raise BadInput(
+                f"should be a Task, not {type(task).__name__}",
+                where="task",
+                hint="read a file: crowdml.Task.load(path)",
+            )
+    return _simulate_cells(tasks, trials=trials, seed=seed, resume=resume, watch=watch)
+
+
+def require_numbers(trials: int, seed: int) -> None:
+    """Refuse numbers that no run can have."""
+    if trials < 1:
+        raise BadInput(f"{trials} trials: at least one is needed", where="trials")
+    if not 0 <= seed < 1 << 63:
+        raise BadInput(f"{seed} is no seed", where="seed", hint="a whole number from 0 to 2⁶³ − 1")
+
+
+def _simulate_cells(
+    tasks: Sequence[Task], *, trials: int, seed: int, resume: bool, watch: Watcher | None
+) -> list[Result]:
     if tasks[0].recipe.pooled:
         from crowdml.simulation.pooled import simulate_pooled
 
@@ -85,20 +108,25 @@ def simulate_cells(
     program, lanes = _compile(tasks, seed, places, dataset, chunks)
     path = checkpoint.run_path(tasks, trials, seed)
     began = time.perf_counter()
-    try:
-        carries, measured = _go(program, lanes, chunks, path, resume, watch)
-    except KeyboardInterrupt as interrupt:
-        if path.exists():
-            interrupt.add_note("the same command with --resume goes on from the last checkpoint")
-        raise
-    path.unlink(missing_ok=True)
+    notes = accounting.notes(tasks[0], dataset, fitted, timelines)
+    with checkpoint.in_use(path) as kept:
+        if not kept:
+            notes += (f"{path.parent} cannot be written: an interrupted run would have to begin anew",)
+        try:
+            carries, measured = _go(program, lanes, chunks, path if kept else None, resume, watch)
+        except KeyboardInterrupt as interrupt:
+            if path.exists():
+                interrupt.add_note("the same command with --resume goes on from the last checkpoint")
+            raise
+        if kept:
+            path.unlink(missing_ok=True)
     common: dict[str, Any] = {
         "seed": seed,
         "trials": trials,
         "samples": np.array([chunks.samples(number) for number in range(len(measured["test_error"]))]),
         "compile_seconds": program.compile_seconds,
         "run_seconds": time.perf_counter() - began,
-        "notes": accounting.notes(tasks[0], dataset, fitted, timelines),
+        "notes": notes,
     }
     ended = _ended(tasks[0], carries, chunks)
     times = np.stack([chunks.times(number) for number in range(len(measured["test_error"]))])
@@ -120,7 +148,7 @@ def simulate_cells(
             **common,
         )
 
-    return [of_cell(cell) for cell in range(len(tasks))]
+    return [doubted(of_cell(cell), dataset) for cell in range(len(tasks))]
 
 
 def _places(cells: int, trials: int) -> list[tuple[int, int]]:
@@ -165,8 +193,6 @@ def average_of(timeline: Timeline, weights: Any, used: Any) -> Average:
 
 def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list[Timeline]:
     """Work out the course of every trial."""
-    if trials < 1:
-        raise BadInput(f"{trials} trials: at least one is needed", where="--trials")
     algorithm = task.build(NUMPY)
     return [
         make_timeline(task, dataset, algorithm, np.random.default_rng([seed, trial]), trial) for trial in range(trials)
@@ -207,13 +233,13 @@ def _scales(tasks: Sequence[Task]) -> dict[str, Any]:
 
 
 def _go(
-    program: Program, lanes: Lanes, chunks: Chunks, path: Path, resume: bool, watch: Watcher | None
+    program: Program, lanes: Lanes, chunks: Chunks, path: Path | None, resume: bool, watch: Watcher | None
 ) -> tuple[Carry, dict[str, Any]]:
     """Run all chunks, measuring at the points of the curve and saving now and then."""
     carries = program.start(lanes)
     measured: dict[str, list[Any]] = {}
     begin, saved = 0, time.monotonic()
-    if resume and path.exists():
+    if resume and path and path.exists():
         progress = checkpoint.load(path)
         whole = jax.tree.unflatten(jax.tree.structure(carries[0]), progress.leaves)
         carries = cut(whole, program.blocks)
@@ -225,7 +251,7 @@ def _go(
             measured.setdefault(name, []).append(np.asarray(values, np.float64))
         if watch:
             watch((number + 1) / len(chunks), float(watched(measured)[-1].mean()))
-        if time.monotonic() - saved > SAVE_EVERY_S:
+        if path and time.monotonic() - saved > SAVE_EVERY_S:
             checkpoint.save(path, _progress(number + 1, carries, measured))
             saved = time.monotonic()
         if program.all_stopped(carries):

@@ -14,6 +14,7 @@ from crowdml.data import Dataset
 from crowdml.models import Model, flatten, unflatten
 from crowdml.simulation import accounting
 from crowdml.simulation.coins import HashCoins, trial_seed
+from crowdml.simulation.doubts import doubted
 from crowdml.simulation.prepare import measured_on, prepare
 from crowdml.simulation.result import Result, watched
 from crowdml.slicing import SlicedNet, batch_gradients, cost_graph, cut, sliced_net
@@ -63,7 +64,7 @@ def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None
     notes = accounting.notes(task, dataset, fitted, ())
     if lost:
         notes += (f"{lost} turns did not take place: too few devices of the group were there",)
-    return Result(
+    result = Result(
         task=task,
         seed=seed,
         trials=trials,
@@ -76,6 +77,7 @@ def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None
         run_seconds=time.perf_counter() - began,
         notes=notes,
     )
+    return doubted(result, dataset)
 
 
 def gradient_of(task: Task, net: SlicedNet, released: Released | None = None) -> Gradient:

@@ -34,7 +34,7 @@ class RateSettings(Settings):
     """The interface of all rates, and the keys they share. A leaf class is final."""
 
     kind: str
-    c: float = Field(gt=0, description="the constant c of the rate")
+    c: float = Field(gt=0, examples=[0.1], description="the constant c of the rate")
     counter: Counter = Field("versions", description="what t counts")
 
     @property

@@ -30,6 +30,7 @@ class Partition(Settings):
         if devices > len(labels):
             raise BadInput(
                 f"{devices} devices cannot share {len(labels)} training rows",
+                where="crowd.devices",
                 hint=f"devices must be at most {len(labels)}, so that each gets a row",
             )
         return self.deal(labels, owners, devices, generator).astype(np.int32, copy=False)

@@ -26,7 +26,9 @@ class Dirichlet(Partition):
     """
 
     kind: Literal["dirichlet"] = "dirichlet"
-    alpha: float = Field(gt=0, description="Concentration: large for equal devices, small for unequal ones.")
+    alpha: float = Field(
+        gt=0, examples=[0.5], description="Concentration: large for equal devices, small for unequal ones."
+    )
 
     def deal(self, labels: Ints, owners: Ints | None, devices: int, generator: np.random.Generator) -> Ints:
         """Draw again, a few times, while a device is left without rows."""

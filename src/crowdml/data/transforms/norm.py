@@ -29,7 +29,7 @@ class Norm(Transform):
     """
 
     kind: Literal["norm"] = "norm"
-    order: Literal[1, 2] = Field(description="1 for the sum of absolute values, 2 for Euclidean length.")
+    order: Literal[1, 2] = Field(examples=[2], description="1 for the sum of absolute values, 2 for Euclidean length.")
     at_most: float | None = Field(None, gt=0, description="Rows longer than this are shortened to it.")
     exactly: float | None = Field(None, gt=0, description="Every row gets this length, except zero rows.")
 

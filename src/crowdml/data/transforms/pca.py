@@ -27,7 +27,7 @@ class Pca(Transform):
     """
 
     kind: Literal["pca"] = "pca"
-    components: int = Field(gt=0, description="How many directions to keep.")
+    components: int = Field(gt=0, examples=[50], description="How many directions to keep.")
 
     def learn(self, blocks: Blocks) -> Arrays:
         """Compute mean and directions in one pass over the rows."""

@@ -25,7 +25,7 @@ class Scale(Transform):
     """
 
     kind: Literal["scale"] = "scale"
-    by: float = Field(description="The factor every value is multiplied by.")
+    by: float = Field(examples=[0.0625], description="The factor every value is multiplied by.")
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Fitted:
         """Return the fixed function."""

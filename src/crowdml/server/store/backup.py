@@ -63,7 +63,7 @@ def discard(path: Path) -> None:
 def copy_sqlite(source: Path, target: Path) -> None:
     """Copy one file of a store as it is at one moment."""
     if not source.is_file():
-        raise BadInput(f"there is no file {source}")
+        raise BadInput(f"there is no file {source}", hint="--home FOLDER or --db URL says where a server keeps it")
     address = f"{source.resolve().as_uri()}?mode=ro"
     with closing(sqlite3.connect(address, uri=True)) as read, closing(sqlite3.connect(target)) as written:
         try:

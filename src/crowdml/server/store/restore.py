@@ -1,8 +1,9 @@
 """Restoring a backup: the tasks go back in time, and say so.
 
 Every restored task gets a new incarnation number in its sheet, signed anew with the operator's key from the backup.
-Devices see another sheet, ask their owners, and accept that the version went back; within one incarnation they would
-refuse that.
+The sheet says which incarnations are over and which version the task went back to: that is the notice for devices.
+They ask their owners, unless these have accepted such a notice in advance, and accept that the version went back;
+within one incarnation they would refuse that.
 
 Who left does not come back: a device that was revoked or has withdrawn since the backup stays out, as far as the
 database that is overwritten still knows. Where nothing was there to overwrite, the operator has to revoke again.
@@ -19,7 +20,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from crowdml.core import BadInput, record
 from crowdml.protocol.keys import SigningKey
-from crowdml.protocol.sheet import SignedSheet, sign_sheet
+from crowdml.protocol.sheet import Restored, SignedSheet, sign_sheet
 from crowdml.server.store.backup import copy_rows, copy_sqlite
 from crowdml.server.store.engines import open_database
 from crowdml.server.store.joining import withdraw
@@ -112,15 +113,18 @@ def _sign_anew(target: Connection, before: dict[str, int]) -> dict[str, int]:
     """Give each task an incarnation above that of the backup and above the one that is overwritten."""
     secret = target.execute(select(server_identity.c.signing_key)).scalar()
     told = {}
-    for task, name, incarnation in target.execute(select(tasks.c.id, tasks.c.name, tasks.c.incarnation)).all():
+    found = select(tasks.c.id, tasks.c.name, tasks.c.incarnation, tasks.c.version)
+    for task, name, incarnation, version in target.execute(found).all():
         if secret is None:
             raise BadInput("the backup has tasks, but not the operator's key")
-        told[name] = max(incarnation, before.get(name, 0)) + 1
+        notice = Restored(after=max(incarnation, before.get(name, 0)), version=version)
+        told[name] = notice.after + 1
         old = target.execute(
             select(sheets.c.sheet, sheets.c.signature, sheets.c.key).where(sheets.c.task == task)
         ).one()
         sheet = SignedSheet(text=old.sheet, signature=old.signature, key=old.key).open()
-        new = sign_sheet(dataclasses.replace(sheet, incarnation=told[name]), SigningKey(secret))
+        renewed = dataclasses.replace(sheet, incarnation=told[name], restored=notice)
+        new = sign_sheet(renewed, SigningKey(secret))
         target.execute(
             update(sheets).where(sheets.c.task == task).values(sheet=new.text, signature=new.signature, key=new.key)
         )

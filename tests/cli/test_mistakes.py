@@ -1,0 +1,162 @@
+"""Mistakes of newcomers: exit code 2, no traceback, and a message that says what would be right."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import crowdml
+from crowdml.algorithms.foreign_words import WORDS
+from crowdml.algorithms.task import _ALGORITHMS
+from crowdml.algorithms.task_file import load
+from crowdml.cli import main
+from crowdml.cli.app import app
+from crowdml.cli.words import MEANT
+from crowdml.core import BadInput
+from crowdml.models import MODELS
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "digits.toml"
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in a folder of its own; it must refuse. Return what it says."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "operator.token").write_text("token")
+
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["crowdml", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO())
+        printed, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+            with pytest.raises(SystemExit) as ended:
+                main()
+        assert ended.value.code == 2 and printed.getvalue() == "", errors.getvalue()
+        return errors.getvalue()
+
+    return run
+
+
+CHANGES = {
+    "algorithm.rate=0.1": 'rate = { kind = "constant", c = 0.1 }',
+    "crowd.partition=dirichlet": 'partition = { kind = "dirichlet", alpha = 0.5 }',
+    "crowd.partition=Shards": 'partition = { kind = "shards" }',
+    "algorithm=fedavg": 'algorithm = { kind = "fedavg" }',
+    'data.transform=["scale"]': '{ kind = "scale", by = 0.0625 }',
+    "crowd.delays=5": "its keys are: law, values, request",
+    "crowd.rounds=100": "crowd.passes (times the crowd goes through its rows)",
+    "algorithm.lr=0.1": "algorithm.rate, a table",
+    "lr=0.1": "algorithm.rate, a table",
+    "algorithm.learningRate=0.1": "algorithm.rate, a table",
+    "client.count=3": "a participant is called device",
+    "crowd.num_clients=3": "crowd.devices",
+    "privacy.noise_multiplier=1.1": "privacy.epsilon",
+    "privacy.max-grad-norm=1.0": "privacy.clip",
+    "algorithm.epochs=2": "algorithm.epochs (of a round of fedavg)",
+    "algorithm.per-round=2": '"algorithm.per-round", of kind fedavg or',
+    "crowd.batch=3": 'did you mean "algorithm.batch"?',
+    "batch=3": 'did you mean "algorithm.batch"?',
+    "algorithm.max_staleness=3": 'did you mean "max-staleness"?',
+    "algorithm.kind=FedAvg": 'did you mean "fedavg"?',
+    "crowd.devices=many": "number of devices",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_key_that_is_wrong_is_answered_with_the_right_one(change: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        load(EXAMPLE, [change])
+    assert CHANGES[change] in str(caught.value)
+    assert caught.value.where.startswith(f"--set {change.partition('=')[0]}")
+
+
+def test_every_key_that_stands_for_a_foreign_word_exists() -> None:
+    keys = {
+        f"{section}.{field.alias}"
+        for section, kinds in (("algorithm", _ALGORITHMS), ("model", MODELS))
+        for settings in kinds.values()
+        for field in settings.model_fields.values()
+    }
+    for name, field in crowdml.Task.model_fields.items():
+        below = getattr(field.annotation, "model_fields", {})
+        keys |= {f"{name}.{inner.alias}" for inner in below.values()}
+    named = [key for ours in WORDS.values() for key in re.findall(r"\b[a-z]+\.[a-z][a-z-]*", ours)]
+    assert len(named) > 20 and set(named) <= keys
+
+
+def test_a_task_in_python_speaks_like_a_task_file() -> None:
+    whole = crowdml.Task.load(EXAMPLE).model_dump(by_alias=True)
+    for section, change, told in (
+        ("algorithm", {"kind": "crowd-sgd", "rate": 0.1}, "algorithm.rate: should be a table, not 0.1\n  write it as"),
+        (
+            "algorithm",
+            {"kind": "crowd-sgd", "lr": 0.1},
+            "algorithm.lr: unknown key\n  in crowdml that is",
+        ),
+        ("crowd", {"partition": "dirichlet"}, "crowd.partition: should be a table, not 'dirichlet'\n  write it as"),
+        ("data", 5, "data: should be a section, not 5\n  its keys are"),
+    ):
+        with pytest.raises(BadInput) as caught:
+            crowdml.Task(**(whole | {section: change}))
+        assert told in str(caught.value) and "--set" not in str(caught.value) and "pydantic" not in str(caught.value)
+    with pytest.raises(BadInput) as caught:
+        crowdml.Task.load(EXAMPLE, ["algorithm.bach=3"])
+    assert str(caught.value) == 'changes: algorithm.bach: unknown key\n  did you mean "batch"?'
+
+
+COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "negative seed": (("simulate", str(EXAMPLE), "--seed", "-5"), ("--seed", "greater than or equal to 0")),
+    "seed of an audit": (("audit", str(EXAMPLE), "--seed", "-5"), ("--seed", "greater than or equal to 0")),
+    "folder as task": (("simulate", "folder"), ("folder is a folder", "task file")),
+    "binary as task": (("simulate", "binary"), ("binary is not a file of text",)),
+    "empty task": (("simulate", "empty"), ("begins with crowdml = 1",)),
+    "folder as legacy": (("import-legacy", "folder"), ("folder is a folder", "configuration.json")),
+    "capitals": (("simulate", str(EXAMPLE), "--set", "data.dataset=MNIST"), ('did you mean "mnist"?',)),
+    "too many devices": (("simulate", str(EXAMPLE), "--set", "crowd.devices=9999"), ("--set crowd.devices", "at most")),
+    "client": (("client",), ("did you mean: crowdml device",)),
+    "train": (("train", str(EXAMPLE)), ("did you mean: crowdml simulate",)),
+    "status": (("status",), ("did you mean: crowdml device status",)),
+    "jion": (("device", "jion"), ("did you mean: crowdml device join",)),
+    "home is a file": (("serve", "--home", "empty"), ("--home: empty is a file", "give a folder")),
+    "home cannot be": (("serve", "--home", "/proc/none"), ("--home: /proc/none cannot be made",)),
+    "restore into a file": (("restore", "empty", "--home", "empty"), ("--home: empty is a file",)),
+    "backup of nothing": (("backup", "copy"), ("there is no file", "--home FOLDER or --db URL")),
+    "not an address": (("task", "list", "--home", ".", "--server", "http://[::1"), ("does not answer", "--server")),
+    "no scheme": (("task", "list", "--home", ".", "--server", "localhost:8800"), ("does not answer", "--server")),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_mistake_is_answered_with_what_would_be_right(name: str, refused: Run) -> None:
+    arguments, told = COMMANDS[name]
+    said = refused(*arguments)
+    for words in told:
+        assert words in said, said
+
+
+def test_every_command_that_stands_for_another_word_exists() -> None:
+    import typer
+
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for words, ours in MEANT.items():
+        for word in words.split():
+            first, _, second = ours.format(word).partition(" ")
+            assert first in commands and (not second or second in commands[first].commands), (word, ours)
+            assert word not in commands
+
+
+def test_a_file_with_a_byte_order_mark_is_a_file_of_text(tmp_path: Path) -> None:
+    (tmp_path / "task.toml").write_bytes(b"\xef\xbb\xbf" + EXAMPLE.read_bytes())
+    assert load(tmp_path / "task.toml").name == "digits"
