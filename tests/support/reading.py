@@ -115,6 +115,13 @@ class Reader(threading.Thread):
         except BaseException as error:
             self.error = error
 
+    def wait_for_all(self) -> None:
+        """Wait until every route has answered once more."""
+        before, give_up = self.reads.copy(), time.monotonic() + 60.0
+        while any(self.reads[path] <= before[path] for path in self.routes):
+            assert self.error is None and time.monotonic() < give_up, (self.error, self.reads)
+            time.sleep(0.002)
+
     def read_once(self) -> None:
         """Read every route once, at the end."""
         with httpx.Client(timeout=20.0) as session:

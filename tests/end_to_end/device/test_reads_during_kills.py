@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from crowdml.device import Device
-from tests.support.crowd import Busy, Nursery, check, finish
+from tests.support.crowd import Busy, Nursery, check, finish, wait_for
 from tests.support.reading import Reader, Seen, check_history, violations
 
-KILLS = 6
+KILLS = 5
 DEVICES = 4
 SLOW = """
 import time
@@ -41,13 +41,16 @@ def test_no_route_ever_shows_what_a_kill_can_take_back(make_server: Any, tmp_pat
     reader.start()
     with Nursery(server, SLOW) as nursery:
         for _ in range(KILLS):
-            nursery.start_and_kill(crowd, chance.randint(8, 24))
+            pid = nursery.start()
+            wait_for(crowd, chance.randint(4, 12))
+            reader.wait_for_all()
+            nursery.end(pid)
     reader.stop.set()
     reader.join(60.0)
     server.start()
     finish(crowd)
     check_history(reader, crowd, least=KILLS)
-    check(server, crowd, least=8 * KILLS)
+    check(server, crowd, least=4 * KILLS)
 
 
 def seen(route: str, value: int, began: float, exact: bool = True) -> Seen:
