@@ -10,7 +10,7 @@ from crowdml.algorithms.contract import Parts
 from crowdml.algorithms.gathering import Combine, Gathering
 from crowdml.algorithms.public import FinetuneSettings, Public, full_model, layer_spans
 from crowdml.algorithms.robust.contract import lengths, median, shortened
-from crowdml.algorithms.weighing import By, LearnedSettings, Weigh, inverse_variance, learned, weighted
+from crowdml.algorithms.weighing import By, LearnedSettings, Weigh, averaged, inverse_variance, learned
 from crowdml.core import Array, BadInput, record, trees
 from crowdml.core.ops import Tree
 from crowdml.privacy.sound import Sends
@@ -96,7 +96,7 @@ def _weighing(parts: Parts, weigh: Weigh) -> Combine:
         updates = bounded(updates, weights)
         prior = weights / parts.ops.xp.sum(weights)
         found, accepted = weigh(updates, prior, parameters)
-        return weighted(found, updates, spans, parts.ops), _shown(found, parts, accepted)
+        return averaged(found, updates, parameters, spans, parts.ops), _shown(found, parts, accepted)
 
     return combine
 

@@ -2,6 +2,7 @@
 
 from crowdml.algorithms.weighing.contract import By as By
 from crowdml.algorithms.weighing.contract import Weigh as Weigh
+from crowdml.algorithms.weighing.contract import averaged as averaged
 from crowdml.algorithms.weighing.contract import weighted as weighted
 from crowdml.algorithms.weighing.inverse_variance import inverse_variance as inverse_variance
 from crowdml.algorithms.weighing.learned import LearnedSettings as LearnedSettings
