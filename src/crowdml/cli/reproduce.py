@@ -62,7 +62,7 @@ def reproduce(
     if full:
         if study.full is None:
             raise BadInput(f"{id_} has no larger setting", where="--full", hint="leave it out")
-        study = replace(study, task=study.full, missing=())
+        study = replace(study, task=study.full, curves=study.full_curves or study.curves, missing=())
     with output.Progress(id_, quiet=json == Path("-")) as progress:
         if search:
             found = run_search(study, trials or 2, seed, progress.named)

@@ -160,6 +160,7 @@ class Study:
         notes: Caveats: what differs from the paper's setting, and why.
         draw: Draws the figure; None: one curve per result.
         full: Task file of the paper's own setting, where that takes hours and `task` is a small one; None elsewhere.
+        full_curves: Its lines in that setting, where they are others.
         unstated: What the paper leaves open; None where the task file and the curves' own grids say everything.
         missing: Rows for settings of the paper's that were never run.
     """
@@ -177,6 +178,7 @@ class Study:
     draw: Drawing | None = None
     unstated: Unstated | None = None
     full: Path | None = None
+    full_curves: tuple[Curve, ...] = ()
     missing: tuple[Row, ...] = ()
 
     @property
