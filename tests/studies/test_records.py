@@ -47,6 +47,12 @@ def test_command_and_page_print_the_same_words(made: kept.Record, tmp_path: Path
         assert sum(all(word in line for word in words) for line in lines) >= 2, row
 
 
+def test_figures_of_an_earlier_page_say_that_they_were_not_run_since(made: kept.Record) -> None:
+    older = made.model_copy(update={"source": "page", "cpu_seconds": None, "machine": None, "commit": "abc"})
+    assert kept.provenance(older).startswith("Not run since commit abc, whose page had these figures")
+    assert "Not run since" not in kept.provenance(made) and "s of CPU time on" in kept.provenance(made)
+
+
 def test_what_was_never_run_says_so_on_the_page(tmp_path: Path) -> None:
     page = papers_page(tmp_path)
     assert page.count("Not run: there is no record of it.") == len(STUDIES)

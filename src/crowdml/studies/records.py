@@ -13,7 +13,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -70,13 +70,16 @@ class Record(_Part):
         refuted_by: What would refute it.
         tuned: On which rows its settings were chosen.
         verdict: The study's word, and how many rows have which.
-        commit: The commit whose code made the figures; "+" at its end: with changes; None: no checkout.
+        source: "run": made by running the study. "page": means that an earlier page showed, not run since; deviations
+            over trials, and rows that the page did not show, are missing.
+        commit: The commit whose code made the figures, or whose page showed them; "+" at its end: with changes; None:
+            no checkout.
         judged_by: The commit whose rules judged them.
         date: The day, in UTC.
         seeds: First seed, from which those of all trials follow.
         trials: Repetitions.
-        cpu_seconds: Processor time, on all cores together.
-        machine: Where it ran.
+        cpu_seconds: Processor time, on all cores together; None where nobody noted it.
+        machine: Where it ran; None where nobody noted it.
         settings: The task file, and by curve what is changed in it.
         rows: Comparisons with the paper.
         notes: Caveats.
@@ -88,13 +91,14 @@ class Record(_Part):
     refuted_by: str
     tuned: Tuned
     verdict: str
+    source: Literal["run", "page"]
     commit: str | None
     judged_by: str | None
     date: str
     seeds: list[int]
     trials: int
-    cpu_seconds: float
-    machine: Machine
+    cpu_seconds: float | None
+    machine: Machine | None
     settings: dict[str, list[str]]
     rows: list[RecordedRow]
     notes: list[str]
@@ -133,6 +137,7 @@ def record_of(report: Report) -> Record:
         refuted_by=report.study.refuted_by,
         tuned=report.study.tuned,
         verdict=study_verdict(report.rows),
+        source="run",
         commit=commit,
         judged_by=commit,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -185,13 +190,15 @@ def provenance(record: Record) -> str:
     """Say in one line where a record comes from."""
     trials = f"{record.trials} trial{'s' * (record.trials > 1)}"
     judged = "" if record.judged_by == record.commit else f", judged by the rules of {_short(record.judged_by)}"
-    seeds = ", ".join(map(str, record.seeds))
-    machine = record.machine
     tuned = TUNED[record.tuned].capitalize()
-    return (
-        f"{trials} from seed {seeds}; {record.cpu_seconds:.0f} s of CPU time on {machine.cores} cores ({machine.cpu}, "
-        f"{machine.memory_gib:g} GiB); {record.date}, commit {_short(record.commit)}{judged}. {tuned}."
-    )
+    if record.source == "page":
+        known = "CPU time, machine and most deviations over trials were not noted"
+        commit = _short(record.commit)
+        return f"Not run since commit {commit}, whose page had these figures{judged}: {trials}; {known}. {tuned}."
+    seeds, machine = ", ".join(map(str, record.seeds)), record.machine
+    where = f" on {machine.cores} cores ({machine.cpu}, {machine.memory_gib:g} GiB)" if machine else ""
+    spent = f"{record.cpu_seconds or 0.0:.0f} s of CPU time{where}"
+    return f"{trials} from seed {seeds}; {spent}; {record.date}, commit {_short(record.commit)}{judged}. {tuned}."
 
 
 def _short(commit: str | None) -> str:

@@ -44,6 +44,7 @@ FIG3 = Study(
         "other data than the paper's: recordings of nine people with vehicles (TMD), dealt to seven devices",
         "features are standardised first: without it the constant part of the acceleration hides everything else",
         "a recording has one label, so rows are taken every half minute and not when the label changes",
-        "whoever always says In Vehicle errs 0.525 on these rows: the error of 0.44 to 0.46 is little better",
+        "whoever always says In Vehicle errs 0.525 on these rows: the error of 0.44 to 0.46 is little better, and "
+        "after 300 samples no lower than after 50",
     ),
 )
