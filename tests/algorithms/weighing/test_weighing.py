@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from crowdml.algorithms.public import Public, layer_spans
-from crowdml.algorithms.weighing import LearnedSettings, inverse_variance, learned
-from crowdml.algorithms.weighing.contract import averaged, capped, weighted
+from crowdml.algorithms.weighing import LearnedSettings, average_of, inverse_variance, learned
+from crowdml.algorithms.weighing.contract import capped, of_changes, of_models, weighted
 from crowdml.algorithms.weighing.learned import _Variant
 from crowdml.core import NUMPY, Ops, trees
 from crowdml.models import MODELS
@@ -123,19 +123,25 @@ def test_unconstrained_weights_combine_whole_models_and_not_changes(ops: Ops) ->
     weights, _ = learned(settings, own, ops)(still, prior, half)
     found = np.asarray(weights)
     assert found[0].sum() > 1.5 and found[0, 4] == 0.0
-    step = np.asarray(averaged(weights, still, half, layer_spans(own.model), ops))
+    step = np.asarray(of_models(weights, still, half, layer_spans(own.model), ops))
     np.testing.assert_allclose(step, (found[0].sum() - 1) * np.asarray(half), rtol=1e-5)
     losses = [float(np.mean(np.asarray(own.losses(at)))) for at in (half, half + ops.xp.asarray(step))]
     assert losses[1] < losses[0] - 0.05
 
 
 @BOTH
-def test_weights_that_add_up_to_one_leave_the_present_parameters_alone(ops: Ops) -> None:
+def test_models_and_changes_are_the_same_average_where_weights_add_up_to_one(ops: Ops) -> None:
     weights = ops.xp.asarray(np.array([[0.25, 0.5, 0.25, 0.0, 0.0]], np.float32))
     present, updates = ops.xp.asarray(np.full(9, 1000.0, np.float32)), crowd(ops, 1)
     spans = layer_spans(public(ops).model)
-    found = averaged(weights, updates, present, spans, ops)
-    np.testing.assert_array_equal(np.asarray(found), np.asarray(weighted(weights, updates, spans, ops)))
+    found = [np.asarray(own(weights, updates, present, spans, ops)) for own in (of_models, of_changes)]
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_a_cap_that_leaves_weights_below_one_does_not_shrink_the_model() -> None:
+    """Only without a constraint whole models are averaged; elsewhere what is missing is missing from the change."""
+    assert average_of(LearnedSettings(variant="unconstrained")) is of_models
+    assert all(average_of(LearnedSettings(variant=own)) is of_changes for own in ("softmax", "constrained"))
 
 
 @pytest.mark.parametrize("variant", ["softmax", "constrained", "unconstrained"])
@@ -156,7 +162,7 @@ def test_the_slope_of_what_learns_is_the_gradient(variant: Any) -> None:
             found += 0.3 * jnp.sum(kept * jnp.log(kept / jnp.asarray(PRIOR)[:4]))
         return found
 
-    down = own.gradient(present + averaged(made.weights(at), updates, present, spans, JAX))
+    down = own.gradient(present + average_of(settings)(made.weights(at), updates, present, spans, JAX))
     found = made.slope(at, (updates @ down)[None], (present @ down)[None])
     np.testing.assert_allclose(found[0, :4], jax.grad(loss)(at)[0, :4], rtol=2e-4, atol=1e-6)
 

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from crowdml.algorithms.minimising import minimise
 from crowdml.algorithms.public import Public, layer_spans
-from crowdml.algorithms.weighing.contract import Weigh, averaged, capped
+from crowdml.algorithms.weighing.contract import Average, Weigh, capped, of_changes, of_models
 from crowdml.algorithms.weighing.inverse_variance import inverse_variance
 from crowdml.core import Array, Ops, Settings, record
 
@@ -98,9 +98,14 @@ class _Variant:
         return capped(xp.maximum(weights, xp.float32(0)), self.prior, self.settings.cap, self.ops)
 
 
+def average_of(settings: LearnedSettings) -> Average:
+    """Return what is averaged: changes where weights add up to 1, and whole models where nothing makes them."""
+    return of_models if settings.variant == "unconstrained" else of_changes
+
+
 def learned(settings: LearnedSettings, public: Public, ops: Ops) -> Weigh:
     """Make the function that weighs."""
-    spans, xp = layer_spans(public.model), ops.xp
+    spans, xp, average = layer_spans(public.model), ops.xp, average_of(settings)
     teaching, judging = public.halves()
 
     quiet = inverse_variance(len(spans), ops)
@@ -109,7 +114,7 @@ def learned(settings: LearnedSettings, public: Public, ops: Ops) -> Weigh:
         if settings.variant != "softmax":
             return common, xp.bool_(False)
         scattered = capped(quiet(updates, common[0], parameters)[0], common[0], settings.cap, ops)
-        better = judged(public, parameters, updates, common, scattered, spans)
+        better = judged(public, parameters, updates, common, scattered, spans, average)
         return xp.where(better, scattered, common), better
 
     def weigh(updates: Array, prior: Array, parameters: Array) -> tuple[Array, Array]:
@@ -118,7 +123,7 @@ def learned(settings: LearnedSettings, public: Public, ops: Ops) -> Weigh:
         variant = _Variant(settings=settings, prior=prior, begin=begun, ops=ops)
 
         def slope(learnt: Array) -> Array:
-            at = parameters + averaged(variant.weights(learnt), updates, parameters, spans, ops)
+            at = parameters + average(variant.weights(learnt), updates, parameters, spans, ops)
             down = teaching.gradient(at)
             by_weight = [ops.dot(updates[:, span], down[span][:, None])[:, 0] for span in spans]
             common = [xp.sum(parameters[span] * down[span]) for span in spans]
@@ -128,19 +133,25 @@ def learned(settings: LearnedSettings, public: Public, ops: Ops) -> Weigh:
         weights = variant.limited(variant.weights(learnt))
         if not settings.gate:
             return weights, xp.int32(1)
-        better = judged(judging, parameters, updates, begun, weights, spans)
+        better = judged(judging, parameters, updates, begun, weights, spans, average)
         return xp.where(better, weights, begun), (better | quieter).astype(xp.int32)
 
     return weigh
 
 
 def judged(
-    judging: Public, parameters: Array, updates: Array, present: Array, weights: Array, spans: tuple[slice, ...]
+    judging: Public,
+    parameters: Array,
+    updates: Array,
+    present: Array,
+    weights: Array,
+    spans: tuple[slice, ...],
+    average: Average,
 ) -> Array:
     """Tell whether rows that taught nothing find the loss lower, by more than its standard error."""
     ops, xp = judging.ops, judging.ops.xp
     before, after = (
-        judging.losses(parameters + averaged(own, updates, parameters, spans, ops)) for own in (present, weights)
+        judging.losses(parameters + average(own, updates, parameters, spans, ops)) for own in (present, weights)
     )
     gain = before - after
     return xp.mean(gain) > xp.std(gain) / xp.sqrt(xp.float32(len(gain)))
