@@ -42,7 +42,7 @@ check: setup  ## Check format, lint, types, layers and generated documentation
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m docs.generate --check
 
-docs: setup  ## Write the generated reference pages anew
+docs: setup  ## Write the generated pages anew: reference, and papers from results/
 	$(BIN)/python -m docs.generate
 
 bench: setup  ## Measure the engine against a plain NumPy loop; samplers, ledger and local solves

@@ -1,4 +1,4 @@
-"""Write the reference pages that come from code: task file, commands, HTTP routes.
+"""Write the pages that come from code and records: task file, commands, HTTP routes, papers.
 
 python -m docs.generate            writes the pages
 python -m docs.generate --check    writes nothing, ends with 1 if a page differs from the code, and says which
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from docs.writers.commands import cli_page
 from docs.writers.http import http_page
+from docs.writers.papers import papers_page
 from docs.writers.task_file import task_file_page
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -19,6 +20,7 @@ PAGES = {
     REFERENCE / "task-file.md": task_file_page,
     REFERENCE / "cli.md": cli_page,
     REFERENCE / "http.md": http_page,
+    REFERENCE.parent / "papers.md": papers_page,
 }
 
 

@@ -60,6 +60,10 @@ CASES: dict[str, tuple[list[str], float]] = {
     ),
     "flipped labels, a mean": (["crowd.attack={ kind = 'label-flip', share = 0.3 }", "crowd.rows=900"], 1e-5),
     "learned, fine-tuned": (["algorithm.averaging=learned", "algorithm.finetune={ steps = 3 }", *UNEVEN], 1e-3),
+    "learned, without constraint": (
+        ["algorithm.averaging=learned", "algorithm.learned={ variant = 'unconstrained', gate = false, cap = 100.0 }"],
+        1e-3,
+    ),
     "owners with their own ε, inverse variance": ([*SOUND, "algorithm.averaging=inverse-variance"], 1e-4),
 }
 SEED = 3

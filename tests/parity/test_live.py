@@ -79,6 +79,12 @@ CASES = {
         NONE,
         "passes = 16",
     ),
+    "fedavg, learned without constraint": (
+        'kind = "fedavg"\nper-round = 5\nlocal-batch = 20\naveraging = "learned"\n'
+        'learned = { variant = "unconstrained", steps = 10, gate = false, cap = 1000.0 }',
+        NONE,
+        "passes = 16",
+    ),
     "fedsgd, root set": (
         'kind = "fedsgd"\nper-round = 5\n[robust]\nrule = { kind = "root-cosine" }',
         NONE,
@@ -86,7 +92,7 @@ CASES = {
     ),
     "fedsgd, sound": ('kind = "fedsgd"\nper-round = 5', SOUND.rsplit("\n", 1)[0], "passes = 16"),
 }
-WITH_PUBLIC_ROWS = ("fedavg, learned", "fedsgd, root set")
+WITH_PUBLIC_ROWS = ("fedavg, learned", "fedavg, learned without constraint", "fedsgd, root set")
 SEED = trial_seed(7, 0)
 WANTED = 100
 

@@ -64,10 +64,10 @@ def test_the_papers_line_stands_where_its_iterations_add_up() -> None:
 
 def test_gaps_are_taken_split_by_split() -> None:
     task = load(TASK)
-    results = {CENTRALISED: result(task, 0.85), "own": result(task, 0.845)}
-    row = gap(results, "own", 0.006)
+    results = {CENTRALISED: result(task, 0.85), "admm": result(task, 0.845)}
+    row = gap(results, "admm", 0.006)
     assert row.ours == pytest.approx(0.005) and row.std == pytest.approx(0.0, abs=1e-9) and row.verdict == "holds"
-    assert gap(results, "own", 0.004).verdict == "differs"
+    assert gap(results, "admm", 0.004).verdict == "differs"
     assert standard_error(np.array([1.0, 2.0])) == pytest.approx(0.5)
 
 

@@ -10,7 +10,16 @@ from crowdml.algorithms.contract import Parts
 from crowdml.algorithms.gathering import Combine, Gathering
 from crowdml.algorithms.public import FinetuneSettings, Public, full_model, layer_spans
 from crowdml.algorithms.robust.contract import lengths, median, shortened
-from crowdml.algorithms.weighing import By, LearnedSettings, Weigh, inverse_variance, learned, weighted
+from crowdml.algorithms.weighing import (
+    Average,
+    By,
+    LearnedSettings,
+    Weigh,
+    average_of,
+    inverse_variance,
+    learned,
+    of_changes,
+)
 from crowdml.core import Array, BadInput, record, trees
 from crowdml.core.ops import Tree
 from crowdml.privacy.sound import Sends
@@ -43,6 +52,11 @@ class Crowding:
         """Whether weights depend on the check-ins themselves."""
         return self.by in ("inverse-variance", "learned")
 
+    @property
+    def average(self) -> Average:
+        """What weights are put on: devices' changes, or their whole models."""
+        return average_of(self.learned) if self.by == "learned" else of_changes
+
 
 def make_window(parts: Parts, own: Crowding) -> Averaging | Gathering:
     """Make the window; only a sum where nothing else is asked for."""
@@ -57,7 +71,7 @@ def make_window(parts: Parts, own: Crowding) -> Averaging | Gathering:
     return Gathering(
         together=own.together,
         stale=own.stale,
-        combine=_weighing(parts, weigh) if weigh else _ruling(parts, own.sends),
+        combine=_weighing(parts, weigh, own.average) if weigh else _ruling(parts, own.sends),
         shown=_shown(parts.ops.xp.zeros((layers, own.together), dtype=parts.ops.xp.float32), parts) if weigh else (),
         attack=parts.attack,
         ops=parts.ops,
@@ -89,14 +103,14 @@ def _weigh(parts: Parts, own: Crowding) -> Weigh | None:
     return None
 
 
-def _weighing(parts: Parts, weigh: Weigh) -> Combine:
+def _weighing(parts: Parts, weigh: Weigh, average: Average) -> Combine:
     spans, bounded = layer_spans(full_model(parts)), _bound(parts)
 
     def combine(updates: Array, weights: Array, parameters: Array) -> tuple[Array, Tree]:
         updates = bounded(updates, weights)
         prior = weights / parts.ops.xp.sum(weights)
         found, accepted = weigh(updates, prior, parameters)
-        return weighted(found, updates, spans, parts.ops), _shown(found, parts, accepted)
+        return average(found, updates, parameters, spans, parts.ops), _shown(found, parts, accepted)
 
     return combine
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from crowdml.studies import Report
+    from crowdml.studies.records import Record
     from crowdml.studies.run import Found
 
 
@@ -19,6 +19,12 @@ def reproduce(
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same machine: same result.")] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the report here ('-': standard output).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the figure here (.png, .svg or .pdf).")] = None,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Store the record as FOLDER/ID.json: rows, commit, machine.")
+    ] = None,
+    recorded: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Run nothing: print the record that is in FOLDER/ID.json.")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="The paper's own setting, where that takes hours.")] = False,
     search: Annotated[
         bool, typer.Option("--search", help="Search hyper-parameters on rows held back from training instead.")
@@ -26,13 +32,16 @@ def reproduce(
 ) -> None:
     """Reproduce a figure of a paper: run it, draw it, and compare with what the paper reports.
 
-    Each row says whether the paper's statement holds, differs, or is a trend without a figure to compare with.
+    Each row says whether the paper's statement holds, goes beyond, is a trend at another level, or differs; rows of
+    which nothing is claimed are shown, and what nobody has run says so.
     """
     from crowdml.cli import output
     from crowdml.core import BadInput
+    from crowdml.core.validation import writable
     from crowdml.studies import STUDIES
     from crowdml.studies import reproduce as run
     from crowdml.studies import search as run_search
+    from crowdml.studies.records import place, read_record, record_of, write_record
 
     if id_ is None:
         for name, study in STUDIES.items():
@@ -40,10 +49,20 @@ def reproduce(
         return
     output.check_paths(json, plot)
     study = STUDIES[id_]
+    if recorded:
+        if record or json or plot or search or full or trials:
+            raise BadInput("nothing is run here", where="--recorded", hint="leave out all other options")
+        _print_record(read_record(recorded, id_))
+        return
+    if record:
+        if search or full:
+            raise BadInput("only the study itself has a record", where="--record", hint="without --search and --full")
+        place(record, id_).parent.mkdir(parents=True, exist_ok=True)
+        writable(place(record, id_))
     if full:
         if study.full is None:
             raise BadInput(f"{id_} has no larger setting", where="--full", hint="leave it out")
-        study = replace(study, task=study.full)
+        study = replace(study, task=study.full, curves=study.full_curves or study.curves, missing=())
     with output.Progress(id_, quiet=json == Path("-")) as progress:
         if search:
             found = run_search(study, trials or 2, seed, progress.named)
@@ -52,33 +71,36 @@ def reproduce(
     if search:
         _print_search(found)
         return
+    made = record_of(report)
     if json != Path("-"):
-        _print_report(report)
+        _print_record(made)
     output.write_json(report.to_json(), json)
+    if record:
+        output.say(f"record: {write_record(made, record)}")
     if plot:
         report.plot(plot)
         output.say(f"figure: {plot}")
 
 
-def _print_report(report: Report) -> None:
+def _print_record(record: Record) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"{report.id}: {report.title}", title_justify="left", box=None)
+    from crowdml.studies.records import cells, provenance
+
+    table = Table(title=f"{record.id}: {record.title}", title_justify="left", box=None)
     for name, right in (("setting", 0), ("metric", 0), ("paper", 1), ("ours", 1), ("s.d.", 1), ("verdict", 0)):
         table.add_column(name, justify="right" if right else "left")
-    for row in report.rows:
-        paper = "" if row.paper is None else f"{row.paper:.3f}"
-        table.add_row(row.setting, row.metric, paper, f"{row.ours:.4f}", f"{row.std:.4f}", row.verdict)
+    for row in record.rows:
+        table.add_row(*cells(row))
     console = Console()
     console.print(table)
-    for note in report.notes:
+    console.print(f"verdict: {record.verdict}", highlight=False)
+    if record.claim:
+        console.print(f"claim: {record.claim}. Refuted by {record.refuted_by}.", style="dim", highlight=False)
+    for note in record.notes:
         console.print(f"note: {note}", style="dim", highlight=False)
-    console.print(
-        f"{report.seconds['run']:.1f} s, and {report.seconds['compile']:.1f} s of compiling",
-        style="dim",
-        highlight=False,
-    )
+    console.print(provenance(record), style="dim", highlight=False)
 
 
 def _print_search(found: list[Found]) -> None:

@@ -1,8 +1,9 @@
 """The cost graph of a model: what each cell costs to compute, and who must hear of whose sums.
 
-SliceNet, definition 1: a neuron costs 1 for itself and 1 for every edge that leaves it, because the owner of the
-earlier layer keeps the weights of a cut edge. Only hidden neurons are shared out: inputs and outputs stay with the
-dominator.
+A neuron costs 1 for itself and 1 for every edge that leaves it, because the owner of the earlier layer keeps the
+weights of a cut edge. SliceNet's definition 1 says (incoming + outgoing edges) · σ_f, with σ_f the cost of the
+activation; its table V comes out exactly under the cost used here, and under no whole σ_f of that definition. Only
+hidden neurons are shared out: inputs and outputs stay with the dominator.
 """
 
 from __future__ import annotations

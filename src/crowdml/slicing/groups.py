@@ -17,6 +17,9 @@ from crowdml.slicing.stages import Indices
 class Turn:
     """One device's turn as dominator.
 
+    Simulated training reads `dominator` alone: slicing is exact, so what is learnt does not depend on who holds which
+    piece. Followers and dummies are dealt out all the same, since who is away decides which turns take place.
+
     Attributes:
         dominator: The device whose rows are used.
         followers: The device that holds each piece.

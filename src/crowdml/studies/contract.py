@@ -9,8 +9,17 @@ from typing import Any, Literal
 from crowdml.core import record
 from crowdml.simulation import Result
 
-Verdict = Literal["holds", "differs", "trend"]
-"""`trend`: the paper gives no figure that can be read off; the value is shown without a verdict."""
+Verdict = Literal["holds", "beyond", "trend", "differs", "shown", "not run"]
+"""What a row found; `crowdml.studies.comparisons` says when each of them is right."""
+
+Tuned = Literal["held back", "given", "test rows", "not recorded"]
+TUNED: Mapping[Tuned, str] = {
+    "held back": "settings that the paper leaves open were chosen on rows held back from training",
+    "given": "nothing was tuned",
+    "test rows": "settings were chosen with the test rows in sight, so figures on them are too good",
+    "not recorded": "how settings were chosen was not recorded: test rows may have been seen",
+}
+"""On which rows a study's settings were chosen, and what the page says of it."""
 
 Watcher = Callable[[str, float, float], None]
 """Told the curve's label, the share done and its mean test error."""
@@ -66,17 +75,19 @@ class Row:
         setting: What was run.
         metric: What was measured.
         paper: The paper's figure, None where it gives none.
-        ours: Our mean over trials.
+        ours: Our mean over trials; None where it was never reached, or never run.
         std: Our standard deviation over trials.
-        verdict: Whether the paper's statement holds.
+        verdict: What the rule says.
+        rule: When the row holds, in words; why it was not run, where it was not; empty where nothing is claimed.
     """
 
     setting: str
     metric: str
     paper: float | None
-    ours: float
+    ours: float | None
     std: float
     verdict: Verdict
+    rule: str = ""
 
 
 @record
@@ -85,23 +96,30 @@ class Report:
 
     Attributes:
         id: The study's id.
-        title: The study's title.
+        study: The study as it was run.
+        seed: First seed; trial k has what follows from it and k.
+        trials: Repetitions.
         rows: Comparisons with the paper.
         results: All results, by label.
-        measure: Which measurement the figure shows.
         notes: Caveats.
         seconds: Compile and run time, summed over runs.
-        draw: Draws the figure; None: one curve per result.
+        cpu_seconds: Processor time of the whole process since the study began, on all cores.
     """
 
     id: str
-    title: str
+    study: Study
+    seed: int
+    trials: int
     rows: tuple[Row, ...]
     results: Mapping[str, Result]
-    measure: str
     notes: tuple[str, ...]
     seconds: dict[str, float]
-    draw: Drawing | None = None
+    cpu_seconds: float
+
+    @property
+    def title(self) -> str:
+        """The study's title."""
+        return self.study.title
 
     def to_json(self) -> dict[str, Any]:
         """Return the report in the layout that `reproduce --json` writes."""
@@ -118,10 +136,11 @@ class Report:
         """Draw the figure and save it."""
         from crowdml.simulation.plot import curve_figure
 
-        if self.draw:
-            self.draw(self.results, Path(path), f"{self.id}: {self.title}")
+        heading = f"{self.id}: {self.title}"
+        if self.study.draw:
+            self.study.draw(self.results, Path(path), heading)
             return
-        curve_figure(self.results, Path(path), measure=self.measure, title=f"{self.id}: {self.title}")
+        curve_figure(self.results, Path(path), measure=self.study.measure, title=heading)
 
 
 @record
@@ -130,6 +149,9 @@ class Study:
 
     Attributes:
         title: What it shows.
+        claim: What the paper claims, or what was wanted where the study is not the paper's; empty: figures only.
+        refuted_by: What would refute it, in words.
+        tuned: On which rows settings were chosen that the paper leaves open.
         task: Its task file.
         curves: Its lines.
         compare: Turns results into comparisons with the paper.
@@ -138,10 +160,15 @@ class Study:
         notes: Caveats: what differs from the paper's setting, and why.
         draw: Draws the figure; None: one curve per result.
         full: Task file of the paper's own setting, where that takes hours and `task` is a small one; None elsewhere.
+        full_curves: Its lines in that setting, where they are others.
         unstated: What the paper leaves open; None where the task file and the curves' own grids say everything.
+        missing: Rows for settings of the paper's that were never run.
     """
 
     title: str
+    claim: str
+    refuted_by: str
+    tuned: Tuned
     task: Path
     curves: tuple[Curve, ...]
     compare: Callable[[Mapping[str, Result]], tuple[Row, ...]]
@@ -151,6 +178,8 @@ class Study:
     draw: Drawing | None = None
     unstated: Unstated | None = None
     full: Path | None = None
+    full_curves: tuple[Curve, ...] = ()
+    missing: tuple[Row, ...] = ()
 
     @property
     def settled(self) -> tuple[str, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
+import resource
 from collections.abc import Collection, Mapping, Sequence
 
 from crowdml.algorithms import Task, load
 from crowdml.core import record
 from crowdml.simulation import Result, simulate_cells
+from crowdml.studies.comparisons import constant_rows
 from crowdml.studies.contract import Curve, Report, Study, Unstated, Watcher
 
 VALIDATION_SHARE = 6
@@ -17,6 +19,7 @@ VALIDATION_SHARE = 6
 
 def reproduce(study_id: str, study: Study, trials: int | None, seed: int = 0, watch: Watcher | None = None) -> Report:
     """Run all curves of a study and compare with the paper."""
+    begun = _cpu_seconds()
     results: dict[str, Result] = {}
     seconds = {"compile": 0.0, "run": 0.0}
     for labels, tasks in _side_by_side(study, study.curves, study.settled):
@@ -27,16 +30,24 @@ def reproduce(study_id: str, study: Study, trials: int | None, seed: int = 0, wa
         seconds["run"] += found[0].run_seconds
     results = {curve.label: results[curve.label] for curve in study.curves}
     notes = dict.fromkeys([*study.notes, *(note for result in results.values() for note in result.notes)])
+    rows = (*study.compare(results), *constant_rows(tuple(results.values()), study.measure), *study.missing)
     return Report(
         id=study_id,
-        title=study.title,
-        rows=study.compare(results),
+        study=study,
+        seed=seed,
+        trials=trials or study.trials,
+        rows=rows,
         results=results,
-        measure=study.measure,
         notes=tuple(notes),
         seconds={name: round(value, 2) for name, value in seconds.items()},
-        draw=study.draw,
+        cpu_seconds=round(_cpu_seconds() - begun, 1),
     )
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of this process and its children."""
+    used = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(own.ru_utime + own.ru_stime for own in used)
 
 
 def _side_by_side(

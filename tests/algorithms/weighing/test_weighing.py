@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from crowdml.algorithms.public import Public, layer_spans
-from crowdml.algorithms.weighing import LearnedSettings, inverse_variance, learned
-from crowdml.algorithms.weighing.contract import capped, weighted
+from crowdml.algorithms.weighing import LearnedSettings, average_of, inverse_variance, learned
+from crowdml.algorithms.weighing.contract import capped, of_changes, of_models, weighted
 from crowdml.algorithms.weighing.learned import _Variant
 from crowdml.core import NUMPY, Ops, trees
 from crowdml.models import MODELS
@@ -113,24 +113,57 @@ def test_the_papers_variants_begin_at_the_prior(variant: Any) -> None:
     np.testing.assert_allclose(np.asarray(weights)[0], PRIOR, atol=1e-4)
 
 
+@BOTH
+def test_unconstrained_weights_combine_whole_models_and_not_changes(ops: Ops) -> None:
+    """Devices that change nothing leave half of a good model as it is; whole models may grow to the good one."""
+    half = ops.xp.asarray((0.5 * np.eye(3)).reshape(-1).astype(np.float32))
+    still, prior = ops.xp.zeros((5, 9), dtype="float32"), ops.xp.asarray(PRIOR)
+    own = public(ops)
+    settings = LearnedSettings(variant="unconstrained", gate=False, cap=1000.0)
+    weights, _ = learned(settings, own, ops)(still, prior, half)
+    found = np.asarray(weights)
+    assert found[0].sum() > 1.5 and found[0, 4] == 0.0
+    step = np.asarray(of_models(weights, still, half, layer_spans(own.model), ops))
+    np.testing.assert_allclose(step, (found[0].sum() - 1) * np.asarray(half), rtol=1e-5)
+    losses = [float(np.mean(np.asarray(own.losses(at)))) for at in (half, half + ops.xp.asarray(step))]
+    assert losses[1] < losses[0] - 0.05
+
+
+@BOTH
+def test_models_and_changes_are_the_same_average_where_weights_add_up_to_one(ops: Ops) -> None:
+    weights = ops.xp.asarray(np.array([[0.25, 0.5, 0.25, 0.0, 0.0]], np.float32))
+    present, updates = ops.xp.asarray(np.full(9, 1000.0, np.float32)), crowd(ops, 1)
+    spans = layer_spans(public(ops).model)
+    found = [np.asarray(own(weights, updates, present, spans, ops)) for own in (of_models, of_changes)]
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_a_cap_that_leaves_weights_below_one_does_not_shrink_the_model() -> None:
+    """Only without a constraint whole models are averaged; elsewhere what is missing is missing from the change."""
+    assert average_of(LearnedSettings(variant="unconstrained")) is of_models
+    assert all(average_of(LearnedSettings(variant=own)) is of_changes for own in ("softmax", "constrained"))
+
+
 @pytest.mark.parametrize("variant", ["softmax", "constrained", "unconstrained"])
 def test_the_slope_of_what_learns_is_the_gradient(variant: Any) -> None:
     own, updates = public(JAX, 100), crowd(JAX, 1)
     spans, settings = layer_spans(own.model), LearnedSettings(variant=variant, anchor=0.3)
     begin = jnp.asarray(PRIOR)[None]
     made = _Variant(settings=settings, prior=jnp.asarray(PRIOR), begin=begin, ops=JAX)
+    present = jnp.asarray(np.random.default_rng(4).normal(0, 0.5, 9), jnp.float32)
     at = made.start() + jnp.asarray([[0.1, -0.2, 0.05, 0.3, 0.0]])
 
     def loss(learnt: Any) -> Any:
         weights = made.weights(learnt)
-        found = jnp.mean(own.losses(weighted(weights, updates, spans, JAX)))
+        models = present + updates[:4]
+        found = jnp.mean(own.losses(weights[0, :4] @ models))
         if variant == "softmax":
             kept = weights[0, :4]
             found += 0.3 * jnp.sum(kept * jnp.log(kept / jnp.asarray(PRIOR)[:4]))
         return found
 
-    down = own.gradient(weighted(made.weights(at), updates, spans, JAX))
-    found = made.slope(at, (updates @ down)[None])
+    down = own.gradient(present + average_of(settings)(made.weights(at), updates, present, spans, JAX))
+    found = made.slope(at, (updates @ down)[None], (present @ down)[None])
     np.testing.assert_allclose(found[0, :4], jax.grad(loss)(at)[0, :4], rtol=2e-4, atol=1e-6)
 
 

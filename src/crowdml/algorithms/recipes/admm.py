@@ -11,7 +11,7 @@ Modes `none` and `paper` are the paper's messages: by how much the local model a
 
 Mode `sound` sends one vector instead: 2λ' - λ, which is w + λ' - w0, relative to the public version that the device
 started from. It is clipped as a whole, becomes integers, and gets fresh noise; duals stay exact and never see noise. So
-every sum costs what its bound says, whatever devices remember (docs/concepts/masked-sums.md).
+every sum costs what its bound says, whatever devices remember (docs/how-to/mask-sums.md).
 """
 
 from __future__ import annotations

@@ -18,10 +18,28 @@ Weigh = Callable[[Array, Array, Array], tuple[Array, Array]]
 """`weigh(updates, prior, parameters)`: weights, and 1 where they were used, 0 where the prior was better."""
 
 
+Average = Callable[[Array, Array, Array, Sequence[slice], Ops], Array]
+"""`average(weights, updates, parameters, spans, ops)`: what is added to the parameters."""
+
+
 def weighted(weights: Array, updates: Array, spans: Sequence[slice], ops: Ops) -> Array:
-    """Return the average: in each layer by its own weights."""
+    """Return the average of changes: in each layer by its own weights."""
     parts = [ops.dot(own[None], updates[:, span])[0] for own, span in zip(weights, spans, strict=True)]
     return ops.xp.concatenate(parts)
+
+
+def of_changes(weights: Array, updates: Array, parameters: Array, spans: Sequence[slice], ops: Ops) -> Array:
+    """Return what an average of changes U adds to the parameters: Σ_c v_ic U_ic in layer i."""
+    return weighted(weights, updates, spans, ops)
+
+
+def of_models(weights: Array, updates: Array, parameters: Array, spans: Sequence[slice], ops: Ops) -> Array:
+    """Return what an average of devices' models adds to the parameters w: Σ_c v_ic (w_i + U_ic) - w_i in layer i.
+
+    Where the weights of a layer add up to 1 that is the average of changes.
+    """
+    excess = [(ops.xp.sum(own) - 1) * parameters[span] for own, span in zip(weights, spans, strict=True)]
+    return weighted(weights, updates, spans, ops) + ops.xp.concatenate(excess)
 
 
 def capped(weights: Array, prior: Array, cap: float, ops: Ops) -> Array:

@@ -1,12 +1,13 @@
 """Learned averaging (ODPFL): weights per layer and device, trained by the server on public rows in every version.
 
-With changes U_c of devices c, the model after the average has in layer i the parameters w_i + Σ_c v_ic U_ic, so the
-gradient of the public loss with respect to v_ic is the inner product of its gradient in layer i with U_ic: nothing but
-the model's own backward is needed.
+A device c has W_c = w + U_c after its change U_c of the present parameters w. The model after the average has in layer
+i the parameters Σ_c v_ic W_ic, so the gradient of the public loss with respect to v_ic is the inner product of its
+gradient in layer i with W_ic: nothing but the model's own backward is needed. Where weights add up to 1 this is
+w_i + Σ_c v_ic U_ic, and w_i drops out of the gradient.
 
 softmax        v = softmax(θ), held near its beginning b by anchor·KL(v ‖ b): the default
 constrained    v = x / Σx, as in the paper
-unconstrained  v = x, as in the paper
+unconstrained  v = x, as in what the paper set out from: whole models may shrink and grow
 
 The paper's two begin at the prior (sizes, or all alike), and so does softmax, unless inverse-variance weights are
 better: then noise that differs from device to device has not to be learnt again in every version. Those were taught
@@ -23,7 +24,7 @@ from pydantic import Field
 
 from crowdml.algorithms.minimising import minimise
 from crowdml.algorithms.public import Public, layer_spans
-from crowdml.algorithms.weighing.contract import Weigh, capped, weighted
+from crowdml.algorithms.weighing.contract import Average, Weigh, capped, of_changes, of_models
 from crowdml.algorithms.weighing.inverse_variance import inverse_variance
 from crowdml.core import Array, Ops, Settings, record
 
@@ -32,7 +33,8 @@ class LearnedSettings(Settings):
     """How weights are learnt."""
 
     variant: Literal["softmax", "constrained", "unconstrained"] = Field(
-        "softmax", description="what keeps the weights together; the last two are the paper's"
+        "softmax",
+        description="what keeps the weights together; constrained is the paper's, unconstrained what it set out from",
     )
     steps: int = Field(50, gt=0, description="Adam's steps in every version")
     rate: float = Field(0.05, gt=0, description="Adam's rate")
@@ -62,11 +64,17 @@ class _Variant:
         kept = xp.where(present, learnt, xp.float32(0))
         return kept / self._total(kept) if self.settings.variant == "constrained" else kept
 
-    def slope(self, learnt: Array, slope: Array) -> Array:
-        """Turn a gradient with respect to weights into one with respect to what learns."""
+    def slope(self, learnt: Array, slope: Array, common: Array) -> Array:
+        """Turn a gradient with respect to weights into one with respect to what learns.
+
+        Args:
+            learnt: What learns.
+            slope: By layer and device, the inner product of the loss's gradient with the device's change.
+            common: By layer, that with the present parameters, which every device's model has in it.
+        """
         xp, weights = self.ops.xp, self.weights(learnt)
         if self.settings.variant == "unconstrained":
-            return xp.where(self.prior > 0, slope, xp.float32(0))
+            return xp.where(self.prior > 0, slope + common[:, None], xp.float32(0))
         if self.settings.variant == "softmax":
             here = (weights > 0) & (self.begin > 0)
             ratio = xp.where(here, weights, xp.float32(1)) / xp.where(here, self.begin, xp.float32(1))
@@ -90,9 +98,14 @@ class _Variant:
         return capped(xp.maximum(weights, xp.float32(0)), self.prior, self.settings.cap, self.ops)
 
 
+def average_of(settings: LearnedSettings) -> Average:
+    """Return what is averaged: changes where weights add up to 1, and whole models where nothing makes them."""
+    return of_models if settings.variant == "unconstrained" else of_changes
+
+
 def learned(settings: LearnedSettings, public: Public, ops: Ops) -> Weigh:
     """Make the function that weighs."""
-    spans, xp = layer_spans(public.model), ops.xp
+    spans, xp, average = layer_spans(public.model), ops.xp, average_of(settings)
     teaching, judging = public.halves()
 
     quiet = inverse_variance(len(spans), ops)
@@ -101,7 +114,7 @@ def learned(settings: LearnedSettings, public: Public, ops: Ops) -> Weigh:
         if settings.variant != "softmax":
             return common, xp.bool_(False)
         scattered = capped(quiet(updates, common[0], parameters)[0], common[0], settings.cap, ops)
-        better = judged(public, parameters, updates, common, scattered, spans)
+        better = judged(public, parameters, updates, common, scattered, spans, average)
         return xp.where(better, scattered, common), better
 
     def weigh(updates: Array, prior: Array, parameters: Array) -> tuple[Array, Array]:
@@ -110,26 +123,35 @@ def learned(settings: LearnedSettings, public: Public, ops: Ops) -> Weigh:
         variant = _Variant(settings=settings, prior=prior, begin=begun, ops=ops)
 
         def slope(learnt: Array) -> Array:
-            at = parameters + weighted(variant.weights(learnt), updates, spans, ops)
+            at = parameters + average(variant.weights(learnt), updates, parameters, spans, ops)
             down = teaching.gradient(at)
             by_weight = [ops.dot(updates[:, span], down[span][:, None])[:, 0] for span in spans]
-            return variant.slope(learnt, xp.stack(by_weight))
+            common = [xp.sum(parameters[span] * down[span]) for span in spans]
+            return variant.slope(learnt, xp.stack(by_weight), xp.stack(common))
 
         learnt = minimise(slope, variant.start(), settings.steps, settings.rate, ops)
         weights = variant.limited(variant.weights(learnt))
         if not settings.gate:
             return weights, xp.int32(1)
-        better = judged(judging, parameters, updates, begun, weights, spans)
+        better = judged(judging, parameters, updates, begun, weights, spans, average)
         return xp.where(better, weights, begun), (better | quieter).astype(xp.int32)
 
     return weigh
 
 
 def judged(
-    judging: Public, parameters: Array, updates: Array, present: Array, weights: Array, spans: tuple[slice, ...]
+    judging: Public,
+    parameters: Array,
+    updates: Array,
+    present: Array,
+    weights: Array,
+    spans: tuple[slice, ...],
+    average: Average,
 ) -> Array:
     """Tell whether rows that taught nothing find the loss lower, by more than its standard error."""
     ops, xp = judging.ops, judging.ops.xp
-    before, after = (judging.losses(parameters + weighted(own, updates, spans, ops)) for own in (present, weights))
+    before, after = (
+        judging.losses(parameters + average(own, updates, parameters, spans, ops)) for own in (present, weights)
+    )
     gain = before - after
     return xp.mean(gain) > xp.std(gain) / xp.sqrt(xp.float32(len(gain)))

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crowdml.simulation import Result
-from crowdml.studies.admm.common import CENTRAL, CENTRALISED, SPLITS, TASK, TUNED, accuracies, gap, level
+from crowdml.studies.admm.common import CENTRAL, CENTRALISED, SPLITS, TASK, TUNED, accuracies, gap, shown_level
 from crowdml.studies.admm.drawing import draw_levels
 from crowdml.studies.comparisons import statement
 from crowdml.studies.contract import Curve, Row, Study
 
-LOCAL = {10: 0.01, 50: 0.1, 100: 0.1, 200: 0.1, 300: 0.1, 1000: 0.2}
-"""β by the number of devices."""
+LOCAL = {10: 0.01, 50: 0.1, 100: 0.1, 150: 0.1, 200: 0.1, 300: 0.1, 1000: 0.2}
+"""β by the number of devices, as rows held back chose it; that of 150 is the one of 100 and of 200."""
 ADMM = "admm, 100 devices, 20 versions"
 
 
@@ -39,10 +39,10 @@ def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
     falls = all(more > fewer for more, fewer in itertools.pairwise(means))
     lost = float(accuracies(results[CENTRALISED]).mean()) - means[-1]
     return (
-        level(results, CENTRALISED),
-        *(level(results, _label(devices)) for devices in LOCAL),
-        statement("accuracy falls with every step from 10 to 1000 devices", "lost in all", None, lost, falls),
-        level(results, ADMM),
+        shown_level(results, CENTRALISED),
+        *(shown_level(results, _label(devices)) for devices in LOCAL),
+        statement("from 10 to 1000 devices", "accuracy lost in all", lost, falls, "accuracy falls with every step"),
+        shown_level(results, ADMM),
         gap(results, ADMM, 0.006),
     )
 
@@ -55,6 +55,9 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
 
 FIG3 = Study(
     title="centralised and local fits of Adult, and ADMM without noise",
+    claim="local accuracy falls as the same rows are shared by more devices; (ours) ADMM loses next to nothing",
+    refuted_by="an accuracy that does not fall with every step, or ADMM more than 0.006 behind the centralised fit",
+    tuned="held back",
     task=TASK,
     curves=(
         CENTRAL,

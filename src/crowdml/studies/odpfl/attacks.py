@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crowdml.simulation import Result
-from crowdml.studies.comparisons import accuracy, spread, statement
+from crowdml.studies.comparisons import accuracy, learns, spread, statement
 from crowdml.studies.contract import Curve, Row, Study
 from crowdml.studies.odpfl.averages import curve, gain
 from crowdml.studies.odpfl.drawing import draw_bars
@@ -46,13 +46,15 @@ def _curves() -> tuple[Curve, ...]:
 
 
 def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
-    rows = [accuracy(HONEST, results[HONEST], None), accuracy("20 %, mean: sign", results["20 %, mean: sign"], None)]
+    rows = [accuracy(name, results[name]) for name in (HONEST, "20 %, mean: sign")]
     for setting, most in LOSSES.items():
         for attack in (*FIVE, "adaptive"):
             lost = -gain(results, _label(setting, attack), HONEST)
-            mean = float(lost.mean())
-            metric = f"accuracy lost, ≤ {most:g}"
-            rows.append(statement(_label(setting, attack), metric, None, mean, mean <= most, spread(lost)))
+            little = float(lost.mean()) <= most and learns(results[HONEST])
+            rule = f"at most {most:g}, and the honest crowd learns"
+            rows.append(
+                statement(_label(setting, attack), "accuracy lost", float(lost.mean()), little, rule, spread(lost))
+            )
     return tuple(rows)
 
 
@@ -68,6 +70,10 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
 
 ATTACKED = Study(
     title="accuracy with devices that lie, by rule and attack",
+    claim="(ours, not the paper's) robust rules keep the loss small: 0.02 with 20 % liars, 0.03 with 40 %, 0.002 with "
+    "a single one",
+    refuted_by="an attack that costs more",
+    tuned="not recorded",
     task=TASK,
     curves=_curves(),
     compare=_compare,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crowdml.simulation import Result
-from crowdml.studies.comparisons import spread, statement
+from crowdml.studies.comparisons import learns, level, not_run, spread, statement
 from crowdml.studies.contract import Curve, Row, Study
 
 FROZEN = 0.30
@@ -57,15 +57,16 @@ def _curve(label: str, epsilon: float, *changes: str) -> Curve:
 
 
 def _row(label: str, result: Result, paper: float | None, least: float | None) -> Row:
-    """Set an accuracy beside the paper's; the verdict asks for what was wanted, and for the promised ε."""
+    """Set an accuracy beside the paper's, or beside what was wanted; nothing helps where ε is above the promise."""
     values = 1 - result.measured["test_error"][-1]
-    kept = result.privacy["sample"]["epsilon"] <= result.privacy["paper_claim"]["epsilon"]
+    kept = result.privacy["sample"]["epsilon"] <= result.privacy["paper_claim"]["epsilon"] and learns(result)
     told = f"{label}, ε = {result.privacy['sample']['epsilon']:.3g}"
     ours = float(values.mean())
-    if least is None:
-        return Row(setting=told, metric="test accuracy", paper=paper, ours=ours, std=spread(values), verdict="trend")
-    metric = f"test accuracy, ≥ {least:g}"
-    return statement(told, metric, paper, ours, bool(kept and ours >= least), spread(values))
+    wanted = f"ε as promised, and at least {least or 0:g}"
+    if paper is None:
+        return statement(told, "test accuracy", ours, bool(kept and ours >= (least or 0.0)), wanted, spread(values))
+    enough = kept and ours >= (least or 0.0)
+    return level(told, "test accuracy", values, paper, tolerance=0.05, claim=enough, better="more", claimed=wanted)
 
 
 def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
@@ -78,6 +79,18 @@ def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
 
 PRIVATE = Study(
     title="private learning from scratch: convolutions with clipped gradients, and fixed features",
+    claim="the paper reaches about 0.30 on CIFAR-10 with frozen convolutions; wanted: 0.50 at ε = 8, and 0.975 on "
+    "MNIST at ε = 3",
+    refuted_by="a lower accuracy, or an ε above the promise",
+    tuned="test rows",
+    missing=tuple(
+        not_run(f"CIFAR-10, the paper's net, {how}", "test accuracy", paper, "not run by anybody yet")
+        for how, paper in (
+            ("without convolutions", 0.15),
+            ("with random fixed convolutions", 0.15),
+            ("with frozen convolutions learnt on CIFAR-100", FROZEN),
+        )
+    ),
     task=Path(__file__).parents[1] / "tasks" / "pictures-private.toml",
     curves=(
         *(_curve(f"CIFAR-10, fixed features, ε = {epsilon}", epsilon) for epsilon in (1, 3, 8)),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from crowdml.simulation import Result
 from crowdml.simulation.personal import COMMON
-from crowdml.studies.comparisons import spread, statement
+from crowdml.studies.comparisons import shown, spread, statement
 from crowdml.studies.contract import Row, Study
 from crowdml.studies.odpfl.averages import curve
 from crowdml.studies.odpfl.drawing import draw_bars
@@ -48,9 +48,9 @@ def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
     for setting, values in _found(results).items():
         ours, std = float(values.mean()), spread(values)
         if "20 steps" in setting:
-            rows.append(statement(setting, f"accuracy, ≥ {LEAST:g}", None, ours, ours >= LEAST, std))
+            rows.append(statement(setting, "accuracy", ours, ours >= LEAST, f"at least {LEAST:g}", std))
         else:
-            rows.append(Row(setting=setting, metric="accuracy", paper=None, ours=ours, std=std, verdict="trend"))
+            rows.append(shown(setting, "accuracy", ours, std))
     return tuple(rows)
 
 
@@ -68,6 +68,9 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
 
 WRITERS = Study(
     title="models of one's own: 539 writers of MNIST",
+    claim="(ours, not the paper's) 20 steps of each writer's own reach 0.965 on the writer's held-out digits",
+    refuted_by="less than that",
+    tuned="not recorded",
     task=TASK,
     curves=(
         curve(TOGETHER),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,12 +19,18 @@ from crowdml.slicing import CostGraph, Costs, cost_graph, costs, cut
 from crowdml.slicing.metis import k_way
 from crowdml.slicing.neurons import NeuronGraph, neuron_graph
 from crowdml.slicing.published import EDGES, FIRST_EDGES, NODES, PUBLISHED
-from crowdml.studies.comparisons import shown, statement
+from crowdml.studies.comparisons import level, shown, statement
 from crowdml.studies.contract import Row, Study
 
 TASKS = Path(__file__).parents[1] / "tasks"
 BALANCE = {"mlp": 1.03, "cnn": 1.05}
 """How far pieces of ours may be from the ideal. METIS has the paper's 1.03."""
+
+METIS_BALANCE = 1.04
+"""METIS is asked for the paper's 1.03, and may miss that by a neuron or two."""
+
+TRAFFIC = 0.05
+"""How far communication may be from the paper's, as a share of it."""
 
 METIS_SEEDS = 3
 NEAR = 5
@@ -77,11 +84,31 @@ def _table5(results: Mapping[str, Result]) -> tuple[Row, ...]:
             name, ideal = f"{net}, n = {pieces}", total / pieces
             near = abs(by_metis - paper.largest) <= NEAR
             rows += [
-                statement(name, "ideal", paper.ideal, ideal, int(ideal) == paper.ideal),
-                statement(name, "largest, METIS", paper.largest, by_metis, near),
-                statement(name, "largest, in order", paper.largest, ours.largest, ours.balance <= BALANCE[net]),
+                _exactly(name, "ideal, rounded down", paper.ideal, int(ideal)),
+                statement(name, "largest, METIS", by_metis, near, f"within {NEAR} of the paper's", paper=paper.largest),
+                _near(name, "largest, in order", paper.largest, ours.largest, 0.01, ours.balance <= BALANCE[net]),
             ]
     return tuple(rows)
+
+
+def _exactly(setting: str, metric: str, paper: int, ours: int) -> Row:
+    return statement(setting, metric, ours, ours == paper, "exactly the paper's", paper=paper)
+
+
+def _near(
+    setting: str, metric: str, paper: float, ours: float, share: float, balanced: bool, grows: bool = True
+) -> Row:
+    """Set a cost beside the paper's: less is better, as long as the pieces are balanced and more pieces cost more."""
+    return level(
+        setting,
+        metric,
+        np.array([ours]),
+        paper,
+        tolerance=share * paper,
+        claim=balanced and grows,
+        better="less",
+        claimed="pieces balanced" + ", more pieces more traffic" * (metric.startswith("KiB")),
+    )
 
 
 def _table6(results: Mapping[str, Result]) -> tuple[Row, ...]:
@@ -91,9 +118,9 @@ def _table6(results: Mapping[str, Result]) -> tuple[Row, ...]:
         edges = graph.all_edges - (int(graph.last.reach.nnz) if net == "cnn" else 0)
         what = "edges but those into the outputs" if net == "cnn" else "edges"
         rows += [
-            statement(net, "neurons", NODES[net], graph.all_nodes, graph.all_nodes == NODES[net]),
-            statement(net, what, EDGES[net], edges, edges == EDGES[net]),
-            statement(net, "the dominator's edges", FIRST_EDGES, graph.first_edges, graph.first_edges == FIRST_EDGES),
+            _exactly(net, "neurons", NODES[net], graph.all_nodes),
+            _exactly(net, what, EDGES[net], edges),
+            _exactly(net, "the dominator's edges", FIRST_EDGES, graph.first_edges),
         ]
         for pieces in PUBLISHED[net]:
             own = costs_of(net, pieces, "in-order")
@@ -106,20 +133,18 @@ def _table6(results: Mapping[str, Result]) -> tuple[Row, ...]:
 def _table7(results: Mapping[str, Result]) -> tuple[Row, ...]:
     rows = []
     for net, columns in PUBLISHED.items():
-        for pieces, paper in columns.items():
-            name = f"{net}, n = {pieces}"
-            for slicer, words in (("metis", "METIS"), ("in-order", "in order")):
-                own = costs_of(net, pieces, slicer)
-                rows.append(statement(name, f"KiB, {words}", paper.kib, own.kib, own.kib <= paper.kib))
-            rows.append(
-                statement(
-                    name,
-                    "KiB per device, in order",
-                    paper.kib_per_device,
-                    own.kib_per_device,
-                    own.kib_per_device <= paper.kib_per_device,
-                )
-            )
+        for slicer, words, balance in (("metis", "METIS", METIS_BALANCE), ("in-order", "in order", BALANCE[net])):
+            found = {pieces: costs_of(net, pieces, slicer) for pieces in columns}
+            grows = all(fewer.kib < more.kib for fewer, more in itertools.pairwise(found.values()))
+            for pieces, paper in columns.items():
+                own, name = found[pieces], f"{net}, n = {pieces}"
+                fits = own.balance <= balance
+                rows.append(_near(name, f"KiB, {words}", paper.kib, own.kib, TRAFFIC, fits, grows))
+                if slicer == "in-order":
+                    each = own.kib_per_device
+                    rows.append(
+                        _near(name, f"KiB per device, {words}", paper.kib_per_device, each, TRAFFIC, fits, grows)
+                    )
     return tuple(rows)
 
 
@@ -141,17 +166,34 @@ def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
     save_figure(figure, path)
 
 
-def _study(title: str, compare: Callable[[Mapping[str, Result]], tuple[Row, ...]], *notes: str) -> Study:
+def _study(
+    title: str, claim: str, refuted_by: str, compare: Callable[[Mapping[str, Result]], tuple[Row, ...]], *notes: str
+) -> Study:
     """Make a study of costs; the task file stands for both nets, since nothing is trained."""
-    return Study(title=title, task=TASKS / "slicenet-mlp.toml", curves=(), compare=compare, draw=_draw, notes=notes)
+    return Study(
+        title=title,
+        claim=claim,
+        refuted_by=refuted_by,
+        tuned="given",
+        task=TASKS / "slicenet-mlp.toml",
+        curves=(),
+        compare=compare,
+        trials=1,
+        draw=_draw,
+        notes=notes,
+    )
 
 
 _COMMON = (
-    "computation: 1 for a neuron and 1 for each edge that leaves it, over hidden neurons",
+    "computation: 1 for a neuron and 1 for each edge that leaves it, over hidden neurons: 101700 for the mlp, which "
+    "makes every ideal of the paper's table V exact; its definition 1 says (incoming + outgoing edges) · cost of the "
+    "activation, a multiple of 514600, which does not",
     "a piece of ours costs at most 1.03 (mlp) or 1.05 (cnn) times the ideal; METIS has 1.03",
 )
 TABLE5 = _study(
     "computation of a piece",
+    "the ideal and the largest piece by METIS, for 5 to 20 pieces of both nets",
+    f"an ideal that is not the paper's, a piece by METIS more than {NEAR} from it, or pieces of ours out of balance",
     _table5,
     *_COMMON,
     "cnn: the paper's ideals are those of a cost of 1758912, rounded down: 1762048 less the 3136 neurons of the "
@@ -161,6 +203,8 @@ TABLE5 = _study(
 )
 TABLE6 = _study(
     "storage of the net and of a piece",
+    "neurons and edges of both nets, and those of the dominator",
+    "any other number",
     _table6,
     "cnn: the paper counts flattening as a layer of 3200 neurons, and leaves the 640 edges into the outputs out",
     "the dominator's edges of the mlp are printed as 31360: a digit is lost",
@@ -168,6 +212,8 @@ TABLE6 = _study(
 )
 TABLE7 = _study(
     "communication for one example",
+    "KiB for one example, for 5 to 20 pieces of both nets: it grows with the number of pieces",
+    f"pieces out of balance, or communication that does not grow; more than {TRAFFIC:.0%} above the paper's is a trend",
     _table7,
     *_COMMON,
     "one number forward for each sum and each device that knows a part of it, one backward, four bytes each; "

@@ -1,0 +1,257 @@
+"""Records: what a study found, when, where and by which code; one file that command and page both print from.
+
+`crowdml reproduce ID --record FOLDER` writes FOLDER/ID.json. The project's own are in `results`, and the page of papers
+is made of them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from crowdml.core import BadInput
+from crowdml.core.validation import write_whole
+from crowdml.studies.contract import TUNED, Report, Row, Study, Tuned, Verdict
+
+LARGEST = 1_000_000
+"""A file of more bytes is no record."""
+
+ORDER: tuple[Verdict, ...] = ("differs", "trend", "holds", "beyond")
+"""A study's word is the first of these that one of its rows has."""
+
+
+class Judged(Protocol):
+    """Anything that has a verdict."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the rule said."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class Machine(_Part):
+    """Where it ran: nothing that names the place."""
+
+    cores: int
+    cpu: str
+    memory_gib: float
+
+
+class RecordedRow(_Part):
+    """A row of the report."""
+
+    setting: str
+    metric: str
+    paper: float | None
+    ours: float | None
+    std: float
+    verdict: Verdict
+    rule: str = ""
+
+
+class Record(_Part):
+    """What one study found.
+
+    Attributes:
+        id: The study's id.
+        title: What it shows.
+        claim: What is claimed; empty where figures are only shown.
+        refuted_by: What would refute it.
+        tuned: On which rows its settings were chosen.
+        verdict: The study's word, and how many rows have which.
+        source: "run": made by running the study. "page": means that an earlier page showed, not run since; deviations
+            over trials, and rows that the page did not show, are missing.
+        commit: The commit whose code made the figures, or whose page showed them; "+" at its end: with changes; None:
+            no checkout.
+        judged_by: The commit whose rules judged them.
+        date: The day, in UTC.
+        seeds: First seed, from which those of all trials follow.
+        trials: Repetitions.
+        cpu_seconds: Processor time, on all cores together; None where nobody noted it.
+        machine: Where it ran; None where nobody noted it.
+        settings: The task file, and by curve what is changed in it.
+        rows: Comparisons with the paper.
+        notes: Caveats.
+    """
+
+    id: str
+    title: str
+    claim: str
+    refuted_by: str
+    tuned: Tuned
+    verdict: str
+    source: Literal["run", "page"]
+    commit: str | None
+    judged_by: str | None
+    date: str
+    seeds: list[int]
+    trials: int
+    cpu_seconds: float | None
+    machine: Machine | None
+    settings: dict[str, list[str]]
+    rows: list[RecordedRow]
+    notes: list[str]
+
+
+def study_verdict(rows: Sequence[Judged]) -> str:
+    """Say in one line what a study's rows come to: its word is the worst that any of them has.
+
+    >>> study_verdict([RecordedRow(setting="", metric="", paper=1, ours=1, std=0, verdict=word)
+    ...                for word in ("holds", "trend", "holds", "shown")])
+    'trend (1 trend, 2 holds)'
+    """
+    counted = Counter(row.verdict for row in rows)
+    judged = [word for word in ORDER if counted[word]]
+    silent: Verdict = "shown" if counted["shown"] else "not run"
+    told = [f"{counted[word]} {word}" for word in (*judged, "not run") if counted[word]]
+    return (judged[0] if judged else silent) + f" ({', '.join(told)})" * bool(told)
+
+
+def settings_of(study: Study) -> dict[str, list[str]]:
+    """Return what was run: the task file's name, and by curve what is changed in it."""
+    curves = {
+        curve.label: [*study.settled, *curve.changes, *(f"{key}={value:g}" for key, value in curve.chosen.items())]
+        for curve in study.curves
+    }
+    return {"task": [study.task.name], **curves}
+
+
+def record_of(report: Report) -> Record:
+    """Make the record of a report that was made just now, on this machine, by this code."""
+    commit = _commit()
+    return Record(
+        id=report.id,
+        title=report.title,
+        claim=report.study.claim,
+        refuted_by=report.study.refuted_by,
+        tuned=report.study.tuned,
+        verdict=study_verdict(report.rows),
+        source="run",
+        commit=commit,
+        judged_by=commit,
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        seeds=[report.seed],
+        trials=report.trials,
+        cpu_seconds=report.cpu_seconds,
+        machine=this_machine(),
+        settings=settings_of(report.study),
+        rows=[_recorded(row) for row in report.rows],
+        notes=list(report.notes),
+    )
+
+
+def _recorded(row: Row) -> RecordedRow:
+    """Keep six digits: more would only say which processor it was."""
+    kept = {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in vars(row).items()}
+    return RecordedRow.model_validate(kept)
+
+
+def write_record(record: Record, folder: Path) -> Path:
+    """Write a record into its place below a folder."""
+    path = place(folder, record.id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, (json.dumps(record.model_dump(), ensure_ascii=False, indent=1) + "\n").encode())
+    return path
+
+
+def read_record(folder: Path, study_id: str) -> Record:
+    """Read a record from its place below a folder."""
+    path = place(folder, study_id)
+    if not path.is_file():
+        hint = f"crowdml reproduce {study_id} --record {folder}"
+        raise BadInput(f"{path} does not exist: {study_id} has no record there", hint=hint)
+    if path.stat().st_size > LARGEST:
+        raise BadInput(f"{path} has more than {LARGEST} bytes: that is no record")
+    try:
+        return Record.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise BadInput(f"{path} is no record of a study: {where}: {first['msg']}") from None
+
+
+def place(folder: Path, study_id: str) -> Path:
+    """Return where the record of a study is."""
+    return folder / f"{study_id}.json"
+
+
+def provenance(record: Record) -> str:
+    """Say in one line where a record comes from."""
+    trials = f"{record.trials} trial{'s' * (record.trials > 1)}"
+    judged = "" if record.judged_by == record.commit else f", judged by the rules of {_short(record.judged_by)}"
+    tuned = TUNED[record.tuned].capitalize()
+    if record.source == "page":
+        known = "CPU time, machine and most deviations over trials were not noted"
+        commit = _short(record.commit)
+        return f"Not run since commit {commit}, whose page had these figures{judged}: {trials}; {known}. {tuned}."
+    seeds, machine = ", ".join(map(str, record.seeds)), record.machine
+    where = f" on {machine.cores} cores ({machine.cpu}, {machine.memory_gib:g} GiB)" if machine else ""
+    spent = f"{record.cpu_seconds or 0.0:.0f} s of CPU time{where}"
+    return f"{trials} from seed {seeds}; {spent}; {record.date}, commit {_short(record.commit)}{judged}. {tuned}."
+
+
+def _short(commit: str | None) -> str:
+    return "unknown" if commit is None else commit[:10] + "+" * commit.endswith("+")
+
+
+def cells(row: RecordedRow) -> tuple[str, str, str, str, str, str]:
+    """Write a row's figures as command and page both show them."""
+    paper = "" if row.paper is None else _figure(row.paper)
+    ours = ("" if row.verdict == "not run" else "never") if row.ours is None else _figure(row.ours)
+    std = _figure(row.std) if row.std else ""
+    return row.setting, row.metric, paper, ours, std, row.verdict
+
+
+def _figure(value: float) -> str:
+    if value == int(value) and abs(value) >= 1:
+        return f"{int(value)}"
+    return f"{value:.4f}" if abs(value) < 10 else f"{value:.2f}"
+
+
+def this_machine() -> Machine:
+    """Describe this machine: cores that this process may use, processor and memory."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return Machine(cores=len(os.sched_getaffinity(0)), cpu=_cpu(), memory_gib=round(memory, 1))
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown processor"
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "unknown processor")
+
+
+def _commit() -> str | None:
+    """Return the commit of this code, "+" at its end where source files have changed since; None without a checkout."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # noqa: S603  fixed arguments
+            ["git", "-C", str(here), *arguments],  # noqa: S607  whatever git the user has
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=20,
+        )
+
+    try:
+        head = git("rev-parse", "HEAD")
+        if head.returncode:
+            return None
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent)).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return head.stdout.strip() + "+" * bool(changed)
