@@ -1,4 +1,4 @@
-"""Folding in a masked sum: one absorb and one commit for all survivors, a receipt for each, one transaction."""
+"""Folding in a sum: one absorb and one commit for all survivors, a receipt for each, one transaction."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from crowdml.server.crowd import DeviceState
 from crowdml.server.folding import commit, require_open
 from crowdml.server.running import RunningTask
 from crowdml.server.store import Receipt, Store
+
+
+DONE = Answer(status=204)
 
 
 @record
@@ -76,4 +79,11 @@ def _receipt(upload: Upload, version: int) -> Receipt:
     )
 
 
-DONE = Answer(status=204)
+def pause(running: RunningTask, store: Store, version: int, reason: str) -> Answer:
+    """Pause a task whose sum cannot be made, unless it has moved on. Runs in the task's writer."""
+    state = running.state
+    if state.state == "open" and state.version == version:
+        store.set_state(running.id, "paused", reason)
+        state.state, state.reason = "paused", reason
+        running.settle()
+    return DONE
