@@ -155,7 +155,8 @@ class SumDevice:
                 masks.add(total, self._keys[at].mask)
             else:
                 masks.subtract(total, self._keys[at].mask)
-        tags = [tag(keys.agreement, self._me, other, self._seen()) for keys, other in self._pairs()]
+        seen = write_flags(mail.sharers)
+        tags = [tag(keys.agreement, self._me, other, seen) for keys, other in self._pairs()]
         self.stage = "consent"
         return pack(total, self.terms.bits) + b"".join(tags)
 
@@ -258,9 +259,6 @@ class SumDevice:
         right = hmac.compare_digest(parcel[SEALED_BYTES:], self._marks(other, self._me, pair))
         return pair if right and shamir.are_shares(pair) else None
 
-    def _seen(self) -> bytes:
-        return write_flags(self._sharers)
-
     def _require_vector(self, vector: Integers) -> None:
         if vector.shape != (self.terms.size,) or vector.dtype != np.int64:
             raise BadInput(f"{self.terms.size} integers of 64 bits are summed, not {vector.dtype} {vector.shape}")
@@ -271,8 +269,9 @@ class SumDevice:
     def _require_survivors(self, shown: Survivors) -> None:
         flags: Flags = shown.flags
         checks.require_survivors(flags, self._sharers, self.terms, self._me)
+        seen = write_flags(self._sharers)
         expected = tuple(
-            tag(keys.agreement, other, self._me, self._seen()) if flags[other] else None
+            tag(keys.agreement, other, self._me, seen) if flags[other] else None
             for keys, other in self._pairs()
         )
         checks.require_same_sharers(shown.tags, expected)

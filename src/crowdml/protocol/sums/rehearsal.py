@@ -14,7 +14,8 @@ from crowdml.core.errors import CrowdError
 from crowdml.protocol.keys import SigningKey
 from crowdml.protocol.sums.device import SumDevice
 from crowdml.protocol.sums.errors import WrongMail
-from crowdml.protocol.sums.peers import Peers
+from crowdml.protocol.sums.hashing import digest, numbers
+from crowdml.protocol.sums.peers import Peer, Peers
 from crowdml.protocol.sums.roster import Broadcast
 from crowdml.protocol.sums.secrets import Card
 from crowdml.protocol.sums.server import Sum, SumServer
@@ -44,6 +45,24 @@ class Members:
             identity = SigningKey.make()
             self._joined[slot] = identity, Peers(identity, self.task)
         return self._joined[slot]
+
+    def acquaint(self, slot: int) -> None:
+        """Let a member know everybody, with stand-ins for what lasting keys agree on: n² agreements take minutes."""
+        self.of(slot)[1]._known = Acquaintances(self, slot)
+
+
+class Acquaintances(dict[int, Peer]):
+    """What a member would know of others had it met them before, made when it is asked for."""
+
+    def __init__(self, members: Members, slot: int) -> None:
+        """Know everybody."""
+        self._members, self._slot = members, slot
+
+    def get(self, slot: int, default: Peer | None = None) -> Peer:  # type: ignore[override]
+        """Return a peer whose secrets the other has, too."""
+        low, high = min(slot, self._slot), max(slot, self._slot)
+        agreed = digest(b"rehearsal", self._members.task.encode(), numbers(low, high))
+        return Peer(card=self._members.of(slot)[1].own, agreed=agreed, vouching=agreed[::-1])
 
 
 class Rehearsal:
