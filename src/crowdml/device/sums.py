@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from crowdml.core import CrowdError, GridCoins, record
-from crowdml.core.errors import MalformedMessage, NotAuthorised, StaleCheckIn
+from crowdml.core.errors import MalformedMessage, NotAuthorised, StaleCheckIn, TermsViolated
 from crowdml.device.answers import Answer
 from crowdml.device.batches import Gathered
 from crowdml.device.calls import Calls, CheckOut
@@ -95,6 +95,7 @@ class SumTaker:
         self._peers = Peers(member.key, live.task.name)
         self._opened: tuple[int, int] = (-1, 0)
         self._waits = 0
+        self._cheated: TermsViolated | None = None
 
     def contribute(
         self, checked_out: CheckOut, gathered: Gathered, state: Any, encode: Callable[[Any], bytes]
@@ -139,7 +140,10 @@ class SumTaker:
             account, uses = self._member.account, self._live.uses(started)
             self._ledger.charge(account, key, body, samples=gathered.samples, version=started, uses=uses)
             own = Unsettled(key=key, task=account, body=body)
-            return self._settle(own, self._see_through(present, machine, own))
+            outcome = self._settle(own, self._see_through(present, machine, own))
+            if self._cheated is not None:
+                raise self._cheated
+            return outcome
 
     def _may_join(self, present: Present, started: int) -> bool:
         """Tell whether work that began with a version is of use to the present sum."""
@@ -218,6 +222,7 @@ class SumTaker:
             return self._send(present, "reveal", write_items(shares)).require(200)
         except CrowdError as error:
             # The vector may be in the sum all the same: the server knows, once the sum is over.
+            self._cheated = error if isinstance(error, TermsViolated) else None
             return self._ask_later(present, own, error)
 
     def _ask_later(self, present: Present, own: Unsettled, error: CrowdError) -> Answer:

@@ -101,7 +101,7 @@ def test_an_island_could_be_read_at_first(attack: Any, monkeypatch: Any) -> None
     [
         ("two survivor sets", "require_one_view"),
         ("mail from only t neighbours, withheld", "require_mail"),
-        ("mail from only t neighbours, the others not named", "require_same_sharers"),
+        ("mail from only t neighbours, the others not named", "saw_the_same"),
         ("an island", "require_no_island"),
     ],
 )

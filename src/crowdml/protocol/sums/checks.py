@@ -78,11 +78,16 @@ def require_survivors(survivors: Flags, sharers: Flags, terms: SumTerms, me: int
         raise SumAborted(f"{int(survivors.sum())} survivors, {terms.least} are needed")
 
 
-def require_same_sharers(tags: Items, expected: Items) -> None:
-    """Refuse to go on unless every surviving neighbour saw the same sharers, and so masked with all of them."""
-    for tag, right in zip(tags, expected, strict=True):
-        if right is not None and (tag is None or not hmac.compare_digest(tag, right)):
-            raise TermsViolated("a surviving neighbour was shown other sharers: it may lack a mask")
+def saw_the_same(tags: Items, expected: Items) -> tuple[bool, ...]:
+    """Tell for each neighbour whether it has survived and saw the same sharers, and so masked with all of them.
+
+    Of one that did not, or does not say so, no share of its own mask is given: it may lack a mask. That is no reason to
+    give up, or one corrupt member could make others pay for nothing.
+    """
+    return tuple(
+        right is not None and tag is not None and hmac.compare_digest(tag, right)
+        for tag, right in zip(tags, expected, strict=True)
+    )
 
 
 def require_no_island(order: Places, survivors: Flags, graph: Graph, neighbours: Sequence[int]) -> None:

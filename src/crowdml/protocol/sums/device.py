@@ -178,17 +178,23 @@ class SumDevice:
         )
 
     def reveal(self, consents: Consents) -> Items:
-        """Return one share of each neighbour: of its own mask if it has survived, of its fresh key if it is lost."""
+        """Return one share of each neighbour: of its own mask if it has survived, of its fresh key if it is lost.
+
+        None of a survivor that was shown other sharers, or says nothing of them: the server may ask why.
+        """
         if self.stage != "reveal" or self._view is None:
             raise TermsViolated(f"shares are asked for at the stage {self.stage}")
         checks.require_length(len(consents.flags), self.members)
         found = zip(np.flatnonzero(consents.flags).tolist(), cut_tags(consents.tags), strict=True)
         agreeing = 1 + sum(other != self._me and self._vouches(other, shown) for other, shown in found)
         checks.require_one_view(agreeing, self._graph)
-        return tuple(
-            None if held is None else held[:SHARE_BYTES] if self._survivors[other] else held[SHARE_BYTES:]
-            for other, held in zip(self._neighbours, self._held, strict=True)
-        )
+        given: list[bytes | None] = []
+        for other, held, same in zip(self._neighbours, self._held, self._same, strict=True):
+            if held is None or (self._survivors[other] and not same):
+                given.append(None)
+            else:
+                given.append(held[:SHARE_BYTES] if self._survivors[other] else held[SHARE_BYTES:])
+        return tuple(given)
 
     @property
     def near(self) -> int:
@@ -274,7 +280,7 @@ class SumDevice:
             tag(keys.agreement, other, self._me, seen) if flags[other] else None
             for keys, other in self._pairs()
         )
-        checks.require_same_sharers(shown.tags, expected)
+        self._same = checks.saw_the_same(shown.tags, expected)
         checks.require_no_island(self._order, flags, self._graph, self._neighbours)
 
     def _vouches(self, other: int, shown: bytes) -> bool:

@@ -66,7 +66,7 @@ class SumServer:
 
     Attributes:
         guilty: Slots of members that are proven to have dealt or revealed wrong shares.
-        blames: By slot, whom a member accuses of wrong mail; either of the two is corrupt.
+        blames: By slot, whom a member accuses of wrong mail or tags; either of the two is corrupt.
     """
 
     def __init__(
@@ -112,7 +112,10 @@ class SumServer:
             raise MalformedMessage("another member has the same key")
         self._test.agree(message.fresh)
         self._test.agree(message.card.lasting)
-        if self._known.get(slot) != message.card:
+        known = self._known.get(slot)
+        if known != message.card:
+            if known is not None and known.identity == message.card.identity:
+                raise NotAuthorised("the card is not the one that others have pinned")
             message.card.require(self.terms.task)
             self._known[slot] = message.card
         if len(self._hellos) >= self.terms.invited:
@@ -274,15 +277,23 @@ class SumServer:
     # reveal: shares, one kind per member
 
     def reveal(self, slot: int, shares: Items) -> None:
-        """Take one share for each neighbour that has shared; of nobody else, and not of the member itself."""
+        """Take one share for each neighbour that has shared; of nobody else, and not of the member itself.
+
+        A survivor of which none is given is accused: it did not say which sharers it saw, or the other lies.
+        """
         me = self._position(slot, self._consents)
+        accused = []
         for at, share in zip(self._near[me], shares, strict=True):
-            if (share is not None) != (self.roster.slots[at] in self._shares):
-                raise MalformedMessage("a share of a member that shared nothing, or none of one that did")
+            if share is not None and not self.sharers[at]:
+                raise MalformedMessage("a share of a member that shared nothing")
+            if share is None and self.sharers[at]:
+                accused.append(self.roster.slots[at])
         if not are_shares(b"".join(share for share in shares if share is not None)):
             raise MalformedMessage("a share that no polynomial has")
         if not self._again("reveal", self._reveals, slot, shares):
             self._reveals[slot] = shares
+            if accused:
+                self.blames[slot] = tuple(accused)
 
     def finish(self) -> Sum:
         """Recover masks from shares and take them off. Whoever is to blame if it fails is in `guilty`."""
