@@ -7,7 +7,6 @@ machine, in a rehearsal or behind real HTTP, and afterwards works out from every
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections import defaultdict
 from typing import Any
@@ -115,7 +114,6 @@ class CheatingServer(SumServer):
     """
 
     plan: Plan = Plan()
-    made: Any = None
 
     def __init__(self, *given: Any, **more: Any) -> None:
         """Begin as the honest machine does."""
@@ -125,8 +123,6 @@ class CheatingServer(SumServer):
         self.seen: dict[int, Flags] = {}
         self.vouched: dict[int, dict[int, bytes]] = {}
         self.shares_of: dict[tuple[int, int], dict[int, bytes]] = defaultdict(dict)
-        if type(self).made is not None:
-            type(self).made.append(self)
 
     def close_shares(self) -> None:
         """Plan once the graph stands, before mail goes out."""
@@ -272,14 +268,17 @@ CHECKS = ("require_mail", "saw_the_same", "require_no_island", "require_one_view
 def forget(monkeypatch: Any, *checks: str) -> None:
     """Let devices check something no more."""
     for name in checks:
-        monkeypatch.setattr(f"crowdml.protocol.sums.checks.{name}", lambda tags, *_, **__: _Yes())
+        gullible = _believe if name == "saw_the_same" else _ignore
+        monkeypatch.setattr(f"crowdml.protocol.sums.checks.{name}", gullible)
 
 
-class _Yes(tuple[bool, ...]):
-    """What a check says that does not look: yes to everything."""
+def _ignore(*_: Any) -> None:
+    """Check nothing."""
 
-    def __iter__(self) -> Any:
-        return itertools.repeat(True)
+
+def _believe(tags: Items, _: Items) -> tuple[bool, ...]:
+    """Believe every neighbour that it saw the same sharers."""
+    return (True,) * len(tags)
 
 
 def as_at_first(monkeypatch: Any) -> None:

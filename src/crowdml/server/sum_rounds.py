@@ -208,6 +208,9 @@ class SumRounds:
     def _time_is_up(self, own: Attempt, stage: str) -> None:
         if own is not self._attempt or own.machine.stage != stage or own.over:
             return
+        if self._running.told.state != "open":
+            self._give_up(own, "the task is not open any more")  # whoever waits would wait for ever
+            return
         if stage == "hello" and self._waits_on(own):
             self._set_timer(own)  # nothing is lost by waiting: nobody has shared anything yet
             return
