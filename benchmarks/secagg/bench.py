@@ -84,9 +84,7 @@ class Course:
             self._server(lambda slot=slot, raw=raw: server.order(slot, 0, raw))
         self._server(server.close_order)
         near, links = server.graph.neighbours, self._server(lambda: write_items(server.links(0)))
-        for slot, raw in self._each(
-            self.slots, lambda slot, machine: _shared(machine, links, count), lambda _: links
-        ):
+        for slot, raw in self._each(self.slots, lambda slot, machine: _shared(machine, links, count), lambda _: links):
             self._server(lambda slot=slot, raw=raw: server.shares(slot, Shares.of(raw, near)))
         self._server(server.close_shares)
         alive = [slot for slot in self.slots if slot not in self.lost]

@@ -132,9 +132,7 @@ def test_a_whole_sum_by_hand(server: Any, crowd: list[Taker]) -> None:
     shown = [Survivors.of(raw, 4, 3) for raw in flags]
     tags = [own.machine.consent(survivors) for own, survivors in zip(crowd, shown, strict=True)]
     told = bodies([own.post("consent", raw) for own, raw in zip(crowd, tags, strict=True)])
-    shares = [
-        write_items(own.machine.reveal(Consents.of(raw, 4))) for own, raw in zip(crowd, told, strict=True)
-    ]
+    shares = [write_items(own.machine.reveal(Consents.of(raw, 4))) for own, raw in zip(crowd, told, strict=True)]
     receipts = [
         own.result(20).json() for own in [taker.post("reveal", raw) for taker, raw in zip(crowd, shares, strict=True)]
     ]
@@ -259,3 +257,56 @@ def test_methods_and_tasks_without_sums(server: Any, crowd: list[Taker]) -> None
     answer = server.send("GET", f"/v1/tasks/{plain.task}/sums", headers=plain.bearer)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no-sums")
     assert server.send("GET", "/v1/tasks/walk/sums", headers=plain.bearer).status_code == 404
+
+
+# Whoever spoils a sum
+
+
+def reveals(crowd: list[Taker]) -> list[tuple[bytes | None, ...]]:
+    """Go through a sum up to what members reveal."""
+    uploads = masked(crowd)
+    flags = bodies([own.post("masked", raw) for own, raw in zip(crowd, uploads, strict=True)])
+    tags = [own.machine.consent(Survivors.of(raw, 4, 3)) for own, raw in zip(crowd, flags, strict=True)]
+    told = bodies([own.post("consent", raw) for own, raw in zip(crowd, tags, strict=True)])
+    return [own.machine.reveal(Consents.of(raw, 4)) for own, raw in zip(crowd, told, strict=True)]
+
+
+def spoilt(shares: tuple[bytes | None, ...]) -> bytes:
+    return write_items([None if share is None else bytes(36) for share in shares])
+
+
+def test_a_device_that_reveals_wrong_shares_is_left_out_from_then_on(server: Any, crowd: list[Taker]) -> None:
+    found = reveals(crowd)
+    sent = [write_items(found[0]), write_items(found[1]), write_items(found[2]), spoilt(found[3])]
+    futures = [own.post("reveal", raw) for own, raw in zip(crowd, sent, strict=True)]
+    assert {own.result(20).status_code for own in futures} == {200}  # by the others' shares the sum came out
+    assert server.show("walk")["version"] == 1
+    crowd[3].begin()
+    assert crowd[3].refusal("hello", crowd[3].machine.hello().to_bytes()) == (409, "left-out")
+    for own in crowd[:3]:
+        own.begin()
+    greet(crowd[:3])  # the others begin at once, without waiting for it
+
+
+def test_a_task_whose_sum_cannot_be_made_is_paused_and_says_why(server: Any, crowd: list[Taker]) -> None:
+    futures = [own.post("reveal", spoilt(shares)) for own, shares in zip(crowd, reveals(crowd), strict=True)]
+    assert {own.result(20).json()["error"]["code"] for own in futures} == {"sum-aborted"}
+    while server.show("walk")["state"] == "open":
+        pass
+    assert server.show("walk")["state"] == "paused"
+    assert "the sum of version 0 was given up" in server.show("walk")["reason"]
+
+
+def test_a_device_sends_to_as_many_attempts_as_the_terms_name(make_app: Any) -> None:
+    server = make_app(options=Options(stage_s=3.0))
+    server.as_operator("POST", "/v1/tasks", {"file": FILE + "attempts = 1\n"})
+    crowd = [Taker(server) for _ in range(4)]
+    for own in crowd:
+        own.begin()
+    uploads = masked(crowd)
+    bodies([own.post("masked", raw) for own, raw in zip(crowd, uploads, strict=True)])  # and nobody says more
+    while server.show("walk")["state"] == "open":
+        pass
+    assert server.as_operator("PATCH", "/v1/tasks/walk", {"state": "open"}).status_code == 200
+    crowd[0].begin()
+    assert crowd[0].refusal("hello", crowd[0].machine.hello().to_bytes()) == (409, "attempts-spent")

@@ -253,8 +253,10 @@ def first_graph(members: int, corrupt: int, lost: int) -> Graph:
             chance(members - 1, corrupt, neighbours, count) for count in range(threshold, min(neighbours, corrupt) + 1)
         )
         gone = corrupt + lost
-        apart = 0.0 if gone < neighbours else math.comb(members, 2) * math.perm(gone, neighbours) / math.perm(
-            members, neighbours
+        apart = (
+            0.0
+            if gone < neighbours
+            else math.comb(members, 2) * math.perm(gone, neighbours) / math.perm(members, neighbours)
         )
         if threshold >= 2 and exposed + apart <= 2.0**-40:
             return Graph(members=members, neighbours=neighbours, threshold=threshold, agreeing=1, window=0)

@@ -161,8 +161,9 @@ def _trust(task: Task, sound: Sound) -> str:
     return (
         f"It rests on masks and on others: in each sum at least {sound.update.shared.survivors} honest devices add "
         f"their share of the noise, since it holds at least {masking.least} of the {masking.invited} invited and at "
-        f"most {1 - task.sums.honest:.0%} of these work together with the server. The server may be curious; what one "
-        "that breaks the rules can learn stands in the threat model."
+        f"most {1 - task.sums.honest:.0%} of these work together with the server. The server may break the rules; on "
+        "what that rests stands in the threat model. A sum may be given up after vectors were sent: each attempt has "
+        f"fresh noise and is charged as a release, and a device sends to at most {masking.attempts} of one version."
     )
 
 

@@ -187,8 +187,8 @@ def test_a_second_encoding_of_a_point_is_refused(sums: Any, which: str) -> None:
     again = key[:31] + bytes([key[31] | 0x80])
     private = AgreementKey(bytes(range(32)))
     assert private.agree(again) == private.agree(key)
-    changed = replace(second, fresh=again) if which == "fresh" else replace(
-        second, card=replace(second.card, lasting=again)
+    changed = (
+        replace(second, fresh=again) if which == "fresh" else replace(second, card=replace(second.card, lasting=again))
     )
     with pytest.raises(MalformedMessage, match="canonical"):
         own.server.hello(3, changed)

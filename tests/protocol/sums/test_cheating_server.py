@@ -51,7 +51,6 @@ class Attack:
         target = sum(self.vectors[at] for at in self.server.plan.target)
         return self.server.recovered is not None and bool((self.server.recovered == target).all())
 
-
     @property
     def both_kinds(self) -> set[int]:
         """Whose own mask and whose key were both given a share of away, by whomever."""

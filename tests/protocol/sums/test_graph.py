@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,6 +46,17 @@ def test_failures_are_as_rare_as_stated(members: int, corrupt: int, lost: int) -
     thin = pairs * exact(members, members - lost, k, range(max(0, k - lost), w))
     assert few + thin <= Fraction(1, 2**20) * NEARLY
     assert 2 * graph.agreeing > members + corrupt
+
+
+def test_the_table_of_the_how_to_page_is_what_the_code_works_out() -> None:
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "mask-sums.md"
+    rows = re.findall(r"^\| (\d+) \| ([0-9.]+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", page.read_text(), re.M)
+    assert {int(row[0]) for row in rows} == {10, 40, 100, 300, 1000}
+    for devices, drop_out, *numbers in rows:
+        members = int(devices)
+        lost = members - math.ceil((1 - Fraction(drop_out)) * members)
+        graph = make_graph(members, members // 10, lost)
+        assert [graph.neighbours, graph.threshold, graph.agreeing, graph.window] == list(map(int, numbers))
 
 
 def test_two_neighbours_less_would_not_do() -> None:

@@ -72,7 +72,9 @@ def test_every_pattern_of_losses_gives_the_exact_sum_or_none(make_terms: Any, be
     assert 15 < sum(came_out) < 60
 
 
-def test_a_hundred_and_thirty_members_with_losses_at_every_stage(make_terms: Any, begin: Any, draw_vectors: Any) -> None:
+def test_a_hundred_and_thirty_members_with_losses_at_every_stage(
+    make_terms: Any, begin: Any, draw_vectors: Any
+) -> None:
     generator = np.random.default_rng(21)
     terms, slots = make_terms(130, 95, 6), list(range(130))
     lost = {int(slot): int(generator.integers(0, 6)) for slot in generator.choice(130, 30, replace=False)}

@@ -26,7 +26,12 @@ def require_roster(roster: Roster, terms: SumTerms, version: int, attempt: int) 
     for public in (*roster.fresh, *(card.lasting for card in roster.cards)):
         require_canonical(public)
     ascending = all(a < b for a, b in zip(roster.slots, roster.slots[1:], strict=False))
-    lists = (roster.fresh, roster.tips, [card.lasting for card in roster.cards], [card.identity for card in roster.cards])
+    lists = (
+        roster.fresh,
+        roster.tips,
+        [card.lasting for card in roster.cards],
+        [card.identity for card in roster.cards],
+    )
     if not ascending or any(len(set(own)) < len(own) for own in lists):
         raise NotAuthorised("a member stands in the roster twice, or two have the same key or identity")
     require_enough(len(roster.slots), terms)

@@ -101,7 +101,9 @@ class SumDevice:
         checks.require_roster(roster, self.terms, self._version, self._attempt)
         checks.require_broadcast(roster, self.terms, self._broadcast)
         mine = (self._slot, self._fresh.public, self._chain.tip, self._identity)
-        if mine not in zip(roster.slots, roster.fresh, roster.tips, [card.identity for card in roster.cards], strict=True):
+        if mine not in zip(
+            roster.slots, roster.fresh, roster.tips, [card.identity for card in roster.cards], strict=True
+        ):
             raise NotAuthorised("this member does not stand in the roster with its own keys")
         self._roster = roster
         return self._chain.link(0)
@@ -277,8 +279,7 @@ class SumDevice:
         checks.require_survivors(flags, self._sharers, self.terms, self._me)
         seen = write_flags(self._sharers)
         expected = tuple(
-            tag(keys.agreement, other, self._me, seen) if flags[other] else None
-            for keys, other in self._pairs()
+            tag(keys.agreement, other, self._me, seen) if flags[other] else None for keys, other in self._pairs()
         )
         self._same = checks.saw_the_same(shown.tags, expected)
         checks.require_no_island(self._order, flags, self._graph, self._neighbours)

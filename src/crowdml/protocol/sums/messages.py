@@ -64,9 +64,7 @@ class Hello:
         _require(len(raw) == HELLO_BYTES)
         tip, broadcast = PUBLIC_BYTES, PUBLIC_BYTES + LINK_BYTES
         card = broadcast + HASH_BYTES
-        return Hello(
-            fresh=raw[:tip], tip=raw[tip:broadcast], broadcast=raw[broadcast:card], card=read_card(raw[card:])
-        )
+        return Hello(fresh=raw[:tip], tip=raw[tip:broadcast], broadcast=raw[broadcast:card], card=read_card(raw[card:]))
 
 
 @record
@@ -103,9 +101,7 @@ class Mail:
     def of(raw: bytes, members: int, neighbours: int) -> Mail:
         """Read."""
         size = flag_bytes(members)
-        return Mail(
-            sharers=read_flags(raw[:size], members), parcels=read_items(raw[size:], neighbours, PARCEL_BYTES)
-        )
+        return Mail(sharers=read_flags(raw[:size], members), parcels=read_items(raw[size:], neighbours, PARCEL_BYTES))
 
 
 @record

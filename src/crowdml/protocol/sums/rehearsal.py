@@ -107,7 +107,9 @@ class Rehearsal:
 
     def greet(self) -> None:
         """Let members say hello."""
-        self._each("hello", lambda slot, device: self.server.hello(slot, device.hello(), self._members.of(slot)[0].public))
+        self._each(
+            "hello", lambda slot, device: self.server.hello(slot, device.hello(), self._members.of(slot)[0].public)
+        )
         self.server.close_hellos()
 
     def settle(self) -> None:
