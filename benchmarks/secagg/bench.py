@@ -1,4 +1,4 @@
-"""Secure aggregation: CPU time of a device and of the server, and bytes; beside it Flower's SecAgg+ functions, in one run.
+"""Secure aggregation: CPU time of a device and of the server, and bytes; beside it Flower's SecAgg+ functions.
 
     sh benchmarks/secagg/setup.sh FOLDER
     python benchmarks/secagg/bench.py [FOLDER] [--json FILE]

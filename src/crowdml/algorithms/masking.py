@@ -114,9 +114,9 @@ def _require_agreement(settings: SumsSettings, together: int, least: int, corrup
         except BadInput:
             part = max(0, most_lost(together, corrupt)) / together
             raise BadInput(
-                f"{together} devices of whom {corrupt} may be corrupt and {together - least} may be lost: too few would "
-                "be left to be sure that a cheating server shows all of them the same survivors",
+                f"{together} devices of whom {corrupt} may be corrupt and {together - least} may be lost: too few "
+                "would be left to be sure that a cheating server shows all of them the same survivors",
                 where="sums.drop-out",
-                hint=f"with honest = {settings.honest:g} a drop-out of at most {math.floor(100 * part) / 100:g}, or more "
-                "devices together",
+                hint=f"with honest = {settings.honest:g} a drop-out of at most {math.floor(100 * part) / 100:g}, or "
+                "more devices together",
             ) from None

@@ -14,7 +14,6 @@ from crowdml.server.folding import commit, require_open
 from crowdml.server.running import RunningTask
 from crowdml.server.store import Receipt, Store
 
-
 DONE = Answer(status=204)
 
 

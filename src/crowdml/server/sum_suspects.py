@@ -1,7 +1,7 @@
 """Whom the sums of a task leave out: members that are proven to cheat, and for a while those who accuse each other.
 
-Proven: whoever revealed a share that does not fit its public mark, whoever dealt shares that fit their marks and give no
-secret, and whoever is accused of wrong mail by more members than may be corrupt.
+Proven: whoever revealed a share that does not fit its public mark, whoever dealt shares that fit their marks and give
+no secret, and whoever is accused of wrong mail or tags by more members than may be corrupt.
 
 An accusation by fewer proves nothing, but that one of the two is corrupt. If an attempt fails for it, both are left out
 of the further attempts at that version: at most one honest member for each corrupt one.

@@ -61,7 +61,7 @@ class Attack:
 @pytest.fixture
 def attack(make_terms: Any, begin: Any, draw_vectors: Any) -> Any:
     def attacked(plan: Plan, members: int) -> Attack:
-        key = members, terms_module.make_graph
+        key = members, getattr(terms_module, "make_graph")  # noqa: B009  as it is now, patched or not
         if key not in COURSES:
             terms, slots = make_terms(members, math.ceil(0.7 * members), members // 10), list(range(members))
             crowd: Rehearsal = begin(terms, slots)

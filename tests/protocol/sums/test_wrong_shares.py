@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdml.protocol.sums import SumAborted, WrongMail, shamir
+from crowdml.protocol.sums import Sum, SumAborted, WrongMail, shamir
 from crowdml.protocol.sums.messages import Shares
 from crowdml.protocol.sums.rehearsal import Rehearsal
 from crowdml.server.sum_suspects import Suspects
@@ -23,6 +23,7 @@ class Wrongly:
         self.terms, self._begin, self.suspects = make_terms(10, 7, 1), begin, Suspects()
         self.vectors = draw_vectors(self.terms, SLOTS)
         self.attempts, self.masked = 0, dict.fromkeys(SLOTS, 0)
+        self.result: Sum | None = None
 
     def attempt(self, cheat: Any) -> Rehearsal:
         self.attempts += 1
@@ -59,8 +60,9 @@ def seals_wrongly(count: int) -> Any:
         honest = device._parcel
 
         def parcel(at: int, pair: bytes) -> bytes:
-            sealed = honest(at, pair)
-            return honest(at, bytes(len(pair)))[:-32] + sealed[-32:] if at < count else sealed
+            sealed: bytes = honest(at, pair)
+            wrong: bytes = honest(at, bytes(len(pair)))
+            return wrong[:-32] + sealed[-32:] if at < count else sealed
 
         device._parcel = parcel
 
@@ -72,9 +74,7 @@ def deals_wrongly(device: Any) -> None:
     honest = device.share
 
     def share() -> Shares:
-        kept, device._fresh = device._fresh, device._fresh
         found = honest()
-        device._fresh = kept
         points = np.array(device._neighbours, np.uint64) + np.uint64(1)
         noise = shamir.split((bytes(range(32)), bytes(range(32))), points, device._graph.threshold, device._entropy)
         return Shares(

@@ -4,8 +4,8 @@ With its hello a member commits itself to a chain of links, each the hash of the
 the roster stands, with all tips in it, everybody opens a link. The seed of the circle is the hash of the roster and of
 *all* links of that layer. So whoever picks last, the server too, has picked before it could know the seed.
 
-If some do not open their link they leave the roster, and the others open the next one. A server that dislikes a seed can
-call somebody silent and try again: as often as a chain has links, and the graph's bounds count on that.
+If some do not open their link they leave the roster, and the others open the next one. A server that dislikes a seed
+can call somebody silent and try again: as often as a chain has links, and the graph's bounds count on that.
 """
 
 from __future__ import annotations
