@@ -1,11 +1,12 @@
-"""Masked sums: CPU time of a device and of the server, and bytes; beside it Flower's SecAgg+ functions, in one run.
+"""Secure aggregation: CPU time of a device and of the server, and bytes; beside it Flower's SecAgg+ functions.
 
     sh benchmarks/secagg/setup.sh FOLDER
     python benchmarks/secagg/bench.py [FOLDER] [--json FILE]
 
-1,000 devices with 100,000 values of 16 bits each, 10 % of them lost after they have shared their secrets: the costliest
-moment for the server. Every message goes through its bytes. A device's figure is the median over all devices of all
-its work in the sum; devices that meet for the first time check signatures besides, which is measured apart.
+1,000 devices with 100,000 values of 16 bits each, a tenth of them corrupt at most, 10 % or 30 % of them lost after they
+have shared their secrets: the costliest moment for the server. Every message goes through its bytes. A device's figure
+is the median over all devices of all its work in the sum, among members that have met before; meeting everybody for the
+first time takes a signature and an agreement for each, which is measured apart, on five devices.
 
 The comparison has 50 devices, everybody being everybody's neighbour on both sides, the same threshold and the same
 losses. Flower's environment is its own: FOLDER/flower.
@@ -24,33 +25,33 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.protocol.sums import SumDevice, SumServer, SumTerms, bits_for
-from crowdml.protocol.sums import terms as terms_module
-from crowdml.protocol.sums.graph import Graph
+from crowdml.protocol.sums import Broadcast, Peers, SumDevice, SumServer, SumTerms, bits_for
 from crowdml.protocol.sums.messages import (
+    Consents,
     Hello,
-    Introduction,
+    Mail,
     Shares,
-    read_flags,
-    read_mail,
+    Survivors,
+    read_links,
     read_shares,
-    read_tags,
-    write_flags,
     write_items,
 )
 from crowdml.protocol.sums.rehearsal import Members
+from crowdml.protocol.sums.roster import Roster
 
 HERE = Path(__file__).parent
 SIZE = 100_000
 LARGEST = 1 << 15
 
 
+SHOWN = Broadcast.of(0, b"")
+
+
 class Course:
     """One sum over bytes, with CPU time and bytes of every part."""
 
-    def __init__(self, devices: int, lost: int, members: Members, attempt: int, met: bool = False) -> None:
-        """Begin; `met`: neighbours have met in an earlier sum, as they will have after some rounds."""
-        self.met = met
+    def __init__(self, devices: int, lost: int, members: Members) -> None:
+        """Let everybody know everybody."""
         self.terms = SumTerms(
             task=members.task,
             size=SIZE,
@@ -60,77 +61,101 @@ class Course:
             least=devices - lost,
             corrupt=devices // 10,
         )
-        self.members, self.attempt, self.slots = members, attempt, range(devices)
-        generator = np.random.default_rng(attempt)
+        self.members, self.slots = members, range(devices)
+        generator = np.random.default_rng(lost)
         self.lost = set(generator.choice(devices, lost, replace=False).tolist())
+        self.watched = min(slot for slot in self.slots if slot not in self.lost)
         self.vector = generator.integers(-LARGEST, LARGEST, SIZE)
-        self.server = SumServer(self.terms, 0, attempt, members.cards)
+        self.server = SumServer(self.terms, 0, 1, members.cards)
         self.cpu: dict[int, float] = defaultdict(float)
-        self.server_cpu, self.bytes_up = 0.0, 0
+        self.server_cpu, self.bytes_up, self.bytes_down = 0.0, 0, 0
+        for slot in self.slots:
+            members.acquaint(slot)
 
     def run(self) -> dict[str, Any]:
         """Go through all stages and check the sum."""
-        server, own = self.server, {}
-        for slot in self.slots:
-            own[slot] = self._device(slot, lambda slot=slot: self._machine(slot))
-            raw = self._device(slot, lambda slot=slot: own[slot].hello().to_bytes())
+        server, count = self.server, len(self.slots)
+        self.machines = {slot: self._device(slot, lambda slot=slot: self._machine(slot)) for slot in self.slots}
+        for slot, raw in self._each(self.slots, lambda slot, machine: machine.hello().to_bytes()):
             self._server(lambda slot=slot, raw=raw: server.hello(slot, Hello.of(raw)))
-            self._sent(slot, raw)
         self._server(server.close_hellos)
-        near = server.graph.neighbours
-        for slot in self.slots:
-            raw = self._server(lambda slot=slot: server.introduction_bytes(slot))
-            if self.met:
-                self._meet(slot, Introduction.of(raw))
-            sent = self._device(slot, lambda slot=slot, raw=raw: own[slot].share(Introduction.of(raw)).to_bytes())
-            self._server(lambda slot=slot, sent=sent: server.shares(slot, Shares.of(sent, near)))
-            self._sent(slot, sent)
+        shown = self._server(lambda: server.shown)
+        for slot, raw in self._each(self.slots, lambda slot, machine: machine.meet(Roster.of(shown)), lambda _: shown):
+            self._server(lambda slot=slot, raw=raw: server.order(slot, 0, raw))
+        self._server(server.close_order)
+        near, links = server.graph.neighbours, self._server(lambda: write_items(server.links(0)))
+        for slot, raw in self._each(self.slots, lambda slot, machine: _shared(machine, links, count), lambda _: links):
+            self._server(lambda slot=slot, raw=raw: server.shares(slot, Shares.of(raw, near)))
         self._server(server.close_shares)
         alive = [slot for slot in self.slots if slot not in self.lost]
-        for slot in alive:
-            raw = self._server(lambda slot=slot: write_items(server.mail(slot)))
-            body = self._device(slot, lambda slot=slot, raw=raw: own[slot].mask(read_mail(raw, near), self.vector))
-            self._server(lambda slot=slot, body=body: server.masked(slot, body))
-            self._sent(slot, body)
-        flags = write_flags(self._server(server.close_masked))
-        for slot in alive:
-            sent = self._device(
-                slot, lambda slot=slot: write_items(own[slot].consent(read_flags(flags, len(self.slots))))
-            )
-            self._server(lambda slot=slot, sent=sent: server.consent(slot, read_tags(sent, near)))
-            self._sent(slot, sent)
+        for slot, raw in self._answered(
+            alive,
+            lambda slot: server.mail(slot).to_bytes(),
+            lambda machine, raw: machine.mask(Mail.of(raw, count, near), self.vector),
+        ):
+            self._server(lambda slot=slot, raw=raw: server.masked(slot, raw))
+        self._server(server.close_masked)
+        for slot, raw in self._answered(
+            alive,
+            lambda slot: server.shown_survivors(slot).to_bytes(),
+            lambda machine, raw: machine.consent(Survivors.of(raw, count, near)),
+        ):
+            self._server(lambda slot=slot, raw=raw: server.consent(slot, raw))
         self._server(server.close_consents)
-        for slot in alive:
-            raw = self._server(lambda slot=slot: write_items(server.consents(slot)))
-            sent = self._device(slot, lambda slot=slot, raw=raw: write_items(own[slot].reveal(read_tags(raw, near))))
-            self._server(lambda slot=slot, sent=sent: server.reveal(slot, read_shares(sent, near)))
-            self._sent(slot, sent)
+        for slot, raw in self._answered(
+            alive,
+            lambda slot: server.consents(slot).to_bytes(),
+            lambda machine, raw: write_items(machine.reveal(Consents.of(raw, count))),
+        ):
+            self._server(lambda slot=slot, raw=raw: server.reveal(slot, read_shares(raw, near)))
         total = self._server(server.finish).total
         assert (total == len(alive) * self.vector).all()
         return {
-            "devices": len(self.slots),
+            "devices": count,
             "lost": len(self.lost),
             "neighbours": near,
             "threshold": server.graph.threshold,
+            "agreeing": server.graph.agreeing,
             "bits": self.terms.bits,
             "device_ms": 1e3 * statistics.median(self.cpu[slot] for slot in alive),
+            "first_ms": 1e3 * statistics.median(self._first_contact(slot) for slot in alive[:5]),
             "server_s": self.server_cpu,
             "upload": self.bytes_up / (2 * SIZE),
+            "bytes_up": self.bytes_up,
+            "bytes_down": self.bytes_down,
         }
 
-    def _meet(self, slot: int, shown: Introduction) -> None:
-        """Meet the neighbours beforehand."""
-        cards = {card.identity: other for other, card in self.members.cards.items()}
-        for card in shown.cards:
-            self.members.of(slot)[1].meet(cards[card.identity], card)
+    def _each(self, slots: Any, act: Any, shown: Any = lambda _: b"") -> Any:
+        """Let devices act one after the other; yield what each sends."""
+        for slot in slots:
+            raw = self._device(slot, lambda slot=slot: act(slot, self.machines[slot]))
+            self._carried(slot, raw, shown(slot))
+            yield slot, raw
+
+    def _answered(self, slots: Any, ask: Any, act: Any) -> Any:
+        """Let the server write what each device is shown, and the device answer."""
+        for slot in slots:
+            shown = self._server(lambda slot=slot: ask(slot))
+            raw = self._device(slot, lambda slot=slot, shown=shown: act(self.machines[slot], shown))
+            self._carried(slot, raw, shown)
+            yield slot, raw
 
     def _machine(self, slot: int) -> SumDevice:
-        return SumDevice(self.terms, 0, self.attempt, slot, *self.members.of(slot))
+        return SumDevice(self.terms, 0, 1, slot, *self.members.of(slot), SHOWN)
 
-    def _sent(self, slot: int, raw: bytes) -> None:
-        """Count what the first device that is not lost sends."""
-        if slot == min(own for own in self.slots if own not in self.lost):
-            self.bytes_up += len(raw)
+    def _first_contact(self, slot: int) -> float:
+        """Return the CPU seconds in which a device meets everybody for the first time."""
+        peers, roster = Peers(self.members.of(slot)[0], self.members.task), self.server.roster
+        began = time.process_time()
+        for other, card in zip(roster.slots, roster.cards, strict=True):
+            if other != slot:
+                peers.meet(other, card)
+        return time.process_time() - began
+
+    def _carried(self, slot: int, sent: bytes, shown: bytes) -> None:
+        """Count what the first device that is not lost sends and gets."""
+        if slot == self.watched:
+            self.bytes_up, self.bytes_down = self.bytes_up + len(sent), self.bytes_down + len(shown)
 
     def _device(self, slot: int, act: Any) -> Any:
         began = time.process_time()
@@ -145,25 +170,14 @@ class Course:
         return found
 
 
-def measure(devices: int, lost: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the figures of devices that meet for the first time, and of old acquaintances."""
-    members = Members("bench")
-    for slot in range(devices):
-        members.of(slot)
-    first = Course(devices, lost, members, 1).run()
-    return first, Course(devices, lost, members, 2, met=True).run()
+def _shared(machine: SumDevice, links: bytes, count: int) -> bytes:
+    machine.settle(read_links(links, count))
+    return machine.share().to_bytes()
 
 
-def measure_complete(devices: int, lost: int, threshold: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Measure with everybody as everybody's neighbour, as the peer has it."""
-    own = terms_module.make_graph
-    terms_module.make_graph = lambda members, *_, **__: Graph(
-        members=members, neighbours=members - 1, threshold=threshold, agreement=False
-    )
-    try:
-        return measure(devices, lost)
-    finally:
-        terms_module.make_graph = own
+def measure(devices: int, lost: int) -> dict[str, Any]:
+    """Return the figures of one sum."""
+    return Course(devices, lost, Members("bench")).run()
 
 
 def main() -> None:
@@ -174,18 +188,16 @@ def main() -> None:
     parser.add_argument("--devices", type=int, default=1000)
     options = parser.parse_args()
     found: dict[str, Any] = {}
-    first, found["large"] = measure(options.devices, options.devices // 10)
-    found["large"]["first_ms"] = first["device_ms"]
-    show("", found["large"])
+    for part in (10, 30):
+        found[f"large, {part} % lost"] = measure(options.devices, part * options.devices // 100)
+        show("", found[f"large, {part} % lost"])
     if options.folder:
-        first, found["complete"] = measure_complete(50, 5, 33)
-        found["complete"]["first_ms"] = first["device_ms"]
+        found["complete"] = measure(50, 5)
         show("everybody a neighbour", found["complete"])
         found["flower"] = flower(options.folder)
         show("Flower's SecAgg+", found["flower"])
         print(
-            f"a device takes {found['flower']['device_ms'] / found['complete']['device_ms']:.1f} times less "
-            f"({found['flower']['device_ms'] / first['device_ms']:.1f} at first contact), "
+            f"a device takes {found['flower']['device_ms'] / found['complete']['device_ms']:.1f} times less, "
             f"the server {found['flower']['server_s'] / found['complete']['server_s']:.0f} times less"
         )
     if options.json:
@@ -202,11 +214,12 @@ def flower(folder: Path) -> dict[str, Any]:
 
 def show(name: str, own: dict[str, Any]) -> None:
     """Print one line."""
-    first = f" ({own['first_ms']:.1f} at first contact)" if "first_ms" in own else ""
+    first = f" ({own['first_ms']:.1f} more at first contact)" if "first_ms" in own else ""
+    carried = f", {own['bytes_up']:,} bytes up and {own['bytes_down']:,} down" if "bytes_up" in own else ""
     print(
         f"{own['devices']} devices x {SIZE:,} values, {own['lost']} lost, {own['neighbours']} neighbours {name}: "
         f"device {own['device_ms']:.1f} ms{first}, server {own['server_s']:.3f} s, "
-        f"upload {own['upload']:.3f} of plain 16-bit values",
+        f"upload {own['upload']:.3f} of plain 16-bit values{carried}",
         flush=True,
     )
 

@@ -63,7 +63,7 @@ KINDS = {
 }
 """Algorithms by name."""
 PROMISE = 'mechanism = "gaussian"\nclip = 1.0\nepsilon = 8.0\ndelta = 1e-5\n'
-STAGES = ("hello", "shares", "masked", "consent", "reveal")
+STAGES = ("hello", "order", "shares", "masked", "consent", "reveal")
 ROWS = 12
 SEED = trial_seed(7, 0)
 FAST = Pace(per_second=1e6, burst=1_000_000)
@@ -88,7 +88,7 @@ def run(
     devices: int = 100,
     rounds: int = 20,
     drop_out: float = 0.3,
-    allowed: float = 0.5,
+    allowed: float = 0.4,
     stage_s: float = 5.0,
     law: str = "discrete-gaussian",
     kind: str = "fedsgd",
@@ -252,6 +252,7 @@ class Crowd:
 
     def _is_silent(self, slot: int, version: int, stage: str) -> bool:
         """Note which coins a device uses for a version, and tell whether it falls silent."""
+        stage = stage.split("-")[0]
         self.used[version, slot] = self.made[slot]
         from_stage = self.silence.get((version, slot), len(STAGES))
         if STAGES.index(stage) == from_stage:

@@ -96,6 +96,20 @@ def test_what_would_hide_nobody_is_refused(changes: list[str], where: str) -> No
     assert where in caught.value.where
 
 
+def test_agreement_is_no_choice_any_more() -> None:
+    with pytest.raises(BadInput, match="always agree") as caught:
+        parse(TASK, changes=["sums.agreement=true"])
+    assert "sums.agreement" in caught.value.where
+
+
+def test_a_drop_out_that_leaves_no_majority_is_refused_with_what_would_do() -> None:
+    with pytest.raises(BadInput, match="cheating server") as caught:
+        parse(TASK, changes=["sums.drop-out=0.5"])
+    assert "sums.drop-out" in caught.value.where
+    assert "at most 0.4," in caught.value.hint
+    assert parse(TASK, changes=["sums.drop-out=0.4"]).masking() is not None
+
+
 def test_local_steps_must_start_from_the_present_version() -> None:
     lines = TASK.replace('kind = "fedsgd"', 'kind = "local-sgd"').replace(
         "per-round = 20\nmax-rows = 30", 'server-batch = 20\nstale = "accept"'

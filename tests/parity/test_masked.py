@@ -73,8 +73,9 @@ def test_the_masked_sum_is_what_a_simulation_adds_up(kind: str, mode: str, law: 
         release, _ = algorithm.device_step(algorithm.check_out(state), algorithm.device_init(), batch, coins)
         check_ins[slot] = algorithm.sanitise(release, coins)
         vectors[slot], noises[slot] = form.vector(release, check_ins[slot])
-    own = Rehearsal(form.terms, Members("masked"), range(6), {4: 2})
+    own = Rehearsal(form.terms, Members("masked"), range(6), {4: 3})
     own.greet()
+    own.settle()
     own.exchange()
     for slot in (0, 1, 2, 3, 5):
         own.server.masked(slot, own.devices[slot].mask(own.server.mail(slot), vectors[slot], noises[slot]))

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdml.protocol.sums import Peers, SumDevice
-from crowdml.protocol.sums.messages import Hello, Introduction, read_flags, read_mail, read_tags, write_items
+from crowdml.protocol.sums import Broadcast, Peers, SumDevice
+from crowdml.protocol.sums.messages import Consents, Mail, Survivors, read_links, write_items
+from crowdml.protocol.sums.roster import Roster
 from crowdml.server.coordinator import Options
 
 FILE = """
@@ -56,12 +57,15 @@ class Taker:
         return dict(answer.json())
 
     def begin(self) -> None:
-        assert self.member.check_out().status_code == 200  # it is invited from here on
+        answer = self.member.check_out()
+        assert answer.status_code == 200  # it is invited from here on
         present = self.look()
-        self.name = present["sum"]
-        self.machine = SumDevice(
-            self.form.terms, present["version"], present["attempt"], self.member.slot, self.member.key, self.peers
-        )
+        self.name, self.shown = present["sum"], Broadcast.of(present["version"], answer.content)
+        self.machine = self.fresh(present["version"], present["attempt"])
+
+    def fresh(self, version: int, attempt: int) -> SumDevice:
+        form, member = self.form, self.member
+        return SumDevice(form.terms, version, attempt, member.slot, member.key, self.peers, self.shown)
 
     def headers(self, **more: str) -> dict[str, str]:
         own = {
@@ -100,12 +104,17 @@ def greet(crowd: list[Taker]) -> list[bytes]:
     return bodies([own.post("hello", own.machine.hello().to_bytes()) for own in crowd])
 
 
-def exchange(crowd: list[Taker]) -> list[Any]:
-    shares = [
-        own.machine.share(Introduction.of(shown)).to_bytes() for own, shown in zip(crowd, greet(crowd), strict=True)
-    ]
-    sealed = bodies([own.post("shares", raw) for own, raw in zip(crowd, shares, strict=True)])
-    return [read_mail(raw, own.machine.near) for own, raw in zip(crowd, sealed, strict=True)]
+def settle(crowd: list[Taker]) -> None:
+    links = [own.machine.meet(Roster.of(shown)) for own, shown in zip(crowd, greet(crowd), strict=True)]
+    opened = bodies([own.post("order-1", link) for own, link in zip(crowd, links, strict=True)])
+    for own, raw in zip(crowd, opened, strict=True):
+        assert own.machine.settle(read_links(raw, own.machine.members)) is None
+
+
+def exchange(crowd: list[Taker]) -> list[Mail]:
+    settle(crowd)
+    sealed = bodies([own.post("shares", own.machine.share().to_bytes()) for own in crowd])
+    return [Mail.of(raw, own.machine.members, own.machine.near) for own, raw in zip(crowd, sealed, strict=True)]
 
 
 def masked(crowd: list[Taker]) -> list[bytes]:
@@ -120,11 +129,10 @@ def masked(crowd: list[Taker]) -> list[bytes]:
 def test_a_whole_sum_by_hand(server: Any, crowd: list[Taker]) -> None:
     uploads = masked(crowd)
     flags = bodies([own.post("masked", raw) for own, raw in zip(crowd, uploads, strict=True)])
-    tags = [write_items(own.machine.consent(read_flags(raw, 4))) for own, raw in zip(crowd, flags, strict=True)]
+    shown = [Survivors.of(raw, 4, 3) for raw in flags]
+    tags = [own.machine.consent(survivors) for own, survivors in zip(crowd, shown, strict=True)]
     told = bodies([own.post("consent", raw) for own, raw in zip(crowd, tags, strict=True)])
-    shares = [
-        write_items(own.machine.reveal(read_tags(raw, own.machine.near))) for own, raw in zip(crowd, told, strict=True)
-    ]
+    shares = [write_items(own.machine.reveal(Consents.of(raw, 4))) for own, raw in zip(crowd, told, strict=True)]
     receipts = [
         own.result(20).json() for own in [taker.post("reveal", raw) for taker, raw in zip(crowd, shares, strict=True)]
     ]
@@ -152,7 +160,14 @@ def test_shares_of_wrong_number_or_by_strangers_are_refused(server: Any, crowd: 
     exchange(crowd)
     stranger = Taker(server)
     stranger.name = crowd[0].name
-    for stage, size in (("shares", 120), ("masked", crowd[0].form.terms.body_bytes), ("consent", 4), ("reveal", 4)):
+    for stage, size in (
+        ("order-1", 32),
+        ("shares", 120),
+        ("blame", 1),
+        ("masked", crowd[0].form.terms.body_bytes),
+        ("consent", 4),
+        ("reveal", 4),
+    ):
         assert stranger.refusal(stage, bytes(size))[0] in (409, 422), stage
     assert crowd[0].refusal("consent", bytes(7))[0] in (409, 422)
 
@@ -162,8 +177,7 @@ def test_messages_out_of_turn_are_refused(crowd: list[Taker]) -> None:
     assert own.refusal("shares", bytes(32 + 3 * 88))[0] in (409, 422)
     assert own.refusal("reveal", bytes(4))[0] in (409, 422)
     exchange(crowd)
-    again = SumDevice(own.form.terms, 0, 0, own.member.slot, own.member.key, own.peers)
-    assert own.refusal("hello", again.hello().to_bytes()) == (422, "malformed")
+    assert own.refusal("hello", own.fresh(0, 0).hello().to_bytes()) == (422, "malformed")
 
 
 # Row 24
@@ -173,7 +187,18 @@ def test_a_key_of_low_order_is_refused(crowd: list[Taker]) -> None:
     hello = crowd[0].machine.hello()
     assert crowd[0].refusal("hello", replace(hello, fresh=LOW_ORDER).to_bytes()) == (422, "malformed")
     card = replace(hello.card, lasting=LOW_ORDER)
-    assert crowd[0].refusal("hello", Hello(fresh=hello.fresh, card=card).to_bytes())[0] == 422
+    assert crowd[0].refusal("hello", replace(hello, card=card).to_bytes())[0] == 422
+
+
+def test_a_device_that_worked_on_another_model_is_refused(crowd: list[Taker]) -> None:
+    hello = crowd[0].machine.hello()
+    assert crowd[0].refusal("hello", replace(hello, broadcast=bytes(32)).to_bytes()) == (422, "malformed")
+
+
+def test_a_link_that_nobody_committed_to_is_refused(crowd: list[Taker]) -> None:
+    greet(crowd)
+    assert crowd[0].refusal("order-1", bytes(32)) == (422, "malformed")
+    assert crowd[0].refusal("order-2", bytes(32))[0] in (409, 422)
 
 
 def test_one_key_for_two_devices_is_refused(crowd: list[Taker]) -> None:
@@ -232,3 +257,56 @@ def test_methods_and_tasks_without_sums(server: Any, crowd: list[Taker]) -> None
     answer = server.send("GET", f"/v1/tasks/{plain.task}/sums", headers=plain.bearer)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no-sums")
     assert server.send("GET", "/v1/tasks/walk/sums", headers=plain.bearer).status_code == 404
+
+
+# Whoever spoils a sum
+
+
+def reveals(crowd: list[Taker]) -> list[tuple[bytes | None, ...]]:
+    """Go through a sum up to what members reveal."""
+    uploads = masked(crowd)
+    flags = bodies([own.post("masked", raw) for own, raw in zip(crowd, uploads, strict=True)])
+    tags = [own.machine.consent(Survivors.of(raw, 4, 3)) for own, raw in zip(crowd, flags, strict=True)]
+    told = bodies([own.post("consent", raw) for own, raw in zip(crowd, tags, strict=True)])
+    return [own.machine.reveal(Consents.of(raw, 4)) for own, raw in zip(crowd, told, strict=True)]
+
+
+def spoilt(shares: tuple[bytes | None, ...]) -> bytes:
+    return write_items([None if share is None else bytes(36) for share in shares])
+
+
+def test_a_device_that_reveals_wrong_shares_is_left_out_from_then_on(server: Any, crowd: list[Taker]) -> None:
+    found = reveals(crowd)
+    sent = [write_items(found[0]), write_items(found[1]), write_items(found[2]), spoilt(found[3])]
+    futures = [own.post("reveal", raw) for own, raw in zip(crowd, sent, strict=True)]
+    assert {own.result(20).status_code for own in futures} == {200}  # by the others' shares the sum came out
+    assert server.show("walk")["version"] == 1
+    crowd[3].begin()
+    assert crowd[3].refusal("hello", crowd[3].machine.hello().to_bytes()) == (409, "left-out")
+    for own in crowd[:3]:
+        own.begin()
+    greet(crowd[:3])  # the others begin at once, without waiting for it
+
+
+def test_a_task_whose_sum_cannot_be_made_is_paused_and_says_why(server: Any, crowd: list[Taker]) -> None:
+    futures = [own.post("reveal", spoilt(shares)) for own, shares in zip(crowd, reveals(crowd), strict=True)]
+    assert {own.result(20).json()["error"]["code"] for own in futures} == {"sum-aborted"}
+    while server.show("walk")["state"] == "open":
+        pass
+    assert server.show("walk")["state"] == "paused"
+    assert "the sum of version 0 was given up" in server.show("walk")["reason"]
+
+
+def test_a_device_sends_to_as_many_attempts_as_the_terms_name(make_app: Any) -> None:
+    server = make_app(options=Options(stage_s=3.0))
+    server.as_operator("POST", "/v1/tasks", {"file": FILE + "attempts = 1\n"})
+    crowd = [Taker(server) for _ in range(4)]
+    for own in crowd:
+        own.begin()
+    uploads = masked(crowd)
+    bodies([own.post("masked", raw) for own, raw in zip(crowd, uploads, strict=True)])  # and nobody says more
+    while server.show("walk")["state"] == "open":
+        pass
+    assert server.as_operator("PATCH", "/v1/tasks/walk", {"state": "open"}).status_code == 200
+    crowd[0].begin()
+    assert crowd[0].refusal("hello", crowd[0].machine.hello().to_bytes()) == (409, "attempts-spent")

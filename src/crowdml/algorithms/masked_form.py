@@ -114,6 +114,6 @@ def make_masked_form(
         invited=masking.invited,
         least=masking.least,
         corrupt=masking.corrupt,
-        agreement=settings.agreement,
+        delays=algorithm.barrier.max_delay if algorithm.barrier else 0,
     )
     return MaskedForm(terms=terms, masking=masking, example=example, places=places, deviation=deviation)

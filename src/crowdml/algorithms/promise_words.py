@@ -60,8 +60,11 @@ def rests_on(task: Task, sound: Sound) -> str:
         f"{masking.least} of the {masking.invited} invited have to stay until the end ({task.sums.drop_out:.0%} may "
         f"drop out; with fewer the sum is given up), and at most {masking.corrupt} of them may work together with the "
         f"server (honest share γ = {task.sums.honest:g}). It is computational: it holds against whoever cannot break "
-        f"the cryptography of the masks. Without masks or without the others, one device's share of the noise alone "
-        f"would leave ε = {alone(sound).epsilon:.3g}{_delta(sound.filter.delta)}."
+        f"the cryptography of the masks; the server itself may break the rules (the threat model says what that rests "
+        f"on). Without masks or without the others, one device's share of the noise alone would leave "
+        f"ε = {alone(sound).epsilon:.3g}{_delta(sound.filter.delta)}. A sum may be given up after vectors were "
+        "sent: each attempt has fresh noise and is charged as a release, and a device sends to at most "
+        f"{masking.attempts} of one version."
     )
 
 

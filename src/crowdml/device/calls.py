@@ -70,11 +70,13 @@ class CheckOut:
         version: Version of the parameters.
         content: The broadcast.
         sheet: Hash of the sheet it belongs to.
+        body: Its bytes, as they came.
     """
 
     version: int
     content: Any
     sheet: str
+    body: bytes
 
 
 @record
@@ -172,6 +174,7 @@ class Calls:
             version=int(message["version"]),
             content=message["content"],
             sheet=answer.headers.get("crowdml-sheet", ""),
+            body=body,
         )
 
     def model(self, size_bytes: int) -> bytes:

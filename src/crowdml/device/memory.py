@@ -78,6 +78,10 @@ class Memory:
         """Number on the newest receipt of this incarnation; 0 at first."""
         return self._facts.get("number", 0)
 
+    def tries(self, version: int) -> int:
+        """Return how many releases that started from a version were about to be charged."""
+        return self._facts.get("tries", 0) if self._facts.get("tried", -1) == version else 0
+
     def state(self) -> bytes | None:
         """Return the algorithm's state as it was stored; None at first."""
         found = self._db.execute("SELECT body FROM states WHERE key = ?", (_PRESENT,)).fetchone()
@@ -91,6 +95,8 @@ class Memory:
         with self._transaction():
             self._db.execute("DELETE FROM states WHERE key != ?", (_PRESENT,))
             self._db.execute("INSERT INTO states VALUES (?, ?, ?)", (key, version, state))
+            self._keep("tries", self.tries(version) + 1)
+            self._keep("tried", version)
             self._keep("version", max(version, self.version))
 
     def used(self, key: str, number: int, version: int) -> None:

@@ -1,10 +1,10 @@
-"""A device in masked sums: the driver of its machine. It charges its ledger before the masked vector leaves.
+"""A device in secure aggregation: the driver of its machine. It charges its ledger before the masked vector leaves.
 
-    look which sum is going on ─► hello ─► shares ─► charge, masked ─► consent ─► reveal ─► receipt
+    look which sum is going on ─► hello ─► order ─► shares ─► charge, masked ─► consent ─► reveal ─► receipt
 
 Until the masked vector is sent nothing has left that depends on rows, and nothing is charged: a sum that is given up
 before that costs nothing. One that is given up afterwards is spent, and the next has fresh noise and a charge of its
-own.
+own; after as many of them as the terms name, the device waits for the next version.
 
 Where a task has a barrier, hello means that the work is done. The device offers it to one sum after the other, as long
 as the version it began with is not too old, and only then begins anew.
@@ -16,8 +16,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from crowdml.core import CrowdError, GridCoins, record
-from crowdml.core.errors import MalformedMessage, NotAuthorised, StaleCheckIn
+from crowdml.core.errors import MalformedMessage, NotAuthorised, StaleCheckIn, TermsViolated
 from crowdml.device.answers import Answer
 from crowdml.device.batches import Gathered
 from crowdml.device.calls import Calls, CheckOut
@@ -25,17 +27,21 @@ from crowdml.device.home import Member
 from crowdml.device.ledger_store import Ledger, Unsettled
 from crowdml.device.memory import Memory
 from crowdml.device.sending import Outcome, Sender
-from crowdml.protocol.sums import Peers, SumAborted, SumDevice
+from crowdml.protocol.sums import Broadcast, Peers, SumAborted, SumDevice, WrongMail
 from crowdml.protocol.sums.messages import (
-    Introduction,
-    Items,
-    read_flags,
-    read_mail,
-    read_tags,
+    ORDER,
+    Consents,
+    Mail,
+    Survivors,
+    read_links,
+    write_flags,
     write_items,
 )
+from crowdml.protocol.sums.order import LAYERS
+from crowdml.protocol.sums.roster import Roster
 
-STAGES = ("hello", "shares", "masked", "consent", "reveal")
+OPENINGS = 8 * LAYERS
+"""Parts in an order that a device opens at most for one version: each is a try at an order that suits a server."""
 REFUSED = (400, 409, 413, 415, 422)
 _BYTES = {"Content-Type": "application/octet-stream"}
 
@@ -87,6 +93,9 @@ class SumTaker:
         self._ledger, self._memory, self._coins, self._make_key = ledger, memory, coins, make_key
         self._silent = silent
         self._peers = Peers(member.key, live.task.name)
+        self._opened: tuple[int, int] = (-1, 0)
+        self._waits = 0
+        self._cheated: TermsViolated | None = None
 
     def contribute(
         self, checked_out: CheckOut, gathered: Gathered, state: Any, encode: Callable[[Any], bytes]
@@ -100,6 +109,8 @@ class SumTaker:
             encode: Writes the state that follows.
         """
         started, coins = checked_out.version, self._coins()
+        if self._is_spent(started):
+            return None
         algorithm = self._live.algorithm.at(started)
         release, following = algorithm.device_step(checked_out.content, state, gathered.batch, coins)
         tries, last = 0, ""
@@ -108,13 +119,16 @@ class SumTaker:
             tries, last = (tries + 1 if present.name == last else 1), present.name
             if not self._may_join(present, started):
                 return None
+            if self._opened >= (present.version, OPENINGS):
+                self._calls.connection.pause(None, tries, "too many orders were thrown away; waiting for a new version")
+                return None
             if present.stage != "hello":
                 self._calls.connection.pause(None, tries, "a sum is going on without this device")
                 continue
             try:
-                machine, mail = self._meet(present, started)
+                machine, mail = self._meet(present, checked_out)
                 vector, noise = self._live.form(started).vector(release, algorithm.sanitise(release, coins))
-                body = _masked(machine, mail, vector, noise)
+                body = self._masked(present, machine, mail, vector, noise)
             except (StaleCheckIn, SumAborted) as error:
                 # Perhaps the round has another version by now, or the server does not know whom it has invited.
                 self._calls.connection.pause(None, tries, str(error))
@@ -128,7 +142,10 @@ class SumTaker:
                 account, key, body, samples=gathered.samples, version=started, uses=uses, numbering=gathered.numbering
             )
             own = Unsettled(key=key, task=account, body=body)
-            return self._settle(own, self._see_through(present, machine, own))
+            outcome = self._settle(own, self._see_through(present, machine, own))
+            if self._cheated is not None:
+                raise self._cheated
+            return outcome
 
     def _may_join(self, present: Present, started: int) -> bool:
         """Tell whether work that began with a version is of use to the present sum."""
@@ -149,8 +166,18 @@ class SumTaker:
             stage=answer.text("stage"),
         )
 
-    def _meet(self, present: Present, started: int) -> tuple[SumDevice, Any]:
+    def _is_spent(self, started: int) -> bool:
+        """Tell whether a version has had all attempts that the terms allow; wait a little if so."""
+        if self._memory.tries(started) < self._live.form(started).masking.attempts:
+            self._waits = 0
+            return False
+        self._waits += 1
+        self._calls.connection.pause(None, self._waits, f"all attempts at the sum of version {started} are spent")
+        return True
+
+    def _meet(self, present: Present, checked_out: CheckOut) -> tuple[SumDevice, Mail]:
         """Go through the stages before anything that depends on rows leaves."""
+        started = checked_out.version
         machine = SumDevice(
             self._live.form(started).terms,
             present.version,
@@ -158,15 +185,32 @@ class SumTaker:
             self._member.slot,
             self._member.key,
             self._peers,
+            Broadcast.of(started, checked_out.body),
         )
-        shown = self._send(present, "hello", machine.hello().to_bytes(), started=started)
-        introduction = Introduction.of(shown.require(200).body)
         try:
-            shares = machine.share(introduction)
+            shown = self._send(present, "hello", machine.hello().to_bytes(), started=started).require(200)
+            link: bytes | None = machine.meet(Roster.of(shown.body))
+            for stage in ORDER:
+                if link is None:
+                    break
+                self._count_opening(present.version)
+                answer = self._send(present, stage, link).require(200)
+                link = machine.settle(read_links(answer.body, machine.members))
+            sent = self._send(present, "shares", machine.share().to_bytes()).require(200)
         except NotAuthorised as error:
             raise SumAborted(str(error)) from None
-        mail = self._send(present, "shares", shares.to_bytes())
-        return machine, read_mail(mail.require(200).body, len(shares.sealed))
+        return machine, Mail.of(sent.body, machine.members, machine.near)
+
+    def _count_opening(self, version: int) -> None:
+        self._opened = version, 1 + (self._opened[1] if self._opened[0] == version else 0)
+
+    def _masked(self, present: Present, machine: SumDevice, mail: Mail, vector: Any, noise: Any) -> bytes:
+        """Mask a vector; neighbours that cheat are named to the server, and end this attempt for this device."""
+        try:
+            return machine.mask(mail, vector, noise)
+        except WrongMail as error:
+            self._post("blame", present.name, write_flags(np.array(error.accused)))
+            raise
 
     def _see_through(self, present: Present, machine: SumDevice, own: Unsettled) -> Answer:
         """Hand the masked vector over and help to unmask the sum; return the receipt, or why there is none."""
@@ -174,13 +218,13 @@ class SumTaker:
             answer = self._send(present, "masked", own.body, key=own.key)
             if answer.status != 200 or _is_receipt(answer):
                 return answer
-            near, members = machine.near, machine.members
-            tags = machine.consent(read_flags(answer.body, members))
-            told = self._send(present, "consent", write_items(tags)).require(200)
-            shares = machine.reveal(read_tags(told.body, near))
+            tags = machine.consent(Survivors.of(answer.body, machine.members, machine.near))
+            told = self._send(present, "consent", tags).require(200)
+            shares = machine.reveal(Consents.of(told.body, machine.members))
             return self._send(present, "reveal", write_items(shares)).require(200)
         except CrowdError as error:
             # The vector may be in the sum all the same: the server knows, once the sum is over.
+            self._cheated = error if isinstance(error, TermsViolated) else None
             return self._ask_later(present, own, error)
 
     def _ask_later(self, present: Present, own: Unsettled, error: CrowdError) -> Answer:
@@ -216,23 +260,16 @@ class SumTaker:
     def _ask(self, method: str, stage: str, headers: dict[str, str], body: bytes | None) -> Answer:
         connection = self._calls.connection
         answer = connection.ask(method, self._path(stage), headers=headers, content=body, limit=self._largest)
-        return answer.require(200, 202, *REFUSED)
+        return answer.require(200, 202, 204, *REFUSED)
 
     @property
     def _largest(self) -> int:
-        """No answer is longer than a roster with every card, or the mail of everybody."""
-        return int((1 << 16) + self._live.masked.terms.invited * 512)
+        """No answer is longer than a roster with all its broadcasts, or the mail of everybody."""
+        terms = self._live.masked.terms
+        return int((1 << 16) + terms.invited * 512 + terms.delays * 64)
 
     def _path(self, stage: str = "") -> str:
         return f"/v1/tasks/{self._member.task}/sums" + (f"/{stage}" if stage else "")
-
-
-def _masked(machine: SumDevice, mail: Items, vector: Any, noise: Any) -> bytes:
-    """Mask a vector; a neighbour that cheats ends this attempt, and nothing more."""
-    try:
-        return machine.mask(mail, vector, noise)
-    except NotAuthorised as error:
-        raise SumAborted(str(error)) from None
 
 
 def _is_receipt(answer: Answer) -> bool:

@@ -1,4 +1,4 @@
-"""One attempt at the masked sum of one version: its machine, what members have handed over, and how it ended."""
+"""One attempt at the sum of one version: its machine, what members have handed over, and how it ended."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import asyncio
 from crowdml.core import record
 from crowdml.core.errors import NotAuthorised
 from crowdml.protocol.sums import SumServer
-from crowdml.protocol.sums.messages import write_flags, write_items
+from crowdml.protocol.sums.messages import ORDER, STAGES, write_items
 from crowdml.server.answers import Answer, Refusal
 from crowdml.server.sum_folding import Upload
 
-STAGES = ("hello", "shares", "masked", "consent", "reveal")
 OCTETS = ((b"content-type", b"application/octet-stream"),)
 
 
@@ -77,11 +76,13 @@ class Attempt:
     def _following(self, slot: int, stage: str) -> bytes:
         machine = self.machine
         if stage == "hello":
-            return machine.introduction_bytes(slot)
+            return machine.shown
+        if stage in ORDER:
+            return write_items(machine.links(ORDER.index(stage)))
         if stage == "shares":
-            return write_items(machine.mail(slot))
+            return machine.mail(slot).to_bytes()
         if stage == "masked":
-            return write_flags(machine.survivors)
+            return machine.shown_survivors(slot).to_bytes()
         if stage == "consent":
-            return write_items(machine.consents(slot))
+            return machine.consents(slot).to_bytes()
         raise NotAuthorised("this device's vector is not in the sum")

@@ -1,4 +1,4 @@
-"""Folding in a masked sum: one absorb and one commit for all survivors, a receipt for each, one transaction."""
+"""Folding in a sum: one absorb and one commit for all survivors, a receipt for each, one transaction."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from crowdml.server.crowd import DeviceState
 from crowdml.server.folding import TaskState, commit, count_device, require_open
 from crowdml.server.mutable_task import MutableTask
 from crowdml.server.store import Receipt, Store
+
+DONE = Answer(status=204)
 
 
 @record
@@ -74,4 +76,11 @@ def _receipt(upload: Upload, state: TaskState) -> Receipt:
     )
 
 
-DONE = Answer(status=204)
+def pause(task: MutableTask, store: Store, version: int, reason: str) -> Answer:
+    """Pause a task whose sum cannot be made, unless it has moved on. Runs in the task's writer."""
+    state = task.state
+    if state.state == "open" and state.version == version:
+        store.set_state(task.running.id, "paused", reason)
+        state.state, state.reason = "paused", reason
+        task.settle()
+    return DONE

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from crowdml.protocol.sums.messages import STAGES
+
 _SUM = {
     "name": "Crowdml-Sum",
     "in": "header",
@@ -15,8 +17,8 @@ _STAGE = {
     "name": "stage",
     "in": "path",
     "required": True,
-    "schema": {"enum": ["hello", "shares", "masked", "consent", "reveal"]},
-    "description": "which message",
+    "schema": {"enum": [*STAGES, "blame"]},
+    "description": "which message; blame has no answer, and is given in the place of masked",
 }
 _KEY = {
     "name": "Idempotency-Key",

@@ -1,8 +1,11 @@
-"""Masked sums of one task, one attempt after the other: the driver of the server's machine.
+"""Sums of one task, one attempt after the other: the driver of the server's machine.
 
 A stage is closed when everybody it waits for has spoken, or when its time is up; whoever was silent is lost. An attempt
 that loses too many is given up, and the next begins with the next hello. Nothing of an attempt is stored: if the server
 ends, the attempt is over, and members have spent what they sent.
+
+Whoever spoils an attempt is left out of the next (`sum_suspects`). A device sends a vector to so many attempts at one
+version as the terms say, and to no more. If too few are left that still may, the task is paused and says why.
 
 Where a task invites devices to rounds, members are those invited. Where it has a barrier, they are the first that are
 ready, whichever version they began with (`readiness`).
@@ -13,13 +16,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from crowdml.core import CrowdError
 from crowdml.core.errors import NotAuthorised
-from crowdml.protocol.sums import LateMessage, SumAborted, SumServer, SumTerms
-from crowdml.protocol.sums.messages import Hello, Shares, read_shares, read_tags
+from crowdml.protocol.sums import Broadcast, LateMessage, SumServer, SumTerms
+from crowdml.protocol.sums.messages import ORDER, Hello, Shares, read_flags, read_shares
 from crowdml.protocol.sums.secrets import Card
 from crowdml.server.answers import Answer, Refusal
 from crowdml.server.crowd import DeviceState
@@ -29,7 +33,8 @@ from crowdml.server.readiness import Readiness
 from crowdml.server.running import RunningTask
 from crowdml.server.store import Store
 from crowdml.server.sum_attempt import Attempt, Message
-from crowdml.server.sum_folding import DONE, Upload, fold_sum
+from crowdml.server.sum_folding import DONE, Upload, fold_sum, pause
+from crowdml.server.sum_suspects import Suspects
 from crowdml.server.writer import Writer
 
 
@@ -50,6 +55,9 @@ class SumRounds:
         barrier = running.live.server.barrier
         self._readiness = Readiness(barrier) if barrier else None
         self._cards: dict[int, Card] = {}
+        self._broadcasts: dict[int, bytes] = {}
+        self._suspects, self._attempts = Suspects(), running.live.masked.masking.attempts
+        self._sent: Counter[tuple[int, int]] = Counter()
         self._attempt: Attempt | None = None
         self._finishing: set[asyncio.Task[None]] = set()
 
@@ -88,6 +96,8 @@ class SumRounds:
         if body is not None:
             self._hand_over(own, device, stage, body, message)
             self._advance(own)
+        if stage == "blame":
+            return DONE
         try:
             await asyncio.wait_for(own.closed[stage].wait(), wait_s)
         except TimeoutError:
@@ -101,37 +111,49 @@ class SumRounds:
 
     def _present(self) -> Attempt:
         """Return the attempt at the present version; a new one where the last is over, or for another version."""
-        version = self._running.snapshot.version
+        published = self._running.snapshot.published
+        version = published.version
+        if version not in self._broadcasts:
+            self._broadcasts[version] = Broadcast.of(version, published.body).hash
         own = self._attempt
         if own is None or own.over or own.machine.version != version:
             self.close()
             attempt = secrets.randbits(63)
             terms = self._running.live.form(version).terms
-            self._attempt = own = Attempt(SumServer(terms, version, attempt, self._cards))
+            oldest = version - terms.delays
+            self._broadcasts = {begun: shown for begun, shown in self._broadcasts.items() if begun >= oldest}
+            self._sent = Counter({place: count for place, count in self._sent.items() if place[1] >= oldest})
+            self._attempt = own = Attempt(SumServer(terms, version, attempt, self._cards, self._broadcasts))
         return own
 
     def _hand_over(self, own: Attempt, device: DeviceState, stage: str, body: bytes, message: Message) -> None:
         """Give a message to the machine."""
         machine, slot = own.machine, device.slot
-        near = machine.graph.neighbours if stage != "hello" and machine.stage != "hello" else 0
+        begun = machine.stage != "hello" and machine.stage not in ORDER
+        near = machine.graph.neighbours if begun else 0
         try:
             if stage == "hello":
                 started = machine.version if message.started is None else message.started
                 self._require_welcome(own, device, started)
-                machine.hello(slot, Hello.of(body), device.public_key)
+                machine.hello(slot, Hello.of(body), device.public_key, started)
                 own.started[slot] = started
                 if own.timer is None:
                     self._set_timer(own)
+            elif stage in ORDER:
+                machine.order(slot, ORDER.index(stage), body)
             elif stage == "shares":
                 machine.shares(slot, Shares.of(body, near))
+            elif stage == "blame":
+                machine.blame(slot, read_flags(body, near).tolist())
             elif stage == "masked":
                 machine.masked(slot, body)
+                self._sent[slot, own.started[slot]] += slot not in own.uploads
                 upload = Upload(
                     device=device, key=message.key, body=hashlib.sha256(body).digest(), started=own.started[slot]
                 )
                 own.uploads.setdefault(slot, upload)
             elif stage == "consent":
-                machine.consent(slot, read_tags(body, near))
+                machine.consent(slot, body)
             else:
                 machine.reveal(slot, read_shares(body, near))
         except LateMessage as error:
@@ -150,6 +172,10 @@ class SumRounds:
         limit = live.task.stop.max_releases
         if limit is not None and self._running.totals(device).check_ins >= limit:
             raise Refusal(409, "releases-spent", f"all {limit} releases of this device were made", version=version)
+        if device.slot in self._suspects.left_out(version):
+            raise Refusal(409, "left-out", "sums go on without this device: what it gave to another was wrong")
+        if self._sent[device.slot, started] >= self._attempts:
+            raise Refusal(409, "attempts-spent", f"all {self._attempts} attempts at this version are spent")
         if self._readiness:
             self._readiness.require_place(device.slot, own.machine.slots(), version, self._crowd())
 
@@ -163,10 +189,18 @@ class SumRounds:
         """Close the stage if nobody is missing."""
         machine = own.machine
         if machine.stage == "hello":
-            if machine.members() >= machine.terms.invited:
+            if machine.members() >= self._expected(machine):
                 self._close(own, "hello")
         elif machine.stage != "done" and not machine.waiting():
             self._close(own, machine.stage)
+
+    def _expected(self, machine: SumServer) -> int:
+        """Count who may say hello: in rounds nobody waits for those who were invited and are left out."""
+        if self._readiness:
+            return machine.terms.invited
+        out, devices = self._suspects.left_out(machine.version), self._running.devices
+        missed = sum(slot in devices and devices[slot].invited == machine.version for slot in out)
+        return max(machine.terms.least, machine.terms.invited - missed)
 
     def _set_timer(self, own: Attempt) -> None:
         if own.timer is not None:
@@ -176,6 +210,9 @@ class SumRounds:
 
     def _time_is_up(self, own: Attempt, stage: str) -> None:
         if own is not self._attempt or own.machine.stage != stage or own.over:
+            return
+        if self._running.snapshot.state != "open":
+            self._give_up(own, "the task is not open any more")  # whoever waits would wait for ever
             return
         if stage == "hello" and self._waits_on(own):
             self._set_timer(own)  # nothing is lost by waiting: nobody has shared anything yet
@@ -195,6 +232,7 @@ class SumRounds:
         machine = own.machine
         closing: dict[str, Callable[[], object]] = {
             "hello": machine.close_hellos,
+            **dict.fromkeys(ORDER, machine.close_order),
             "shares": machine.close_shares,
             "masked": machine.close_masked,
             "consent": machine.close_consents,
@@ -208,7 +246,7 @@ class SumRounds:
             return
         try:
             closing[stage]()
-        except SumAborted as error:
+        except CrowdError as error:
             self._give_up(own, str(error))
             return
         own.closed[stage].set()
@@ -233,6 +271,7 @@ class SumRounds:
         except BaseException:
             self._give_up(own, "a mistake in this server")
             raise
+        self._suspects.note(own.machine, failed=False)
         if self._readiness:
             self._readiness.heard(receipts, own.machine.version + 1)
         name, sheet = self._running.name, self._running.sheet_hash
@@ -241,7 +280,25 @@ class SumRounds:
 
     def _give_up(self, own: Attempt, why: str) -> None:
         own.failure = Refusal(409, "sum-aborted", why)
+        self._suspects.note(own.machine, failed=True)
+        version, out = own.machine.version, self._suspects.left_out(own.machine.version)
+        able = [each for each in self._crowd() if each.slot not in out and self._may_send(each.slot, version)]
+        if own.uploads and len(able) < own.machine.terms.least:
+            task = asyncio.get_running_loop().create_task(self._pause(version, why))
+            self._finishing.add(task)
+            task.add_done_callback(self._finishing.discard)
         self._wake(own)
+
+    def _may_send(self, slot: int, version: int) -> bool:
+        return self._sent[slot, version] < self._attempts
+
+    async def _pause(self, version: int, why: str) -> None:
+        """Let the operator decide: devices spend no more on this version."""
+        reason = (
+            f"the sum of version {version} was given up, and too few devices may still try ({self._attempts} attempts "
+            f"each): {why}"
+        )
+        await self._writer.submit(lambda task: pause(task, self._store, version, reason))
 
     def _wake(self, own: Attempt) -> None:
         if own.timer is not None:

@@ -1,7 +1,7 @@
-"""The routes of masked sums: a member's message goes up, and what follows comes back once its stage is closed.
+"""The routes of secure aggregation: a member's message goes up, and what follows comes back once its stage is closed.
 
 GET  /v1/tasks/{task}/sums           which sum is going on
-POST /v1/tasks/{task}/sums/{stage}   a message: hello, shares, masked, consent, reveal
+POST /v1/tasks/{task}/sums/{stage}   a message: hello, order-1 …, shares, masked, consent, reveal; or blame
 GET  /v1/tasks/{task}/sums/{stage}   the answer to a message that was handed over before
 
 A message names the sum by the header `Crowdml-Sum`; hello also says by `Crowdml-Started` with which version the device
@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 
 from crowdml.core import CrowdError
-from crowdml.protocol.sums.messages import COMMITMENT_BYTES, HELLO_BYTES, SEALED_BYTES
-from crowdml.protocol.sums.secrets import TAG_BYTES
+from crowdml.protocol.sums.hashing import TAG_BYTES
+from crowdml.protocol.sums.messages import COMMITMENT_BYTES, HELLO_BYTES, ORDER, PARCEL_BYTES, STAGES, flag_bytes
+from crowdml.protocol.sums.order import LINK_BYTES
 from crowdml.protocol.sums.shamir import SHARE_BYTES
 from crowdml.protocol.sums.terms import SumTerms
 from crowdml.server.answers import Answer, Refusal, json_answer, refusal_of
@@ -25,7 +26,7 @@ from crowdml.server.running import RunningTask
 from crowdml.server.sum_attempt import Message
 from crowdml.server.sum_rounds import SumRounds
 
-_PATH = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/sums(?:/(hello|shares|masked|consent|reveal))?")
+_PATH = re.compile(rf"/v1/tasks/([a-z0-9-]{{1,63}})/sums(?:/({'|'.join((*STAGES, 'blame'))}))?")
 _SUM = re.compile(rb"[0-9]{1,20}-[0-9]{1,20}")
 _KEY = re.compile(rb"[A-Za-z0-9_-]{8,64}")
 _VERSION = re.compile(rb"[0-9]{1,18}")
@@ -108,9 +109,11 @@ def largest_body(terms: SumTerms, stage: str) -> int:
     most = terms.invited - 1
     return {
         "hello": HELLO_BYTES,
-        "shares": COMMITMENT_BYTES + most * SEALED_BYTES,
-        "masked": terms.body_bytes,
-        "consent": most * (1 + TAG_BYTES),
+        **dict.fromkeys(ORDER, LINK_BYTES),
+        "shares": COMMITMENT_BYTES + most * PARCEL_BYTES,
+        "blame": flag_bytes(most),
+        "masked": terms.body_bytes + most * TAG_BYTES,
+        "consent": (most + 1) * TAG_BYTES,
         "reveal": most * (1 + SHARE_BYTES),
     }[stage]
 

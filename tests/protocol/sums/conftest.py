@@ -17,9 +17,7 @@ Begin = Callable[..., Rehearsal]
 
 @pytest.fixture
 def make_terms() -> Callable[..., SumTerms]:
-    def made(
-        invited: int, least: int, corrupt: int = 0, size: int = 20, largest: int = 1000, agreement: bool = False
-    ) -> SumTerms:
+    def made(invited: int, least: int, corrupt: int = 0, size: int = 20, largest: int = 1000) -> SumTerms:
         return SumTerms(
             task="t",
             size=size,
@@ -28,7 +26,6 @@ def make_terms() -> Callable[..., SumTerms]:
             invited=invited,
             least=least,
             corrupt=corrupt,
-            agreement=agreement,
         )
 
     return made
@@ -37,6 +34,8 @@ def make_terms() -> Callable[..., SumTerms]:
 @pytest.fixture
 def begin() -> Begin:
     def begun(terms: SumTerms, slots: list[int], lost: Mapping[int, int] | None = None, **more: int) -> Rehearsal:
+        for slot in slots if len(slots) > 60 else []:
+            MEMBERS.acquaint(slot)
         return Rehearsal(terms, MEMBERS, slots, lost, **more)
 
     return begun

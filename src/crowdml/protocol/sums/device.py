@@ -1,11 +1,12 @@
-"""A member's machine of one masked sum: no clock, no network, no files.
+"""A member's machine of one sum: no clock, no network, no files.
 
-    hello ─► share ─► mask ─► consent ─► reveal
+    hello ─► meet ─► settle … ─► share ─► mask ─► consent ─► reveal
 
 It hides its vector twice. The masks that it shares with its neighbours cancel in the sum; if it is lost after the
 others have masked, its neighbours' shares give its fresh key back, and with it those masks. Its own mask is taken off
 by shares too, but only if its vector is in the sum. A neighbour gives away one kind of share of it or the other, never
-both, and for one set of survivors only; so a vector that comes late, or is left out, stays hidden.
+both, and for one set of survivors only, which so many members have seen that nobody can be shown another: so a vector
+that comes late, or is left out, stays hidden (`checks`).
 
 Whatever goes wrong raises, and the member takes part no more: to others it has dropped out.
 """
@@ -23,15 +24,29 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from crowdml.core import BadInput
 from crowdml.core.errors import NotAuthorised, TermsViolated
 from crowdml.protocol.keys import SigningKey
-from crowdml.protocol.sums import shamir
-from crowdml.protocol.sums.errors import SumAborted
+from crowdml.protocol.sums import checks, shamir
+from crowdml.protocol.sums.errors import WrongMail
 from crowdml.protocol.sums.field import SECRET_BYTES, Entropy
 from crowdml.protocol.sums.graph import circle, neighbours_of
+from crowdml.protocol.sums.hashing import TAG_BYTES, digest, mark, tag
 from crowdml.protocol.sums.masks import Masks, own_mask_key
-from crowdml.protocol.sums.messages import Flags, Hello, Introduction, Items, Roster, Shares, write_flags
+from crowdml.protocol.sums.messages import (
+    SEALED_BYTES,
+    Consents,
+    Flags,
+    Hello,
+    Items,
+    Mail,
+    Shares,
+    Survivors,
+    cut_tags,
+    write_flags,
+)
+from crowdml.protocol.sums.order import LAYERS, Chain, seed_of
 from crowdml.protocol.sums.packing import pack
 from crowdml.protocol.sums.peers import Peers
-from crowdml.protocol.sums.secrets import AgreementKey, PairKeys, digest, pair_keys, tag
+from crowdml.protocol.sums.roster import Broadcast, Roster
+from crowdml.protocol.sums.secrets import AgreementKey, PairKeys, pair_keys
 from crowdml.protocol.sums.shamir import SHARE_BYTES
 from crowdml.protocol.sums.terms import SumTerms
 
@@ -49,6 +64,7 @@ class SumDevice:
         slot: The member's own slot.
         identity: Its signing key.
         peers: What it remembers of others; the same for all sums of a task.
+        broadcast: What it worked on.
         entropy: Random bytes; given ones are for tests.
     """
 
@@ -60,45 +76,75 @@ class SumDevice:
         slot: int,
         identity: SigningKey,
         peers: Peers,
+        broadcast: Broadcast,
         entropy: Entropy = os.urandom,
     ) -> None:
-        """Draw a fresh key."""
+        """Draw a fresh key and a chain."""
         self.terms, self._version, self._attempt, self._slot = terms, version, attempt, slot
-        self._peers, self._entropy = peers, entropy
-        self._own_identity = identity.public
-        self._fresh = AgreementKey(entropy(SECRET_BYTES))
+        self._peers, self._entropy, self._broadcast = peers, entropy, broadcast
+        self._identity = identity.public
+        self._fresh, self._chain = AgreementKey(entropy(SECRET_BYTES)), Chain(entropy)
+        self._layer = 0
         self.stage = "hello"
-        self._survivors: bytes | None = None
+        self._view: bytes | None = None
 
     def hello(self) -> Hello:
         """Introduce this member."""
-        self._enter("hello", "share")
-        return Hello(fresh=self._fresh.public, card=self._peers.own)
+        self._enter("hello", "meet")
+        return Hello(
+            fresh=self._fresh.public, tip=self._chain.tip, broadcast=self._broadcast.hash, card=self._peers.own
+        )
 
-    def share(self, introduction: Introduction) -> Shares:
-        """Meet the neighbours; return shares of the own mask and of the fresh key, sealed for each of them."""
+    def meet(self, roster: Roster) -> bytes:
+        """Look at the roster once and for all; return the first link of this member's part in the order."""
+        self._enter("meet", "settle")
+        checks.require_roster(roster, self.terms, self._version, self._attempt)
+        checks.require_broadcast(roster, self.terms, self._broadcast)
+        mine = (self._slot, self._fresh.public, self._chain.tip, self._identity)
+        if mine not in zip(
+            roster.slots, roster.fresh, roster.tips, [card.identity for card in roster.cards], strict=True
+        ):
+            raise NotAuthorised("this member does not stand in the roster with its own keys")
+        self._roster = roster
+        return self._chain.link(0)
+
+    def settle(self, links: Items) -> bytes | None:
+        """Look at everybody's links: None if all have opened theirs, else this member's next link, for the others."""
+        self._enter("settle", "settling")
+        checks.require_length(len(links), len(self._roster.slots))
+        kept = [at for at, link in enumerate(links) if link is not None]
+        if len(kept) == len(links):
+            checks.require_links(self._roster, links, self._layer)
+            self._stand(self._roster.context(self.terms.task, self._layer), [link or b"" for link in links])
+            self.stage = "share"
+            return None
+        checks.require_enough(len(kept), self.terms)
+        self._roster, self._layer = self._roster.only(kept), self._layer + 1
+        if self._slot not in self._roster.slots:
+            raise NotAuthorised("this member has opened its part in the order, and is left out all the same")
+        checks.require_link_left(self._layer, LAYERS)
+        self.stage = "settle"
+        return self._chain.link(self._layer)
+
+    def share(self) -> Shares:
+        """Return shares of the own mask and of the fresh key, sealed and marked for each neighbour."""
         self._enter("share", "mask")
-        roster = introduction.roster
-        self._require_roster(roster)
-        self._members, self._me = len(roster.slots), roster.slots.index(self._slot)
-        self._graph = self.terms.graph(self._members)
-        self._context = roster.context(self.terms.task)
-        order = circle(digest(b"circle", self._context), self._members)
-        self._neighbours: list[int] = neighbours_of(order, self._graph)[self._me].tolist()
-        self._keys = self._agree(roster, introduction)
         self._own_mask = self._entropy(SECRET_BYTES)
         points = np.array(self._neighbours, np.uint64) + np.uint64(1)
         shares = shamir.split((self._own_mask, self._fresh.secret), points, self._graph.threshold, self._entropy)
-        sealed = [
-            AESGCM(self._outward(at)).encrypt(_NONCE, shamir.to_bytes(pair), None) for at, pair in enumerate(shares)
-        ]
-        return Shares(commitment=digest(b"own mask", self._context, self._own_mask), sealed=tuple(sealed))
+        parcels = [self._parcel(at, shamir.to_bytes(pair)) for at, pair in enumerate(shares)]
+        return Shares(commitment=digest(b"own mask", self._context, self._own_mask), parcels=tuple(parcels))
 
-    def mask(self, mail: Items, vector: Integers, noise: Integers | None = None) -> bytes:
-        """Return the masked vector. It is checked against the terms; noise beside it may wrap, which is harmless."""
-        self._enter("mask", "consent")
+    def mask(self, mail: Mail, vector: Integers, noise: Integers | None = None) -> bytes:
+        """Return the masked vector. It is checked against the terms; noise beside it may wrap, which is harmless.
+
+        After it, for each neighbour, a tag over who has shared: so that it can tell that no mask is missing.
+        """
+        self._enter("mask", "masking")
         self._require_vector(vector)
-        self._held = self._open(mail)
+        checks.require_length(len(mail.sharers), self.members)
+        checks.require_mail(mail, self.terms, self._graph, self._me, self._neighbours)
+        self._held, self._sharers = self._open(mail.parcels), mail.sharers
         masks = Masks(self.terms)
         total = vector.astype(masks.word)
         if noise is not None:
@@ -111,39 +157,46 @@ class SumDevice:
                 masks.add(total, self._keys[at].mask)
             else:
                 masks.subtract(total, self._keys[at].mask)
-        return pack(total, self.terms.bits)
+        seen = write_flags(mail.sharers)
+        tags = [tag(keys.agreement, self._me, other, seen) for keys, other in self._pairs()]
+        self.stage = "consent"
+        return pack(total, self.terms.bits) + b"".join(tags)
 
-    def consent(self, survivors: Flags) -> Items:
-        """Look at the survivors once and for all; return a tag for each neighbour among them."""
-        written = write_flags(survivors)
-        if self._survivors is not None and written != self._survivors:
+    def consent(self, shown: Survivors) -> bytes:
+        """Look at the survivors once and for all; return a tag for each of them, over all that this member saw."""
+        if self.stage not in ("consent", "reveal"):
+            raise TermsViolated(f"survivors at the stage {self.stage}: nothing of this member is masked")
+        checks.require_length(len(shown.flags), self.members)
+        view = digest(b"view", self._context, write_flags(self._sharers), write_flags(shown.flags))
+        if self._view is not None and view != self._view:
             raise TermsViolated("the server asks for shares of a second set of survivors: that would unmask a member")
-        if self._survivors is None:
+        if self._view is None:
             self._enter("consent", "reveal")
-            self._require_survivors(survivors)
-            self._survivors, self._flags = written, survivors
-        return tuple(
-            tag(self._keys[at].agreement, self._me, written) if survivors[own] else None
-            for at, own in enumerate(self._neighbours)
+            self._require_survivors(shown)
+            self._view, self._survivors = view, shown.flags
+        return b"".join(
+            bytes(TAG_BYTES) if other == self._me else tag(self._vouching[other], self._me, other, view)
+            for other in np.flatnonzero(shown.flags).tolist()
         )
 
-    def reveal(self, consents: Items) -> Items:
-        """Return one share of each neighbour: of its own mask if it has survived, of its fresh key if it is lost."""
-        if self.stage != "reveal" or self._survivors is None:
+    def reveal(self, consents: Consents) -> Items:
+        """Return one share of each neighbour: of its own mask if it has survived, of its fresh key if it is lost.
+
+        None of a survivor that was shown other sharers, or says nothing of them: the server may ask why.
+        """
+        if self.stage != "reveal" or self._view is None:
             raise TermsViolated(f"shares are asked for at the stage {self.stage}")
-        agreeing = sum(
-            found is not None and bool(self._flags[own]) and hmac.compare_digest(found, self._tag_of(at, own))
-            for at, (own, found) in enumerate(zip(self._neighbours, consents, strict=True))
-        )
-        if agreeing < self._graph.threshold:
-            raise SumAborted(
-                f"{agreeing} neighbours saw the same survivors, {self._graph.threshold} are needed: others were shown "
-                "another set, or too few are left"
-            )
-        return tuple(
-            None if held is None else held[:SHARE_BYTES] if self._flags[own] else held[SHARE_BYTES:]
-            for own, held in zip(self._neighbours, self._held, strict=True)
-        )
+        checks.require_length(len(consents.flags), self.members)
+        found = zip(np.flatnonzero(consents.flags).tolist(), cut_tags(consents.tags), strict=True)
+        agreeing = 1 + sum(other != self._me and self._vouches(other, shown) for other, shown in found)
+        checks.require_one_view(agreeing, self._graph)
+        given: list[bytes | None] = []
+        for other, held, same in zip(self._neighbours, self._held, self._same, strict=True):
+            if held is None or (self._survivors[other] and not same):
+                given.append(None)
+            else:
+                given.append(held[:SHARE_BYTES] if self._survivors[other] else held[SHARE_BYTES:])
+        return tuple(given)
 
     @property
     def near(self) -> int:
@@ -153,56 +206,66 @@ class SumDevice:
     @property
     def members(self) -> int:
         """How many stand in the roster."""
-        return self._members
+        return len(self._roster.slots)
 
     def _enter(self, stage: str, following: str) -> None:
         if self.stage != stage:
             raise TermsViolated(f"{stage} at the stage {self.stage}: every step is taken once")
         self.stage = following
 
-    def _require_roster(self, roster: Roster) -> None:
-        """Refuse a roster of another sum, without this member, or with a key that stands twice."""
-        if (roster.version, roster.attempt) != (self._version, self._attempt):
-            raise TermsViolated("the roster is that of another sum")
-        ascending = all(a < b for a, b in zip(roster.slots, roster.slots[1:], strict=False))
-        if not ascending or len(set(roster.fresh)) < len(roster.fresh):
-            raise NotAuthorised("a member stands in the roster twice, or two have the same key")
-        if (self._slot, self._fresh.public) not in zip(roster.slots, roster.fresh, strict=True):
-            raise NotAuthorised("this member does not stand in the roster with its own key")
-        if not self.terms.least <= len(roster.slots) <= self.terms.invited:
-            raise SumAborted(f"{len(roster.slots)} members, where {self.terms.least} to {self.terms.invited} may be")
+    def _stand(self, context: bytes, links: list[bytes]) -> None:
+        """Take one's place in the circle, and agree on keys: with neighbours for masks, with all for vouching."""
+        roster = self._roster
+        self._me, self._graph = roster.slots.index(self._slot), self.terms.graph(len(roster.slots))
+        self._context = seed_of(context, links)
+        self._order = circle(digest(b"circle", self._context), self.members)
+        self._neighbours: list[int] = neighbours_of(self._order, self._graph)[self._me].tolist()
+        met = [
+            None if at == self._me else self._peers.meet(slot, card)
+            for at, (slot, card) in enumerate(zip(roster.slots, roster.cards, strict=True))
+        ]
+        self._vouching = [b"" if peer is None else peer.vouching for peer in met]
+        self._keys: list[PairKeys] = []
+        for other in self._neighbours:
+            peer, fresh = met[other], self._fresh.agree(roster.fresh[other])
+            assert peer is not None  # noqa: S101  nobody is its own neighbour
+            low, high = min(other, self._me), max(other, self._me)
+            self._keys.append(pair_keys(peer.agreed, fresh, self._context, low, high))
 
-    def _agree(self, roster: Roster, introduction: Introduction) -> list[PairKeys]:
-        """Agree on keys with every neighbour."""
-        if len(introduction.cards) != len(self._neighbours):
-            raise NotAuthorised("cards of other members than the neighbours")
-        identities = {card.identity for card in introduction.cards}
-        if len(identities) < len(introduction.cards) or self._own_identity in identities:
-            raise NotAuthorised("two members have the same identity")
-        keys = []
-        for own, card in zip(self._neighbours, introduction.cards, strict=True):
-            lasting, fresh = self._peers.meet(roster.slots[own], card), self._fresh.agree(roster.fresh[own])
-            keys.append(pair_keys(lasting, fresh, self._context, min(own, self._me), max(own, self._me)))
-        return keys
+    def _pairs(self) -> list[tuple[PairKeys, int]]:
+        return list(zip(self._keys, self._neighbours, strict=True))
 
-    def _outward(self, at: int) -> bytes:
-        return self._keys[at].upward if self._me < self._neighbours[at] else self._keys[at].downward
+    def _parcel(self, at: int, pair: bytes) -> bytes:
+        """Seal two shares for a neighbour, and mark them."""
+        other = self._neighbours[at]
+        key = self._keys[at].upward if self._me < other else self._keys[at].downward
+        marks = self._marks(self._me, other, pair)
+        return AESGCM(key).encrypt(_NONCE, pair, None) + marks
 
-    def _inward(self, at: int) -> bytes:
-        return self._keys[at].downward if self._me < self._neighbours[at] else self._keys[at].upward
+    def _marks(self, dealer: int, holder: int, pair: bytes) -> bytes:
+        halves = (pair[:SHARE_BYTES], pair[SHARE_BYTES:])
+        return b"".join(mark(self._context, dealer, holder, kind, share) for kind, share in enumerate(halves))
 
-    def _open(self, mail: Items) -> list[bytes | None]:
-        """Decrypt what neighbours have sealed, which also proves that their keys are theirs."""
-        present = sum(sealed is not None for sealed in mail)
-        if present < self._graph.threshold:
-            raise SumAborted(f"{present} neighbours are left, {self._graph.threshold} are needed")
+    def _open(self, parcels: Items) -> list[bytes | None]:
+        """Decrypt what neighbours have sealed, which also proves that their keys are theirs; compare it with its marks.
+
+        That comes before anything is masked or charged: whoever deals wrong shares costs nobody anything.
+        """
+        held = [None if parcel is None else self._opened(at, parcel) for at, parcel in enumerate(parcels)]
+        accused = tuple(parcel is not None and own is None for parcel, own in zip(parcels, held, strict=True))
+        if any(accused):
+            raise WrongMail(accused)
+        return held
+
+    def _opened(self, at: int, parcel: bytes) -> bytes | None:
+        other = self._neighbours[at]
+        key = self._keys[at].downward if self._me < other else self._keys[at].upward
         try:
-            return [
-                None if sealed is None else AESGCM(self._inward(at)).decrypt(_NONCE, sealed, None)
-                for at, sealed in enumerate(mail)
-            ]
+            pair = AESGCM(key).decrypt(_NONCE, parcel[:SEALED_BYTES], None)
         except InvalidTag:
-            raise NotAuthorised("a neighbour's shares are not sealed with its key") from None
+            return None
+        right = hmac.compare_digest(parcel[SEALED_BYTES:], self._marks(other, self._me, pair))
+        return pair if right and shamir.are_shares(pair) else None
 
     def _require_vector(self, vector: Integers) -> None:
         if vector.shape != (self.terms.size,) or vector.dtype != np.int64:
@@ -211,17 +274,18 @@ class SumDevice:
         if largest > self.terms.largest:
             raise BadInput(f"an integer of {largest}, where {self.terms.largest} is the largest that a sum can take")
 
-    def _require_survivors(self, survivors: Flags) -> None:
-        count, near = int(survivors.sum()), survivors[self._neighbours]
-        if len(survivors) != self._members or not survivors[self._me]:
-            raise TermsViolated("this member is not among the survivors: it has nothing to reveal")
-        if count < self.terms.least:
-            raise SumAborted(f"{count} survivors, {self.terms.least} are needed")
-        if any(here and held is None for here, held in zip(near, self._held, strict=True)):
-            raise TermsViolated("a survivor never shared its secrets with this member")
-        if int(near.sum()) < self._graph.threshold:
-            raise SumAborted("too few neighbours have survived")
+    def _require_survivors(self, shown: Survivors) -> None:
+        flags: Flags = shown.flags
+        checks.require_survivors(flags, self._sharers, self.terms, self._me)
+        seen = write_flags(self._sharers)
+        expected = tuple(
+            tag(keys.agreement, other, self._me, seen) if flags[other] else None for keys, other in self._pairs()
+        )
+        self._same = checks.saw_the_same(shown.tags, expected)
+        checks.require_no_island(self._order, flags, self._graph, self._neighbours)
 
-    def _tag_of(self, at: int, sender: int) -> bytes:
-        assert self._survivors is not None  # noqa: S101  the caller asked
-        return tag(self._keys[at].agreement, sender, self._survivors)
+    def _vouches(self, other: int, shown: bytes) -> bool:
+        """Tell whether a survivor says that it saw the same."""
+        assert self._view is not None  # noqa: S101  the caller asked
+        right = tag(self._vouching[other], other, self._me, self._view)
+        return bool(self._survivors[other]) and hmac.compare_digest(shown, right)

@@ -1,15 +1,21 @@
 """The graph of neighbours: with whom a member shares masks and secrets, and how few neighbours are enough.
 
-Members stand in a circle in an order that follows from the roster's hash; each has the k nearest as neighbours, half
-on either side (Bell, Bonawitz, Gascón, Lepoint and Raykova 2020). With n members, of whom c are corrupt and u drop out,
-neither of them chosen with knowledge of the order, k and the threshold t are worked out such that
+Members stand in a circle in an order that nobody could choose (`order`); each has the k nearest as neighbours, half on
+either side (Bell, Bonawitz, Gascón, Lepoint and Raykova 2020). Of m members c may be corrupt and u may drop out. The
+server may choose who drops out *after* it knows the order, so nothing below rests on luck with drop-outs but that a sum
+is not given up. Numbers are worked out such that
 
-- *secrecy*: no member has t corrupt neighbours, and the honest survivors hang together, but for probability 2^-secrecy.
-  They fall apart only if two runs of k/2 members each are all corrupt or dropped out;
-- *recovery*: every member keeps t neighbours that do not drop out, but for probability 2^-recovery. If not, the sum is
-  given up; nothing is revealed by that;
-- *agreement* (where asked for): no two different sets of survivors can both find t neighbours of a member that agree
-  to them, since only corrupt ones agree to two: 2t > k + corrupt neighbours, but for probability 2^-secrecy.
+- *one view* (T): two sets of survivors cannot both find T members that saw them, since only corrupt ones vouch for two:
+  2T > m + c. This holds always;
+- *secrecy of shares* (t): no member has t corrupt neighbours, but for probability 2^-40 over the order;
+- *no islands* (w): honest survivors fall apart only where two gaps of k/2 consecutive places each hold none of them.
+  In any two such stretches together fewer than w are corrupt, but for 2^-40 together with the above. A device demands
+  w survivors in every two of them, so one of these is honest: no part of the honest survivors has a sum of its own;
+- *recovery*: if u members drop out by chance, every member keeps t neighbours and every two stretches w survivors, but
+  for 2^-20. If not, the sum is given up; nothing is revealed by that.
+
+Up to 64 members, and where no such k exists, everybody is everybody's neighbour: nothing is left to chance, honest
+survivors always hang together, and t is such that 2t > k + c too.
 """
 
 from __future__ import annotations
@@ -21,9 +27,12 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.core import BadInput, record
+from crowdml.protocol.sums.order import LAYERS
 
 SECRECY_BITS = 40
 RECOVERY_BITS = 20
+COMPLETE = 64
+"""Up to so many members everybody is everybody's neighbour."""
 LEAST_THRESHOLD = 2
 """One share alone must never be the secret."""
 
@@ -33,101 +42,123 @@ class Graph:
     """How many neighbours, and how few of them are enough.
 
     Attributes:
-        members: n.
+        members: m.
         neighbours: k, even unless everybody is everybody's neighbour.
         threshold: t: shares that give a secret back.
-        agreement: Whether a server that shows different survivors to different devices is found out, too.
+        agreeing: T: members, oneself included, that must have seen the same sharers and survivors.
+        window: w: survivors in any two stretches of k/2 places of the circle; 0 where everybody is a neighbour.
     """
 
     members: int
     neighbours: int
     threshold: int
-    agreement: bool
+    agreeing: int
+    window: int
 
     @property
     def complete(self) -> bool:
         """Whether everybody is everybody's neighbour."""
         return self.neighbours == self.members - 1
 
+    @property
+    def reach(self) -> int:
+        """Neighbours on either side."""
+        return self.neighbours // 2
 
-@functools.lru_cache(maxsize=256)
-def make_graph(
-    members: int,
-    corrupt: int,
-    lost: int,
-    *,
-    agreement: bool = False,
-    secrecy_bits: int = SECRECY_BITS,
-    recovery_bits: int = RECOVERY_BITS,
-) -> Graph:
-    """Find the least number of neighbours, and the largest threshold for it.
+
+@functools.lru_cache(maxsize=1024)
+def make_graph(members: int, corrupt: int, lost: int) -> Graph:
+    """Find the least number of neighbours that will do.
 
     Args:
-        members: n.
+        members: m.
         corrupt: Members that may work together with the server, c.
         lost: Members that may drop out, u.
-        agreement: Whether two sets of survivors must be impossible too.
-        secrecy_bits: Probability of a failure of secrecy, as a power of 1/2.
-        recovery_bits: Probability that a sum is given up although no more than u dropped out.
     """
-    for neighbours in (*range(2, members - 1, 2), members - 1):
-        threshold = _threshold(members, lost, neighbours, 2.0**-recovery_bits)
-        if threshold < LEAST_THRESHOLD:
-            continue
-        if _secret(members, corrupt, lost, neighbours, threshold, agreement, 2.0**-secrecy_bits):
-            return Graph(members=members, neighbours=neighbours, threshold=threshold, agreement=agreement)
-    raise BadInput(
+    agreeing = (members + corrupt) // 2 + 1
+    if agreeing > members - lost:
+        raise _nothing_between(members, corrupt, lost)
+    low, high = 1, (members - 2) // 2
+    if members <= COMPLETE or _sparse(members, corrupt, lost, high) is None:
+        return _complete(members, corrupt, lost, agreeing)
+    while low < high:
+        middle = (low + high) // 2
+        if _sparse(members, corrupt, lost, middle) is None:
+            low = middle + 1
+        else:
+            high = middle
+    found = _sparse(members, corrupt, lost, high)
+    assert found is not None  # noqa: S101  the largest was tried before, every other by the loop
+    return Graph(members=members, neighbours=2 * high, threshold=found[0], agreeing=agreeing, window=found[1])
+
+
+def _complete(members: int, corrupt: int, lost: int, agreeing: int) -> Graph:
+    near = members - 1
+    threshold = max(LEAST_THRESHOLD, (near + corrupt) // 2 + 1)
+    if threshold > near - lost:
+        raise _nothing_between(members, corrupt, lost)
+    return Graph(members=members, neighbours=near, threshold=threshold, agreeing=agreeing, window=0)
+
+
+def _sparse(members: int, corrupt: int, lost: int, reach: int) -> tuple[int, int] | None:
+    """Return threshold and window for so many neighbours on either side; None where nothing lies between."""
+    # Each opening of the order is a ticket, of which a server has so many; shares and stretches halve what is left.
+    secrecy, recovery = 2.0**-SECRECY_BITS / (2 * LAYERS), 2.0**-RECOVERY_BITS / 2
+    others, pairs = members - 1, math.comb(members, 2)
+    safe = max(LEAST_THRESHOLD, least_safe(others, corrupt, 2 * reach, secrecy / members))
+    threshold = most_kept(others, others - lost, 2 * reach, recovery / members)
+    window = least_safe(members, corrupt, 2 * reach, secrecy / pairs)
+    if safe > threshold or window > most_kept(members, members - lost, 2 * reach, recovery / pairs):
+        return None
+    return threshold, window
+
+
+def _nothing_between(members: int, corrupt: int, lost: int) -> BadInput:
+    return BadInput(
         f"{members} members, of whom {corrupt} may be corrupt and {lost} may drop out: no threshold lies between",
         where="sums",
-        hint="more members, a larger honest fraction, or fewer drop-outs",
+        hint=f"with {corrupt} corrupt ones at most {max(0, most_lost(members, corrupt))} of {members} may drop out; or "
+        "a larger sums.honest",
     )
 
 
-def _threshold(members: int, lost: int, neighbours: int, failure: float) -> int:
-    """Return the largest t that leaves recovery as likely as asked for; 0 where there is none."""
-    alive = members - 1 - lost  # a survivor's own place is taken by itself: it has one possible neighbour less
-    threshold, chance = 0, 0.0
-    while threshold < neighbours:
-        chance += _chance(members - 1, alive, neighbours, threshold)
-        if members * chance > failure:
-            break
-        threshold += 1
-    return threshold
+def most_lost(members: int, corrupt: int) -> int:
+    """Return how many may drop out at most: as many as leave an agreeing majority, and t neighbours to each.
+
+    >>> most_lost(10, 1), most_lost(1000, 100)
+    (3, 449)
+    """
+    agreeing = members - (members + corrupt) // 2 - 1
+    if members > COMPLETE:
+        return agreeing
+    return min(agreeing, members - 1 - max(LEAST_THRESHOLD, (members - 1 + corrupt) // 2 + 1))
 
 
-def _secret(
-    members: int, corrupt: int, lost: int, neighbours: int, threshold: int, agreement: bool, failure: float
-) -> bool:
-    many = 2 * threshold - neighbours if agreement else threshold
-    if many < 1:
-        return False
-    exposed = members * at_least(members - 1, corrupt, neighbours, many)
-    return exposed + _apart(members, corrupt + lost, neighbours) <= failure
+def least_safe(among: int, marked: int, drawn: int, failure: float) -> int:
+    """Return the least number that is reached by the marked ones among `drawn` with a probability below `failure`."""
+    count, chance = min(drawn, marked) + 1, 0.0
+    while count > 0 and (chance := chance + _chance(among, marked, drawn, count - 1)) <= failure:
+        count -= 1
+    return count
 
 
-def _apart(members: int, removed: int, neighbours: int) -> float:
-    """Bound the probability that honest survivors fall apart: two runs of k/2 places, all of them removed."""
-    if neighbours >= members - 1:
-        return 0.0
-    places = 2 * (neighbours // 2)
-    if removed < places:
-        return 0.0
-    chance = math.exp(sum(math.log((removed - at) / (members - at)) for at in range(places)))
-    return math.comb(members, 2) * chance
-
-
-def at_least(among: int, marked: int, drawn: int, least: int) -> float:
-    """Return the probability of at least so many marked ones among `drawn`."""
-    return math.fsum(_chance(among, marked, drawn, count) for count in range(least, min(drawn, marked) + 1))
+def most_kept(among: int, marked: int, drawn: int, failure: float) -> int:
+    """Return the largest number that the marked ones among `drawn` miss with a probability below `failure`."""
+    count, chance = 0, 0.0
+    while count < drawn and (chance := chance + _chance(among, marked, drawn, count)) <= failure:
+        count += 1
+    return count
 
 
 def _chance(among: int, marked: int, drawn: int, count: int) -> float:
+    """Return the probability of exactly so many marked ones among `drawn` (hypergeometric)."""
     if not 0 <= count <= marked or not 0 <= drawn - count <= among - marked:
         return 0.0
     logarithm = _log_comb(marked, count) + _log_comb(among - marked, drawn - count) - _log_comb(among, drawn)
     return math.exp(logarithm)
 
 
+@functools.lru_cache(maxsize=1 << 17)
 def _log_comb(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
@@ -167,3 +198,18 @@ def places_among(near: Places) -> Places:
     # Sorted by neighbour, then by member, the pairs are the neighbours' own lists, one after the other.
     places[np.argsort(pairs)] = np.arange(members * count) % count
     return places.reshape(members, count)
+
+
+def fewest_in_two(order: Places, survivors: npt.NDArray[np.bool_], graph: Graph) -> int:
+    """Return the fewest survivors in any two stretches of k/2 consecutive places that do not overlap.
+
+    >>> graph = Graph(members=6, neighbours=4, threshold=2, agreeing=4, window=1)
+    >>> fewest_in_two(np.arange(6), np.array([1, 1, 0, 1, 0, 0], bool), graph)
+    1
+    """
+    reach, members = graph.reach, graph.members
+    around = np.tile(survivors[order].astype(np.int64), 3)
+    counted = np.concatenate([[0], np.cumsum(around)])
+    held = (counted[reach:] - counted[:-reach])[: 2 * members]
+    others = np.lib.stride_tricks.sliding_window_view(held[reach:], members - 2 * reach + 1)[:members].min(axis=1)
+    return int((held[:members] + others).min())

@@ -1,19 +1,23 @@
-"""Messages of a masked sum, and their bytes.
+"""Messages of a sum, and their bytes.
 
-    device → server                      server → device
-    hello      fresh key, card           introduction   roster, cards of the neighbours
-    shares     sealed, per neighbour     mail           what neighbours have sealed for this member
-    masked     the vector, masked        survivors      whose vectors have arrived
-    consent    a tag per neighbour       consents       what neighbours say of the survivors
+    device → server                           server → device
+    hello      fresh key, tip, card           roster      who takes part, and on which broadcast
+    order      a link of the chain            links       everybody's; who has none leaves the roster, and once more
+    shares     sealed and marked, per         mail        who has shared, and what neighbours have sealed
+               neighbour
+    blame      whose mail is wrong
+    masked     the vector, and a tag per      survivors   whose vectors have arrived, and neighbours' tags
+               neighbour over who has shared
+    consent    a tag per survivor over who    consents    everybody's tags for this member
+               has shared and survived
     reveal     one share per neighbour
 
-Neighbours have an order that everybody works out from the roster, so a list over neighbours names nobody. Lengths
-follow from terms and roster; a message of another length is refused before anything of it is looked at.
+Neighbours have an order that everybody works out from the links, so a list over neighbours names nobody. Lengths follow
+from terms and roster; a message of another length is refused before anything of it is looked at.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,110 +25,125 @@ import numpy.typing as npt
 
 from crowdml.core import record
 from crowdml.core.errors import MalformedMessage
-from crowdml.protocol.keys import KEY_BYTES, SIGNATURE_BYTES
-from crowdml.protocol.sums.secrets import PUBLIC_BYTES, TAG_BYTES, Card, digest
+from crowdml.protocol.sums.hashing import MARK_BYTES, TAG_BYTES
+from crowdml.protocol.sums.order import LAYERS, LINK_BYTES
+from crowdml.protocol.sums.roster import CARD_BYTES, HASH_BYTES, read_card, write_card
+from crowdml.protocol.sums.secrets import PUBLIC_BYTES, Card
 from crowdml.protocol.sums.shamir import SHARE_BYTES
 
-CARD_BYTES = KEY_BYTES + PUBLIC_BYTES + SIGNATURE_BYTES
-HELLO_BYTES = PUBLIC_BYTES + CARD_BYTES
+ORDER = tuple(f"order-{layer + 1}" for layer in range(LAYERS))
+"""Each layer of links is a stage of its own; mostly there is one."""
+STAGES = ("hello", *ORDER, "shares", "masked", "consent", "reveal")
+HELLO_BYTES = PUBLIC_BYTES + LINK_BYTES + HASH_BYTES + CARD_BYTES
 SEALED_BYTES = 2 * SHARE_BYTES + 16
+PARCEL_BYTES = SEALED_BYTES + 2 * MARK_BYTES
 COMMITMENT_BYTES = 32
-_HEAD = struct.Struct("<QQI")
-_MEMBER = struct.Struct(f"<I{PUBLIC_BYTES}s")
 
 Items = tuple[bytes | None, ...]
-"""One entry per neighbour, in their order; None for a neighbour that has none."""
+"""One entry per neighbour or member, in their order; None where there is none."""
 
 Flags = npt.NDArray[np.bool_]
 
 
 @record
 class Hello:
-    """A member's fresh key and its card."""
+    """A member's fresh key, the tip of its chain, the hash of the broadcast that it worked on, and its card."""
 
     fresh: bytes
+    tip: bytes
+    broadcast: bytes
     card: Card
 
     def to_bytes(self) -> bytes:
         """Write."""
-        return self.fresh + write_card(self.card)
+        return self.fresh + self.tip + self.broadcast + write_card(self.card)
 
     @staticmethod
     def of(raw: bytes) -> Hello:
         """Read."""
         _require(len(raw) == HELLO_BYTES)
-        return Hello(fresh=raw[:PUBLIC_BYTES], card=read_card(raw[PUBLIC_BYTES:]))
-
-
-@record
-class Roster:
-    """Who takes part: slots in ascending order, and their fresh keys."""
-
-    version: int
-    attempt: int
-    slots: tuple[int, ...]
-    fresh: tuple[bytes, ...]
-
-    def to_bytes(self) -> bytes:
-        """Write."""
-        head = _HEAD.pack(self.version, self.attempt, len(self.slots))
-        return head + b"".join(map(_MEMBER.pack, self.slots, self.fresh))
-
-    def context(self, task: str) -> bytes:
-        """Name this attempt: every key of it is bound to this."""
-        return digest(b"roster", task.encode(), self.to_bytes())
-
-
-@record
-class Introduction:
-    """The roster, and the cards of a member's neighbours."""
-
-    roster: Roster
-    cards: tuple[Card, ...]
-
-    def to_bytes(self) -> bytes:
-        """Write."""
-        return self.roster.to_bytes() + b"".join(map(write_card, self.cards))
-
-    @staticmethod
-    def of(raw: bytes) -> Introduction:
-        """Read."""
-        _require(len(raw) >= _HEAD.size)
-        version, attempt, count = _HEAD.unpack_from(raw)
-        begin = _HEAD.size + count * _MEMBER.size
-        _require(len(raw) >= begin and (len(raw) - begin) % CARD_BYTES == 0)
-        members = list(_MEMBER.iter_unpack(raw[_HEAD.size : begin]))
-        roster = Roster(
-            version=version,
-            attempt=attempt,
-            slots=tuple(slot for slot, _ in members),
-            fresh=tuple(fresh for _, fresh in members),
-        )
-        cards = [read_card(raw[at : at + CARD_BYTES]) for at in range(begin, len(raw), CARD_BYTES)]
-        return Introduction(roster=roster, cards=tuple(cards))
+        tip, broadcast = PUBLIC_BYTES, PUBLIC_BYTES + LINK_BYTES
+        card = broadcast + HASH_BYTES
+        return Hello(fresh=raw[:tip], tip=raw[tip:broadcast], broadcast=raw[broadcast:card], card=read_card(raw[card:]))
 
 
 @record
 class Shares:
-    """A commitment to the own mask, and a pair of sealed shares for each neighbour."""
+    """A commitment to the own mask, and a parcel for each neighbour: two sealed shares, and a public mark of each."""
 
     commitment: bytes
-    sealed: tuple[bytes, ...]
+    parcels: tuple[bytes, ...]
 
     def to_bytes(self) -> bytes:
         """Write."""
-        return self.commitment + b"".join(self.sealed)
+        return self.commitment + b"".join(self.parcels)
 
     @staticmethod
     def of(raw: bytes, neighbours: int) -> Shares:
         """Read."""
-        _require(len(raw) == COMMITMENT_BYTES + neighbours * SEALED_BYTES)
-        parts = [raw[at : at + SEALED_BYTES] for at in range(COMMITMENT_BYTES, len(raw), SEALED_BYTES)]
-        return Shares(commitment=raw[:COMMITMENT_BYTES], sealed=tuple(parts))
+        _require(len(raw) == COMMITMENT_BYTES + neighbours * PARCEL_BYTES)
+        parts = [raw[at : at + PARCEL_BYTES] for at in range(COMMITMENT_BYTES, len(raw), PARCEL_BYTES)]
+        return Shares(commitment=raw[:COMMITMENT_BYTES], parcels=tuple(parts))
+
+
+@record
+class Mail:
+    """Who has shared, and what neighbours have sent: a parcel for each, None from those who have not shared."""
+
+    sharers: Flags
+    parcels: Items
+
+    def to_bytes(self) -> bytes:
+        """Write."""
+        return write_flags(self.sharers) + write_items(self.parcels)
+
+    @staticmethod
+    def of(raw: bytes, members: int, neighbours: int) -> Mail:
+        """Read."""
+        size = flag_bytes(members)
+        return Mail(sharers=read_flags(raw[:size], members), parcels=read_items(raw[size:], neighbours, PARCEL_BYTES))
+
+
+@record
+class Survivors:
+    """Whose vectors have arrived, and the tags by which surviving neighbours say who has shared."""
+
+    flags: Flags
+    tags: Items
+
+    def to_bytes(self) -> bytes:
+        """Write."""
+        return write_flags(self.flags) + write_items(self.tags)
+
+    @staticmethod
+    def of(raw: bytes, members: int, neighbours: int) -> Survivors:
+        """Read."""
+        size = flag_bytes(members)
+        return Survivors(flags=read_flags(raw[:size], members), tags=read_items(raw[size:], neighbours, TAG_BYTES))
+
+
+@record
+class Consents:
+    """Who has consented to the survivors, and each one's tag for the member that reads this."""
+
+    flags: Flags
+    tags: bytes
+
+    def to_bytes(self) -> bytes:
+        """Write."""
+        return write_flags(self.flags) + self.tags
+
+    @staticmethod
+    def of(raw: bytes, members: int) -> Consents:
+        """Read."""
+        size = flag_bytes(members)
+        flags = read_flags(raw[:size], members)
+        _require(len(raw) == size + int(flags.sum()) * TAG_BYTES)
+        return Consents(flags=flags, tags=raw[size:])
 
 
 def write_items(items: Sequence[bytes | None]) -> bytes:
-    """Write one entry per neighbour: a byte each that says whether there is one, then those there are.
+    """Write one entry for each: a byte that says whether there is one, then those there are.
 
     >>> read_items(write_items([b"ab", None, b"cd"]), 3, 2)
     (b'ab', None, b'cd')
@@ -140,14 +159,9 @@ def read_items(raw: bytes, count: int, size: int) -> Items:
     return tuple(raw[(at := next(parts)) : at + size] if flag else None for flag in flags)
 
 
-def read_mail(raw: bytes, neighbours: int) -> Items:
-    """Read what neighbours have sealed."""
-    return read_items(raw, neighbours, SEALED_BYTES)
-
-
-def read_tags(raw: bytes, neighbours: int) -> Items:
-    """Read tags over survivors."""
-    return read_items(raw, neighbours, TAG_BYTES)
+def read_links(raw: bytes, members: int) -> Items:
+    """Read everybody's links."""
+    return read_items(raw, members, LINK_BYTES)
 
 
 def read_shares(raw: bytes, neighbours: int) -> Items:
@@ -155,32 +169,28 @@ def read_shares(raw: bytes, neighbours: int) -> Items:
     return read_items(raw, neighbours, SHARE_BYTES)
 
 
+def cut_tags(raw: bytes) -> list[bytes]:
+    """Cut a list of tags into its entries."""
+    _require(len(raw) % TAG_BYTES == 0)
+    return [raw[at : at + TAG_BYTES] for at in range(0, len(raw), TAG_BYTES)]
+
+
+def flag_bytes(members: int) -> int:
+    """Return the bytes of one bit per member."""
+    return -(-members // 8)
+
+
 def write_flags(flags: Flags) -> bytes:
-    """Write who has survived: a bit per member, in the roster's order."""
+    """Write a bit per member, in the roster's order."""
     return np.packbits(flags, bitorder="little").tobytes()
 
 
 def read_flags(raw: bytes, members: int) -> Flags:
-    """Read who has survived."""
-    _require(len(raw) == -(-members // 8))
+    """Read a bit per member."""
+    _require(len(raw) == flag_bytes(members))
     flags = np.unpackbits(np.frombuffer(raw, np.uint8), bitorder="little").astype(bool)
     _require(not flags[members:].any())
     return flags[:members]
-
-
-def write_card(card: Card) -> bytes:
-    """Write a card."""
-    return card.identity + card.lasting + card.signature
-
-
-def read_card(raw: bytes) -> Card:
-    """Read a card; the signature is not checked yet."""
-    _require(len(raw) == CARD_BYTES)
-    return Card(
-        identity=raw[:KEY_BYTES],
-        lasting=raw[KEY_BYTES : KEY_BYTES + PUBLIC_BYTES],
-        signature=raw[KEY_BYTES + PUBLIC_BYTES :],
-    )
 
 
 def _require(right: bool) -> None:

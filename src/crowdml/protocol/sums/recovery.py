@@ -1,8 +1,11 @@
-"""Recovery: secrets from shares, and masks from secrets, for many members at once."""
+"""Recovery: secrets from shares, and masks from secrets, for many members at once.
+
+Only shares that fit their public marks come here, so if they give a wrong secret it is their dealer's fault.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,23 +14,21 @@ from crowdml.core import record
 from crowdml.protocol.sums import shamir
 from crowdml.protocol.sums.errors import SumAborted
 from crowdml.protocol.sums.graph import Graph
+from crowdml.protocol.sums.hashing import digest
 from crowdml.protocol.sums.masks import Masks, own_mask_key
-from crowdml.protocol.sums.secrets import AgreementKey, digest, mask_key
+from crowdml.protocol.sums.secrets import AgreementKey, mask_key
 from crowdml.protocol.sums.terms import SumTerms
-
-TRIES = 8
-"""Other choices of shares that are tried where the first gives a wrong secret: somebody gave a wrong share."""
 
 
 @record
-class Lost:
-    """A member whose secret is recovered.
+class Secret:
+    """A member's secret that is recovered.
 
     Attributes:
-        at: Its number.
+        at: The member's number.
         holders: Numbers of the neighbours that have revealed a share.
         shares: Their shares.
-        near: Its neighbours that have survived.
+        near: The member's neighbours that have survived.
     """
 
     at: int
@@ -44,63 +45,62 @@ class Recovery:
         graph: Neighbours and threshold.
         context: Name of the attempt.
         fresh: Everybody's fresh public key.
+
+    Attributes:
+        guilty: Numbers of members that have dealt wrong shares.
     """
 
     def __init__(self, terms: SumTerms, graph: Graph, context: bytes, fresh: Sequence[bytes]) -> None:
-        """Keep the parts."""
+        """Take nothing off yet."""
         self._graph, self._context, self._fresh = graph, context, fresh
         self._masks = Masks(terms)
+        self.guilty: list[int] = []
 
-    def remove_own(self, total: Any, alive: Sequence[Lost], commitments: Mapping[int, bytes]) -> None:
+    def remove_own(self, total: Any, alive: Sequence[Secret], commitments: Mapping[int, bytes]) -> None:
         """Take off the survivors' own masks."""
 
-        def right(own: Lost, secret: bytes) -> bool:
-            return digest(b"own mask", self._context, secret) == commitments[own.at]
+        def right(wanted: Secret, secret: bytes) -> bool:
+            return digest(b"own mask", self._context, secret) == commitments[wanted.at]
 
         for secret in self._secrets(alive, right):
             self._masks.subtract(total, own_mask_key(secret, self._context))
 
-    def remove_pairs(self, total: Any, lost: Sequence[Lost]) -> None:
+    def remove_pairs(self, total: Any, lost: Sequence[Secret]) -> None:
         """Take off what survivors have added for those who were lost after they had shared."""
 
-        def right(own: Lost, secret: bytes) -> bool:
-            return AgreementKey(secret).public == self._fresh[own.at]
+        def right(wanted: Secret, secret: bytes) -> bool:
+            return AgreementKey(secret).public == self._fresh[wanted.at]
 
-        for own, secret in zip(lost, self._secrets(lost, right), strict=True):
+        for wanted, secret in zip(lost, self._secrets(lost, right), strict=True):
             key = AgreementKey(secret)
-            for other in own.near:
+            for other in wanted.near:
                 # The survivor is `other`: it added where its number is the smaller one.
-                undo = self._masks.subtract if other < own.at else self._masks.add
-                undo(total, self._mask_key(key, own.at, other))
+                undo = self._masks.subtract if other < wanted.at else self._masks.add
+                undo(total, self._mask_key(key, wanted.at, other))
 
     def _mask_key(self, key: AgreementKey, one: int, other: int) -> bytes:
         return mask_key(key.agree(self._fresh[other]), self._context, min(one, other), max(one, other))
 
-    def _secrets(self, wanted: Sequence[Lost], right: Any) -> list[bytes]:
-        """Give all secrets back; whichever does not fit its public mark is tried with other shares."""
+    def _secrets(self, wanted: Sequence[Secret], right: Callable[[Secret, bytes], bool]) -> list[bytes]:
+        """Give all secrets back, or say who has dealt wrong shares."""
         if not wanted:
             return []
-        few = [own.at for own in wanted if len(own.shares) < self._graph.threshold]
+        few = [each.at for each in wanted if len(each.shares) < self._graph.threshold]
         if few:
             raise SumAborted(f"{len(few)} members have fewer than {self._graph.threshold} shares: they stay hidden")
-        found = self._joined(wanted, 0)
-        return [
-            secret if secret is not None and right(own, secret) else self._otherwise(own, right)
-            for own, secret in zip(wanted, found, strict=True)
+        found = [
+            secret if secret is not None and right(each, secret) else None
+            for each, secret in zip(wanted, self._joined(wanted), strict=True)
         ]
+        self.guilty += [each.at for each, secret in zip(wanted, found, strict=True) if secret is None]
+        if self.guilty:
+            raise SumAborted(f"{len(self.guilty)} members dealt wrong shares: the sum cannot be unmasked")
+        return [secret for secret in found if secret is not None]
 
-    def _joined(self, wanted: Sequence[Lost], begin: int) -> list[bytes | None]:
-        """Join shares, from the `begin`th on, going round."""
+    def _joined(self, wanted: Sequence[Secret]) -> list[bytes | None]:
+        """Join as many shares of each as its threshold."""
         threshold = self._graph.threshold
-        picks = [[(begin + at) % len(own.shares) for at in range(threshold)] for own in wanted]
-        points = [[own.holders[at] + 1 for at in pick] for own, pick in zip(wanted, picks, strict=True)]
-        raw = b"".join(own.shares[at] for own, pick in zip(wanted, picks, strict=True) for at in pick)
+        points = [[holder + 1 for holder in each.holders[:threshold]] for each in wanted]
+        raw = b"".join(share for each in wanted for share in each.shares[:threshold])
         shares = np.frombuffer(raw, "<u4").astype(np.uint64).reshape(len(wanted), threshold, -1)
         return shamir.join(np.array(points, np.uint64), shares)
-
-    def _otherwise(self, own: Lost, right: Any) -> bytes:
-        for begin in range(1, min(TRIES, len(own.shares))):
-            secret = self._joined([own], begin)[0]
-            if secret is not None and right(own, secret):
-                return secret
-        raise SumAborted("wrong shares were given: the sum cannot be unmasked")

@@ -13,12 +13,15 @@ import numpy.typing as npt
 from crowdml.core.errors import CrowdError
 from crowdml.protocol.keys import SigningKey
 from crowdml.protocol.sums.device import SumDevice
-from crowdml.protocol.sums.peers import Peers
+from crowdml.protocol.sums.errors import WrongMail
+from crowdml.protocol.sums.hashing import digest, numbers
+from crowdml.protocol.sums.peers import Peer, Peers
+from crowdml.protocol.sums.roster import Broadcast
 from crowdml.protocol.sums.secrets import Card
 from crowdml.protocol.sums.server import Sum, SumServer
 from crowdml.protocol.sums.terms import SumTerms
 
-STAGES = ("hello", "shares", "masked", "consent", "reveal")
+STAGES = ("hello", "order", "shares", "masked", "consent", "reveal")
 NEVER = len(STAGES)
 Vectors = Mapping[int, npt.NDArray[np.int64]]
 
@@ -42,6 +45,24 @@ class Members:
             identity = SigningKey.make()
             self._joined[slot] = identity, Peers(identity, self.task)
         return self._joined[slot]
+
+    def acquaint(self, slot: int) -> None:
+        """Let a member know everybody, with stand-ins for what lasting keys agree on: n² agreements take minutes."""
+        self.of(slot)[1]._known = Acquaintances(self, slot)
+
+
+class Acquaintances(dict[int, Peer]):
+    """What a member would know of others had it met them before, made when it is asked for."""
+
+    def __init__(self, members: Members, slot: int) -> None:
+        """Know everybody."""
+        self._members, self._slot = members, slot
+
+    def get(self, slot: int, default: Peer | None = None) -> Peer:  # type: ignore[override]
+        """Return a peer whose secrets the other has, too."""
+        low, high = min(slot, self._slot), max(slot, self._slot)
+        agreed = digest(b"rehearsal", self._members.task.encode(), numbers(low, high))
+        return Peer(card=self._members.of(slot)[1].own, agreed=agreed, vouching=agreed[::-1])
 
 
 class Rehearsal:
@@ -71,12 +92,14 @@ class Rehearsal:
         self.terms, self.slots, self.lost = terms, list(slots), dict(lost or {})
         self.server = SumServer(terms, version, attempt, members.cards)
         self._members = members
-        self.devices = {slot: SumDevice(terms, version, attempt, slot, *members.of(slot)) for slot in slots}
+        shown = Broadcast.of(version, b"")
+        self.devices = {slot: SumDevice(terms, version, attempt, slot, *members.of(slot), shown) for slot in slots}
         self.bodies: dict[int, bytes] = {}
 
     def run(self, vectors: Vectors) -> Sum:
         """Go through all stages; `SumAborted` where too few are left."""
         self.greet()
+        self.settle()
         self.exchange()
         self.upload(vectors)
         self.agree()
@@ -84,19 +107,45 @@ class Rehearsal:
 
     def greet(self) -> None:
         """Let members say hello."""
-        self._each("hello", lambda slot, own: self.server.hello(slot, own.hello(), self._members.of(slot)[0].public))
+        self._each(
+            "hello", lambda slot, device: self.server.hello(slot, device.hello(), self._members.of(slot)[0].public)
+        )
         self.server.close_hellos()
+
+    def settle(self) -> None:
+        """Let members open their parts in the order, until everybody who is left has done so."""
+        links, layer, settled = dict[int, bytes | None](), 0, False
+
+        def meet(slot: int, device: SumDevice) -> None:
+            links[slot] = device.meet(self.server.roster)
+
+        def open_next(slot: int, device: SumDevice) -> None:
+            links[slot] = device.settle(self.server.links(layer))
+
+        self._each("order", meet)
+        while not settled:
+            for slot, link in links.items():
+                if link is not None and slot in self.server.roster.slots:
+                    self.server.order(slot, layer, link)
+            settled = self.server.close_order()
+            links = {}
+            self._each("order", open_next)
+            layer += 1
 
     def exchange(self) -> None:
         """Let members share their secrets."""
-        self._each("shares", lambda slot, own: self.server.shares(slot, own.share(self.server.introduction(slot))))
+        self._each("shares", lambda slot, device: self.server.shares(slot, device.share()))
         self.server.close_shares()
 
     def upload(self, vectors: Vectors) -> None:
         """Let members mask their vectors."""
 
-        def act(slot: int, own: SumDevice) -> None:
-            self.bodies[slot] = own.mask(self.server.mail(slot), vectors[slot])
+        def act(slot: int, device: SumDevice) -> None:
+            try:
+                self.bodies[slot] = device.mask(self.server.mail(slot), vectors[slot])
+            except WrongMail as error:
+                self.server.blame(slot, error.accused)
+                raise
             self.server.masked(slot, self.bodies[slot])
 
         self._each("masked", act)
@@ -104,13 +153,16 @@ class Rehearsal:
 
     def agree(self) -> None:
         """Let members see who has survived."""
-        survivors = self.server.survivors
-        self._each("consent", lambda slot, own: self.server.consent(slot, own.consent(survivors)))
+
+        def act(slot: int, device: SumDevice) -> None:
+            self.server.consent(slot, device.consent(self.server.shown_survivors(slot)))
+
+        self._each("consent", act)
         self.server.close_consents()
 
     def finish(self) -> Sum:
         """Let members reveal shares, and take the masks off."""
-        self._each("reveal", lambda slot, own: self.server.reveal(slot, own.reveal(self.server.consents(slot))))
+        self._each("reveal", lambda slot, device: self.server.reveal(slot, device.reveal(self.server.consents(slot))))
         return self.server.finish()
 
     def _each(self, stage: str, act: Callable[[int, SumDevice], None]) -> None:

@@ -6,14 +6,11 @@ that can be decrypted proves that its sender has the signed key *and* saw the sa
 fresh keys, without a signature for each. Recovery makes a lost member's fresh key known, never a lasting one.
 
 Every key is bound by HKDF to task, version, attempt and the whole roster (the context), to the two members, and to its
-use: masks, or mail in one of the two directions, or agreement on survivors. Streams are AES-256 in counter mode; no key
+use: masks, or mail in one of the two directions, or agreement on sharers. Streams are AES-256 in counter mode; no key
 is ever used for two of them.
 """
 
 from __future__ import annotations
-
-import hashlib
-import hmac
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -23,9 +20,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from crowdml.core import record
 from crowdml.core.errors import MalformedMessage
 from crowdml.protocol.keys import SigningKey, verify
+from crowdml.protocol.sums.hashing import numbers
 
 PUBLIC_BYTES = 32
-TAG_BYTES = 16
+_FIELD = 2**255 - 19
 _PURPOSE = b"crowdml sums key 1\0"
 _NONCE = bytes(16)
 
@@ -52,6 +50,12 @@ class AgreementKey:
             raise MalformedMessage("an X25519 key of low order, or none at all") from None
 
 
+def require_canonical(public: bytes) -> None:
+    """Refuse a key that is not written in the one canonical way: two that differ could be the same point."""
+    if len(public) != PUBLIC_BYTES or int.from_bytes(public, "little") >= _FIELD:
+        raise MalformedMessage("an X25519 key that is not written in the canonical way")
+
+
 @record
 class Card:
     """What introduces a member: it lasts for the whole task.
@@ -68,6 +72,7 @@ class Card:
 
     def require(self, task: str) -> None:
         """Raise `NotAuthorised` unless the signature is the identity's."""
+        require_canonical(self.lasting)
         verify(self.identity, self.signature, _PURPOSE + task.encode() + b"\0" + self.lasting)
 
 
@@ -99,7 +104,7 @@ class PairKeys:
         mask: Key of the mask that one adds and the other subtracts.
         upward: Key of mail from the member with the smaller number.
         downward: Key of mail from the one with the larger number.
-        agreement: Key under which they tell each other which survivors they saw.
+        agreement: Key under which they tell each other who has shared.
     """
 
     mask: bytes
@@ -110,20 +115,15 @@ class PairKeys:
 
 def mask_key(fresh: bytes, context: bytes, low: int, high: int, vector: int = 0) -> bytes:
     """Derive the key of the mask that two members share, from what their fresh keys agreed on."""
-    return derive(fresh, b"mask\0" + context + _numbers(low, high, vector))
+    return derive(fresh, b"mask\0" + context + numbers(low, high, vector))
 
 
 def pair_keys(lasting: bytes, fresh: bytes, context: bytes, low: int, high: int) -> PairKeys:
     """Derive all keys of a pair."""
-    keys = derive(lasting + fresh, b"mail\0" + context + _numbers(low, high), 96)
+    keys = derive(lasting + fresh, b"mail\0" + context + numbers(low, high), 96)
     return PairKeys(
         mask=mask_key(fresh, context, low, high), upward=keys[:32], downward=keys[32:64], agreement=keys[64:]
     )
-
-
-def tag(key: bytes, sender: int, content: bytes) -> bytes:
-    """Return a short tag that proves who sent a content."""
-    return hmac.digest(key, _numbers(sender) + content, "sha256")[:TAG_BYTES]
 
 
 def stream(key: bytes, size: int) -> bytes:
@@ -147,15 +147,3 @@ class Stream:
         encryptor = Cipher(algorithms.AES(key), modes.CTR(_NONCE)).encryptor()
         encryptor.update_into(self._zeros, self._room)
         return memoryview(self._room)[: self._size]
-
-
-def digest(*parts: bytes) -> bytes:
-    """Hash parts so that no two lists of parts look alike."""
-    found = hashlib.sha256(b"crowdml sums 1\0")
-    for part in parts:
-        found.update(len(part).to_bytes(8, "little") + part)
-    return found.digest()
-
-
-def _numbers(*numbers: int) -> bytes:
-    return b"".join(number.to_bytes(8, "little") for number in numbers)

@@ -1,4 +1,4 @@
-"""Terms of a masked sum: what all members know before it begins."""
+"""Terms of a sum: what all members know before it begins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SumTerms:
         invited: Members at most.
         least: Members whose vectors a sum holds at least; with fewer it is given up.
         corrupt: Members at most that work together with the server.
-        agreement: Whether a server must be found out that shows different survivors to different members.
+        delays: Versions at most that a member's work may be old: 0 unless there is a barrier.
     """
 
     task: str
@@ -32,7 +32,7 @@ class SumTerms:
     invited: int
     least: int
     corrupt: int
-    agreement: bool = False
+    delays: int = 0
 
     def __post_init__(self) -> None:
         """Refuse terms under which a sum could come out wrong, or could be of one member alone."""
@@ -49,6 +49,7 @@ class SumTerms:
                 hint="at least three members, and two honest ones among the least number",
             )
         self.graph(self.invited)
+        self.graph(self.least)
 
     @property
     def body_bytes(self) -> int:
@@ -57,7 +58,7 @@ class SumTerms:
 
     def graph(self, members: int) -> Graph:
         """Work out neighbours and threshold for a roster of so many."""
-        return make_graph(members, self.corrupt, members - self.least, agreement=self.agreement)
+        return make_graph(members, self.corrupt, members - self.least)
 
 
 def bits_for(members: int, largest: int, deviation: float = 0.0) -> int:
