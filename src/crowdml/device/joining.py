@@ -174,7 +174,7 @@ def enrol(
         before = _member_of(offer, home)
         if before is not None and before.state == "joined" and not _is_gone(before, calls):
             return before
-        account = before.account if before else _account(offer, set(ledger.chain.tasks))
+        account = before.account if before else _account(offer, home, ledger)
         known = before if before is not None and before.code == offer.link.code else None
         member = Member(
             account=account,
@@ -289,6 +289,19 @@ def _is_gone(member: Member, calls: Calls) -> bool:
     return False
 
 
-def _account(offer: Offer, taken: set[str]) -> str:
-    """Name the task in the ledger: by its name, unless another operator's task has it."""
-    return offer.link.task if offer.link.task not in taken else f"{offer.link.task}@{offer.link.key[:12]}"
+def _account(offer: Offer, home: Home, ledger: Ledger) -> str:
+    """Name the task in the ledger: by its name, unless another operator's task has it.
+
+    An account of this very sheet that belongs to no folder is the task's own, whose folder was lost: what was spent
+    stays spent, and the device goes on with it.
+    """
+    tasks, kept = ledger.chain.tasks, {member.account for member in home.members()}
+    for account, spending in tasks.items():
+        if spending.sheet == offer.signed.hash and account not in kept:
+            if spending.closed:
+                raise BadInput(
+                    f"this device was in {offer.link.task} before, and its ledger is closed for it",
+                    hint="what it has spent stays spent",
+                )
+            return account
+    return offer.link.task if offer.link.task not in tasks else f"{offer.link.task}@{offer.link.key[:12]}"
