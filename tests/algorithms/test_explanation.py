@@ -214,3 +214,13 @@ def test_an_explanation_says_what_is_so_and_nothing_else(
 
 def _reasons(found: Explanation) -> list[str]:
     return [reason for reasons in found.missing.values() for reason in reasons.values()]
+
+
+def test_a_promise_to_devices_says_nothing_of_uses_that_no_device_counts() -> None:
+    """Where whole devices are promised something, a sample may be in all their releases, whatever max-uses says."""
+    texts = [
+        TASK.format(algorithm=ALGORITHMS["crowd-sgd"], privacy=privacy, masked="false", stop="max-releases = 50")
+        for privacy in (PRIVACY["device"], PRIVACY["device"] + "\nmax-uses = 3")
+    ]
+    of_sample, with_uses = (explain(parse(text)).total["sample"] for text in texts)
+    assert of_sample is not None and with_uses == of_sample

@@ -76,7 +76,7 @@ def explain(task: Task) -> Explanation:
     plan = task.plan(task.model_for(NUMPY))
     sound, parts = plan.sound, leaving(task, plan)
     per_release, per_release_missing = _figures(task, sound, 1, 1)
-    total, total_missing = _figures(task, sound, _uses(task, sound), task.stop.max_releases)
+    total, total_missing = _figures(task, sound, _uses(task), task.stop.max_releases)
     return Explanation(
         mode=plan.mode,
         leaving=parts,
@@ -112,11 +112,13 @@ def _figures(
     return figures, missing
 
 
-def _uses(task: Task, sound: Sound | None) -> int | None:
-    """Return how many releases a sample may enter; None where nothing limits them."""
-    several = sound.opening_uses - 1 if sound else 0
-    most = task.privacy.max_uses and task.privacy.max_uses - several
-    return min((own for own in (most, task.stop.max_releases) if own is not None), default=None)
+def _uses(task: Task) -> int | None:
+    """Return how many releases a sample may enter; None where nothing limits them.
+
+    A device counts uses only where samples are promised something; elsewhere a sample may be in every release.
+    """
+    limits = (task.most_uses, task.stop.max_releases)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _curve(sound: Sound) -> tuple[tuple[int, float, Figure], ...]:
