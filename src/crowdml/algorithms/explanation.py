@@ -26,6 +26,9 @@ from crowdml.privacy.reporting import Figure, sound_figure
 ROW_COUNTS = ("samples", "rows", "counted")
 """Parts of a message that say how many rows stand behind it."""
 
+LEAST_DELTA = 1e-15
+"""Below this δ nobody has to be told how many units it is a promise to: there are not so many."""
+
 
 @record
 class Explanation:
@@ -235,6 +238,8 @@ def _on_delta(task: Task, sound: Sound) -> list[str]:
         return []
     if terms.units is not None:
         return [f"δ = {terms.delta:g} is a promise to {terms.units} {terms.unit}s, as many as the operator declares"]
+    if terms.delta < LEAST_DELTA:
+        return []
     most = math.ceil(1 / terms.delta) - 1
     return [f"nobody declares how many {terms.unit}s there are; δ = {terms.delta:g} is no promise to more than {most}"]
 
