@@ -104,6 +104,16 @@ def test_status_and_ledger_say_what_the_cap_is_and_what_counts(
     assert "nothing: closed, counts ε = 0 against a cap" in told and "counted against it: ε = 0" in told
 
 
+@pytest.mark.parametrize(("terms", "whom"), [((), "the sample that is worst off"), ((WHOLE,), "this device")])
+def test_what_was_spent_is_said_of_the_unit_that_is_promised_something(
+    terms: tuple[str, ...], whom: str, make_server: Any, join: Any, rows: Any, capsys: Any
+) -> None:
+    server = make_server(*terms)
+    with Device(join(server), connect=server.connect) as device:
+        device_output.Progress().end(device, device.run(rows, releases=1))
+    assert capsys.readouterr().out.rstrip().endswith(f"for {whom}")
+
+
 @pytest.mark.parametrize("terms", [None, WHOLE, NONE], ids=["sample", "device", "no guarantee"])
 def test_no_uses_are_left_after_the_last_release(
     make_server: Any, join: Any, rows: Any, capsys: Any, terms: str | None

@@ -147,8 +147,8 @@ class Progress:
         print(f"{summary.releases} releases, {summary.used} used, {summary.refused} refused: {summary.reason}")
         if device.live.plan.sound:
             delta = f", δ = {summary.spent.delta:g}" if summary.spent.delta else ""
-            unit = device.live.plan.sound.unit
-            print(f"spent so far: ε = {summary.spent.epsilon:.4g}{delta} for the {unit} that is worst off")
+            whom = "the sample that is worst off" if device.live.plan.sound.unit == "sample" else "this device"
+            print(f"spent so far: ε = {summary.spent.epsilon:.4g}{delta} for {whom}")
         else:
             print("no formal guarantee")
 
