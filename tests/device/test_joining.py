@@ -179,9 +179,10 @@ def test_a_revoked_device_can_join_anew_and_its_ledger_goes_on(
         assert device.releases == 3 and server.devices[device.member.token] == 1
 
 
+@pytest.mark.parametrize("restored", [False, True], ids=["", "restored"])
 @pytest.mark.parametrize("changes", [(), DEVICE], ids=["sample", "device"])
 def test_a_device_that_lost_the_folder_of_a_task_joins_anew_and_its_ledger_goes_on(
-    changes: tuple[str, ...], make_server: Any, join: Any, rows: Any
+    changes: tuple[str, ...], restored: bool, make_server: Any, join: Any, rows: Any
 ) -> None:
     """The same task under another account would promise every sample, or the device, the same ε once more."""
     server = make_server(*changes)
@@ -189,6 +190,8 @@ def test_a_device_that_lost_the_folder_of_a_task_joins_anew_and_its_ledger_goes_
     with Device(place, connect=server.connect) as device:
         device.run(rows, releases=2)
     shutil.rmtree(place / "tasks" / "walk")
+    if restored:
+        server.restore(2, version=1, receipts=1)
     join(server)
     assert [member.account for member in Home(place).members()] == ["walk"]
     if not changes:
