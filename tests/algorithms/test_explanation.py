@@ -214,3 +214,26 @@ def test_an_explanation_says_what_is_so_and_nothing_else(
 
 def _reasons(found: Explanation) -> list[str]:
     return [reason for reasons in found.missing.values() for reason in reasons.values()]
+
+
+def test_a_promise_to_devices_says_nothing_of_uses_that_no_device_counts() -> None:
+    """Where whole devices are promised something, a sample may be in all their releases, whatever max-uses says."""
+    texts = [
+        TASK.format(algorithm=ALGORITHMS["crowd-sgd"], privacy=privacy, masked="false", stop="max-releases = 50")
+        for privacy in (PRIVACY["device"], PRIVACY["device"] + "\nmax-uses = 3")
+    ]
+    of_sample, with_uses = (explain(parse(text)).total["sample"] for text in texts)
+    assert of_sample is not None and with_uses == of_sample
+
+
+@pytest.mark.parametrize("delta", ["1e-20", "1e-320"])
+def test_a_tiny_delta_needs_more_noise_and_no_word_about_how_many_units_there_are(delta: str) -> None:
+    found = []
+    for text in ("1e-5", delta):
+        privacy = f"{GAUSSIAN}max-uses = 3".replace("1e-5", text)
+        made = TASK.format(algorithm=ALGORITHMS["crowd-sgd"], privacy=privacy, masked="false", stop="")
+        found.append(explain(parse(made)))
+    usual, tiny = (each.per_release["sample"] for each in found)
+    assert usual is not None and tiny is not None and 8 >= tiny.epsilon > usual.epsilon / 2 > 0
+    assert any("is no promise to more than" in note for note in found[0].notes)
+    assert not any("is no promise" in note for note in found[1].notes)

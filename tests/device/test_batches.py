@@ -230,6 +230,25 @@ def test_rows_written_with_another_digit_stop_the_device_unless_the_owner_says_o
     assert len(asked) == 3
 
 
+@pytest.mark.parametrize("left", [0, 1], ids=["empty", "cut off"])
+def test_a_file_of_which_nothing_was_sent_does_not_make_the_next_one_pass(
+    left: int, make_server: Any, memory: Memory
+) -> None:
+    """An export that failed leaves a file without rows, or with one; the one after it is compared all the same."""
+    live, uses = make_server().live, Uses()
+    first = gatherer(pairs(8), live, memory, uses).gather()
+    assert first is not None
+    uses.charge(first.samples)
+    unused = [pair for number, pair in enumerate(pairs(8)) if number not in first.samples]
+    tried = gatherer(unused[:left], live, memory, uses)
+    tried.prepare()
+    with pytest.raises(BadInput, match="a batch of this task has 4"):
+        tried.gather()
+    digits = [([x + 1e-4 for x in row], label) for row, label in pairs(8)]
+    with pytest.raises(BadInput, match="8 of 8 rows were never seen before, and 4 of the 4"):
+        gatherer(digits, live, memory, uses).prepare()
+
+
 def test_a_buffer_makes_a_batch_grow(make_server: Any, memory: Memory) -> None:
     buffer = RowBuffer(6)
     for row, label in pairs(6):

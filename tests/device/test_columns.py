@@ -156,6 +156,7 @@ def test_a_missing_id_is_named(tmp_path: Path) -> None:
         ([([1, 2], 0)], "row 1: the id is missing"),
         ([([1, 2], 0, 1.5)], "row 1: the id is missing, or is none"),
         ([([1, 2], 0, True)], "row 1: the id is missing, or is none"),
+        ([([1, 2], 0, "\ud800")], "row 1: the id is missing, or is none"),
         ([([1, 2], 0, 1, 2)], "row 1: should be a row, its label and its id"),
     ):
         with pytest.raises(BadInput, match=message):

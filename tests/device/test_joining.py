@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from crowdml.core.errors import MalformedMessage, NotAuthorised, TermsViolated, 
 from crowdml.device import Device, Ledger
 from crowdml.device.home import Home
 from crowdml.device.joining import leave
+from crowdml.device.lost_numbers import renumber
 from crowdml.protocol import SignedSheet
 from crowdml.protocol.joining import InviteLink
 from crowdml.protocol.keys import SigningKey, fingerprint
 
 NONE = ("privacy={ mode = 'none' }",)
+DEVICE = ("privacy.unit=device", "privacy.max-uses=3", "privacy.statistics-epsilon=0.0", "stop.max-releases=9")
 
 
 def entries(place: Path) -> list[dict[str, Any]]:
@@ -174,6 +177,42 @@ def test_a_revoked_device_can_join_anew_and_its_ledger_goes_on(
         assert device.releases == 2 and not device.ledger.unsettled(), "what the old device sent is not sent as the new"
         device.run(rows, releases=1)
         assert device.releases == 3 and server.devices[device.member.token] == 1
+
+
+@pytest.mark.parametrize("restored", [False, True], ids=["", "restored"])
+@pytest.mark.parametrize("changes", [(), DEVICE], ids=["sample", "device"])
+def test_a_device_that_lost_the_folder_of_a_task_joins_anew_and_its_ledger_goes_on(
+    changes: tuple[str, ...], restored: bool, make_server: Any, join: Any, rows: Any
+) -> None:
+    """The same task under another account would promise every sample, or the device, the same ε once more."""
+    server = make_server(*changes)
+    place = join(server)
+    with Device(place, connect=server.connect) as device:
+        device.run(rows, releases=2)
+    shutil.rmtree(place / "tasks" / "walk")
+    if restored:
+        server.restore(2, version=1, receipts=1)
+    join(server)
+    assert [member.account for member in Home(place).members()] == ["walk"]
+    if not changes:
+        with pytest.raises(TermsViolated, match="nobody can tell how often which row was used"):
+            Device(place, connect=server.connect)
+        assert renumber(Home(place), Home(place).member()) == 1
+    with Device(place, connect=server.connect) as device:
+        device.run(rows)
+        assert list(device.ledger.chain.tasks) == ["walk"] and device.releases == (9 if changes else 6)
+
+
+def test_a_task_that_the_ledger_has_closed_is_not_joined_again_by_losing_its_folder(
+    make_server: Any, join: Any
+) -> None:
+    server = make_server()
+    home = Home(join(server))
+    leave(home, home.member(), server.connect)
+    shutil.rmtree(home.path / "tasks" / "walk")
+    with pytest.raises(BadInput, match="its ledger is closed for it"):
+        join(server)
+    assert not server.devices and not home.members()
 
 
 def test_an_owner_may_choose_a_smaller_epsilon(make_server: Any, join: Any, rows: Any) -> None:

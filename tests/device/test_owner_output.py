@@ -54,6 +54,30 @@ def test_a_suggested_cap_leaves_room_for_the_task_at_hand(
     assert given == "", "an owner who gives one needs no advice"
 
 
+def test_a_suggested_cap_leaves_room_beside_the_tasks_that_count_already(
+    make_server: Any, join: Any, tmp_path: Path, capsys: Any
+) -> None:
+    """Whoever takes the advice is not refused: what is printed is enough, rounded as it is."""
+    place = tmp_path / "home"
+    for name in ("walk", "run", "swim"):
+        epsilon = 4.0000004 if name == "swim" else 4.0
+        server = make_server(f"name={name}", f"privacy={{ epsilon = {epsilon}, max-uses = 3 }}")
+        told = advice(capsys, server, join, place)
+    suggested = float(told.split("--cap-epsilon ")[1].split()[0])
+    assert 12.0000004 <= suggested < 12.2
+    Home(place).limit(suggested, None)
+    with Home(place).ledger() as ledger:
+        assert ledger.chain.reserved().epsilon <= ledger.chain.cap.epsilon
+
+
+def test_beside_a_task_without_a_guarantee_no_cap_is_suggested(
+    make_server: Any, join: Any, tmp_path: Path, capsys: Any
+) -> None:
+    join(make_server(NONE))
+    told = advice(capsys, make_server("name=run"), join, tmp_path / "home")
+    assert "a task of this device has no ε" in told and "suggested" not in told
+
+
 def test_a_task_without_a_guarantee_is_said_to_fit_no_cap(
     make_server: Any, join: Any, tmp_path: Path, capsys: Any
 ) -> None:
@@ -78,6 +102,16 @@ def test_status_and_ledger_say_what_the_cap_is_and_what_counts(
     device_output.print_ledger(ledger_report(home, compare=False), False)
     told = capsys.readouterr().out
     assert "nothing: closed, counts ε = 0 against a cap" in told and "counted against it: ε = 0" in told
+
+
+@pytest.mark.parametrize(("terms", "whom"), [((), "the sample that is worst off"), ((WHOLE,), "this device")])
+def test_what_was_spent_is_said_of_the_unit_that_is_promised_something(
+    terms: tuple[str, ...], whom: str, make_server: Any, join: Any, rows: Any, capsys: Any
+) -> None:
+    server = make_server(*terms)
+    with Device(join(server), connect=server.connect) as device:
+        device_output.Progress().end(device, device.run(rows, releases=1))
+    assert capsys.readouterr().out.rstrip().endswith(f"for {whom}")
 
 
 @pytest.mark.parametrize("terms", [None, WHOLE, NONE], ids=["sample", "device", "no guarantee"])

@@ -155,13 +155,13 @@ def test_a_table_is_compared_with_the_used_rows_of_last_time(memory: Memory) -> 
     samples: SampleNumbers = memory.samples
     first = [b"a", b"b", b"c", b"d"]
     assert samples.change(first, UsesState()) == RowsChanged(rows=4, new=4, used=0, gone=0)
-    samples.of_table(first, latest=True)
+    samples.compare_next_with(samples.of_table(first))
     digit = [b"A", b"B", b"C", b"d"]
     assert samples.change(digit, UsesState()) == RowsChanged(rows=4, new=3, used=0, gone=0), "nothing was used"
     assert samples.change(digit, used(0, 1, 3)) == RowsChanged(rows=4, new=3, used=3, gone=2)
     assert samples.numbering.count == 4, "comparing stores nothing"
     samples.of_stream([b"x"])
-    samples.of_table(digit, latest=True)
+    samples.compare_next_with(samples.of_table(digit))
     assert samples.change(digit, used(0, 1, 3)) == RowsChanged(rows=4, new=0, used=1, gone=0), "accepted once"
     assert samples.change(first, used(0, 1, 3)).new == 0, "and the old ones are still known"
 

@@ -47,6 +47,17 @@ def test_rho_is_never_below_the_truth_of_an_ideal_gaussian(rho: float, delta: fl
     assert rdp_epsilon(rho * 1.01, delta) >= found - 1e-12
 
 
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("rho", [1e-320, 1e-200, 1e-3, 1.0, 1560.0, 1e300])
+def test_no_delta_is_so_small_that_a_sum_costs_nothing(rho: float, whole: bool) -> None:
+    """1/δ is infinite below 6e-309: once any noise kept any ε there."""
+    deltas = (5e-324, 1e-320, 5e-309, 6e-309, 1e-300, 1e-100, 1e-12)
+    found = [rdp_epsilon(rho, delta, whole) for delta in deltas]
+    assert found == sorted(found, reverse=True) and found[0] > 0
+    if rho > 1e-10:
+        assert rho_budget(6.0, deltas[0]) < rho_budget(6.0, deltas[-1]) < 6.0
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.floats(0.01, 900.0), st.floats(-12, -1).map(lambda power: 10.0**power))
 def test_the_budget_is_used_up_and_not_passed(epsilon: float, delta: float) -> None:

@@ -129,6 +129,12 @@ SOUND_TASKS = {
         "delta = 0.5 is above 0.0001",
         "delta = 1e-06",
     ),
+    "counts that get next to nothing": (
+        ("privacy.statistics-epsilon=5e-324",),
+        "privacy.statistics-epsilon",
+        "noise of scale inf does not fit",
+        "larger epsilon",
+    ),
     "noise beyond 32 bits": (("privacy.epsilon=1e-6",), "privacy.epsilon", "does not fit", "larger epsilon"),
 }
 

@@ -26,6 +26,9 @@ from crowdml.privacy.reporting import Figure, sound_figure
 ROW_COUNTS = ("samples", "rows", "counted")
 """Parts of a message that say how many rows stand behind it."""
 
+LEAST_DELTA = 1e-15
+"""Below this δ nobody has to be told how many units it is a promise to: there are not so many."""
+
 
 @record
 class Explanation:
@@ -76,7 +79,7 @@ def explain(task: Task) -> Explanation:
     plan = task.plan(task.model_for(NUMPY))
     sound, parts = plan.sound, leaving(task, plan)
     per_release, per_release_missing = _figures(task, sound, 1, 1)
-    total, total_missing = _figures(task, sound, _uses(task, sound), task.stop.max_releases)
+    total, total_missing = _figures(task, sound, _uses(task), task.stop.max_releases)
     return Explanation(
         mode=plan.mode,
         leaving=parts,
@@ -112,11 +115,13 @@ def _figures(
     return figures, missing
 
 
-def _uses(task: Task, sound: Sound | None) -> int | None:
-    """Return how many releases a sample may enter; None where nothing limits them."""
-    several = sound.opening_uses - 1 if sound else 0
-    most = task.privacy.max_uses and task.privacy.max_uses - several
-    return min((own for own in (most, task.stop.max_releases) if own is not None), default=None)
+def _uses(task: Task) -> int | None:
+    """Return how many releases a sample may enter; None where nothing limits them.
+
+    A device counts uses only where samples are promised something; elsewhere a sample may be in every release.
+    """
+    limits = (task.most_uses, task.stop.max_releases)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _curve(sound: Sound) -> tuple[tuple[int, float, Figure], ...]:
@@ -233,6 +238,8 @@ def _on_delta(task: Task, sound: Sound) -> list[str]:
         return []
     if terms.units is not None:
         return [f"δ = {terms.delta:g} is a promise to {terms.units} {terms.unit}s, as many as the operator declares"]
+    if terms.delta < LEAST_DELTA:
+        return []
     most = math.ceil(1 / terms.delta) - 1
     return [f"nobody declares how many {terms.unit}s there are; δ = {terms.delta:g} is no promise to more than {most}"]
 

@@ -45,13 +45,20 @@ def print_cap_advice(offer: Offer, place: Path, given: tuple[float | None, float
     """Say that no cap limits all tasks together, where that is so, and which would be sensible."""
     from crowdml.device.home import Home, suggested_cap
     from crowdml.device.terms import terms_of
+    from crowdml.privacy import Promise
 
-    if given[0] is not None or ((place / "tasks").is_dir() and Home(place).owner().epsilon is not None):
+    home = Home(place) if (place / "tasks").is_dir() else None
+    if given[0] is not None or (home and home.owner().epsilon is not None):
         return
-    cap = suggested_cap(terms_of(offer.live))
+    before = Promise(epsilon=0.0)
+    if home:
+        with home.ledger() as ledger:
+            before = ledger.chain.reserved()
+    cap = suggested_cap(terms_of(offer.live), before)
     print(f"\n{NO_CAP}")
     if cap is None:
-        print("  this task has no ε, so any cap would refuse it")
+        another = "a task of this device has no ε, so any cap would refuse this one"
+        print(f"  {another if offer.guarantee else 'this task has no ε, so any cap would refuse it'}")
     else:
         print(f"  suggested: crowdml device cap --epsilon {cap.epsilon:g} --delta {cap.delta:g}{again}")
         print(f"  or right now: --cap-epsilon {cap.epsilon:g} --cap-delta {cap.delta:g}")
@@ -140,8 +147,8 @@ class Progress:
         print(f"{summary.releases} releases, {summary.used} used, {summary.refused} refused: {summary.reason}")
         if device.live.plan.sound:
             delta = f", δ = {summary.spent.delta:g}" if summary.spent.delta else ""
-            unit = device.live.plan.sound.unit
-            print(f"spent so far: ε = {summary.spent.epsilon:.4g}{delta} for the {unit} that is worst off")
+            whom = "the sample that is worst off" if device.live.plan.sound.unit == "sample" else "this device"
+            print(f"spent so far: ε = {summary.spent.epsilon:.4g}{delta} for {whom}")
         else:
             print("no formal guarantee")
 

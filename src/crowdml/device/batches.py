@@ -93,7 +93,7 @@ class Gatherer:
         self._uses, self._most_uses, self._draw = uses, most_uses, draw
         self._rows_changed, self._warn = rows_changed, warn
         self._numbered: tuple[Table, Ints, Any] | None = None
-        self._next = 0
+        self._next, self._is_compared = 0, False
         self.left_out = 0
 
     def prepare(self) -> None:
@@ -161,6 +161,9 @@ class Gatherer:
     def _from_kept(self, source: KeptRows) -> Gathered:
         table, numbers, rows = self._number(source)
         chosen = self._choose(numbers)
+        if self._most_uses is not None and source.fixed and not self._is_compared:
+            self._memory.samples.compare_next_with(numbers)
+            self._is_compared = True
         rounds = self._live.algorithm.visit
         if rounds is None:
             return self._gathered(_batch(rows, table.labels, chosen, len(chosen)), numbers[chosen])
@@ -177,7 +180,7 @@ class Gatherer:
                 _require_one_row_each(table)
             if promised and source.fixed:
                 self._require_same(digests)
-            numbers = self._memory.samples.of_table(digests, self._free(), latest=promised and source.fixed)
+            numbers = self._memory.samples.of_table(digests, self._free())
             self._numbered = table, numbers, self._live.transform(table.rows)
         return self._numbered
 

@@ -20,6 +20,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import ROUND_CEILING, Context
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -28,8 +29,10 @@ from pydantic import Field, ValidationError
 from crowdml.core import BadInput, Settings
 from crowdml.core.private_folders import require_private
 from crowdml.device.ledger_store import Ledger
+from crowdml.privacy.accounting import sum_up
 from crowdml.privacy.freeing import counted
 from crowdml.privacy.ledger import Cap, Terms
+from crowdml.privacy.promise import Promise
 from crowdml.protocol import Sheet, SignedSheet
 from crowdml.protocol.keys import SigningKey
 
@@ -88,18 +91,23 @@ SUGGESTED_EPSILON, SUGGESTED_DELTA = 10.0, 1e-4
 """A cap for owners who have none: e^10 is a factor of 22,000, beyond which a promise means little to anybody."""
 
 
-def suggested_cap(terms: Terms) -> Cap | None:
-    """Suggest a cap to an owner who has none, such that these terms fit; None where they promise nothing.
+def suggested_cap(terms: Terms, counted_before: Promise = Promise(epsilon=0.0)) -> Cap | None:  # noqa: B008  frozen
+    """Suggest a cap to an owner who has none, such that these terms fit beside what counts already.
+
+    None where a task promises nothing. Figures are rounded up to three digits, so that what is printed is enough.
 
     >>> from crowdml.privacy import Event, Filter
     >>> limit = Filter(kind="rdp", epsilon=6.0, delta=1e-6)
     >>> suggested_cap(Terms(unit="device", filter=limit, uses=1, event=Event(rho=0.1)))
     Cap(epsilon=10.0, delta=0.0001)
     """
-    if not terms.promises:
+    needed, before = counted(terms.filter), counted_before
+    epsilon, delta = sum_up(before.epsilon, needed.epsilon), sum_up(before.delta, needed.delta)
+    if math.isinf(epsilon):
         return None
-    needed = counted(terms.filter)
-    return Cap(epsilon=max(SUGGESTED_EPSILON, needed.epsilon), delta=max(SUGGESTED_DELTA, needed.delta))
+    up = Context(prec=3, rounding=ROUND_CEILING)
+    epsilon, delta = (float(up.create_decimal(repr(value))) for value in (epsilon, delta))
+    return Cap(epsilon=max(SUGGESTED_EPSILON, epsilon), delta=max(SUGGESTED_DELTA, delta))
 
 
 class Home:

@@ -174,7 +174,7 @@ def enrol(
         before = _member_of(offer, home)
         if before is not None and before.state == "joined" and not _is_gone(before, calls):
             return before
-        account = before.account if before else _account(offer, set(ledger.chain.tasks))
+        account = before.account if before else _account(offer, home, ledger)
         known = before if before is not None and before.code == offer.link.code else None
         member = Member(
             account=account,
@@ -196,7 +196,7 @@ def enrol(
         if account not in ledger.chain.tasks:
             _require_room(offer, home, ledger, account, connect)  # refuses before anything is written
         home.store(member, offer.signed)
-        if before is not None and before.incarnation < member.incarnation:
+        if account in ledger.chain.tasks and (before is None or before.incarnation < member.incarnation):
             ledger.renew(account, member.sheet, terms)
         ledger.accept(account, member.sheet, terms)
         enrolled = calls.enrol(offer.link, member.key)
@@ -289,6 +289,24 @@ def _is_gone(member: Member, calls: Calls) -> bool:
     return False
 
 
-def _account(offer: Offer, taken: set[str]) -> str:
-    """Name the task in the ledger: by its name, unless another operator's task has it."""
-    return offer.link.task if offer.link.task not in taken else f"{offer.link.task}@{offer.link.key[:12]}"
+def _account(offer: Offer, home: Home, ledger: Ledger) -> str:
+    """Name the task in the ledger: by its name, unless another operator's task has it.
+
+    An account of this very sheet that belongs to no folder is the task's own, whose folder was lost: what was spent
+    stays spent, and the device goes on with it. So is one of that name and these terms, where the sheet is that of a
+    restored task.
+    """
+    tasks, kept = ledger.chain.tasks, {member.account for member in home.members()}
+    names, terms = (offer.link.task, f"{offer.link.task}@{offer.link.key[:12]}"), terms_of(offer.live)
+    for account, spending in tasks.items():
+        if account in kept:
+            continue
+        if spending.sheet == offer.signed.hash and spending.closed:
+            raise BadInput(
+                f"this device was in {offer.link.task} before, and its ledger is closed for it",
+                hint="what it has spent stays spent",
+            )
+        restored = offer.sheet.incarnation > 1 and account in names and not spending.closed
+        if spending.sheet == offer.signed.hash or (restored and ledger.chain.agrees(account, spending.sheet, terms)):
+            return account
+    return names[0] if names[0] not in tasks else names[1]

@@ -145,7 +145,7 @@ class Ledger:
         Args:
             task: The task.
             public: Whether its end follows from public history alone: announced to all devices, or reached by the
-                number of releases in the terms. Only then does it count with what it has spent.
+                number of releases in the terms. Only then may it count with less: see `crowdml.privacy.freeing`.
         """
         self._write(self.chain.close(task, public=public), b"", None)
 

@@ -112,7 +112,8 @@ class Contract:
         if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
             return str(int(value))
         text = value.strip() if isinstance(value, str) else ""
-        if not 0 < len(text) <= LONGEST_ID:
+        # Half of a character, as JSON can hold, is no text: it has no bytes.
+        if not 0 < len(text) <= LONGEST_ID or any("\ud800" <= letter <= "\udfff" for letter in text):
             raise BadInput(
                 "the id is missing, or is none",
                 where=where,

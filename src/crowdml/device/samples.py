@@ -103,19 +103,26 @@ class SampleNumbers:
         rows, labels = (table.rows + np.float32(0)).astype("<f4"), table.labels.astype("<i4")
         return [self._digest(row.tobytes() + label.tobytes()) for row, label in zip(rows, labels, strict=True)]
 
-    def of_table(self, digests: Sequence[bytes], free: int = 0, *, latest: bool = False) -> Numbers:
+    def of_table(self, digests: Sequence[bytes], free: int = 0) -> Numbers:
         """Number the rows of a table; equal ones by their occurrence.
 
         Args:
             digests: Of the rows, in their order.
             free: First number that no row without a digest has.
-            latest: Whether the next table is to be compared with this one.
         """
-        return self._numbered(_occurrences(digests), free, latest)
+        return self._numbered(_occurrences(digests), free)
 
     def of_stream(self, digests: Sequence[bytes], free: int = 0) -> Numbers:
         """Number rows that pass; equal ones are one sample."""
-        return self._numbered([(digest, 0) for digest in digests], free, False)
+        return self._numbered([(digest, 0) for digest in digests], free)
+
+    def compare_next_with(self, numbers: Numbers) -> None:
+        """Store which table the next one is compared with: for one that a release is made of, never a mere try."""
+        rows = sorted(numbers.tolist())
+        if rows != [number for (number,) in self._db.execute("SELECT number FROM latest ORDER BY number")]:
+            with self._transaction():
+                self._db.execute("DELETE FROM latest")
+                self._db.executemany("INSERT INTO latest VALUES (?)", ((number,) for number in rows))
 
     def following(self) -> int:
         """Return the first number that no sample with a digest has."""
@@ -142,7 +149,7 @@ class SampleNumbers:
         charged = np.flatnonzero(uses.counts()).tolist()
         return set(charged) <= {number for (number,) in self._db.execute("SELECT number FROM samples")}
 
-    def _numbered(self, keys: Sequence[Key], free: int, latest: bool) -> Numbers:
+    def _numbered(self, keys: Sequence[Key], free: int) -> Numbers:
         following, numbers, new = max(self._next, free), list[int](), dict[Key, int]()
         for key in keys:
             number = self._find(key)
@@ -150,26 +157,18 @@ class SampleNumbers:
                 number = new.setdefault(key, following)
                 following += number == following
             numbers.append(number)
-        if new or (latest and not self._is_latest(numbers)):
-            self._store([(*key, number) for key, number in new.items()], numbers if latest else None)
+        if new:
+            self._store([(*key, number) for key, number in new.items()])
         return np.array(numbers, np.int64)
 
-    def _store(self, new: list[tuple[bytes, int, int]], latest: list[int] | None) -> None:
+    def _store(self, new: list[tuple[bytes, int, int]]) -> None:
         hash_ = bytes.fromhex(self.numbering.hash)
         for each in new:
             hash_ = _next_hash(hash_, *each)
         with self._transaction():
             self._db.executemany("INSERT INTO samples VALUES (?, ?, ?)", new)
-            if latest is not None:
-                self._db.execute("DELETE FROM latest")
-                self._db.executemany("INSERT INTO latest VALUES (?)", ((number,) for number in latest))
         self.numbering = Numbering(count=self.numbering.count + len(new), hash=hash_.hex())
         self._next = max([self._next, *(number + 1 for *_, number in new)])
-
-    def _is_latest(self, numbers: list[int]) -> bool:
-        return sorted(numbers) == [
-            number for (number,) in self._db.execute("SELECT number FROM latest ORDER BY number")
-        ]
 
     def _find(self, key: Key) -> int | None:
         found = self._db.execute("SELECT number FROM samples WHERE digest = ? AND occurrence = ?", key).fetchone()

@@ -158,7 +158,10 @@ def rdp_epsilon(rho: float, delta: float, whole: bool = False) -> float:
         return 0.0
     if delta <= 0.0 or math.isinf(rho):
         return math.inf
-    centre = math.log(math.sqrt(math.log(1 / delta) / rho) + 1e-3)
+    # Not ln(1/δ): that quotient is infinite for a δ below 6e-309, and from there on nothing would be a number.
+    centre = math.log(math.sqrt(-math.log(delta) / rho) + 1e-3)
+    if math.isinf(centre):
+        return math.inf
     low, high = centre - 4.0, centre + 4.0
     shrink = (math.sqrt(5) - 1) / 2
     for _ in range(50):  # golden section over ln(α - 1)

@@ -120,7 +120,7 @@ def calibrate_shared(
 def split_statistics(epsilon: float, uses: int, rows: int) -> SoundStatistics:
     """Split ε over all uses, and over the two kinds of count by halves, where so many rows may change at once."""
     each = epsilon / uses / 2
-    require_fit(2 * rows / each, "privacy.statistics-epsilon")
+    require_fit(2 * rows / each if each else math.inf, "privacy.statistics-epsilon")
     return SoundStatistics(error_scale=exact_scale(rows / each), label_scale=exact_scale(2 * rows / each), rows=rows)
 
 
