@@ -1,4 +1,4 @@
-"""A masked task is restored while its devices are in the middle of sums: those go on unattended, under the new sheet."""
+"""A masked task is restored in the middle of sums: its devices go on unattended, under the new sheet."""
 
 from __future__ import annotations
 
