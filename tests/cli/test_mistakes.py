@@ -146,6 +146,16 @@ def test_a_mistake_is_answered_with_what_would_be_right(name: str, refused: Run)
         assert words in said, said
 
 
+@pytest.mark.parametrize("token", ["schlüssel", "one\ntwo", "Bearer abc", "a\x1bb"])
+def test_what_is_no_token_is_called_that(token: str, refused: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROWDML_OPERATOR_TOKEN", token)
+    said = refused("task", "devices", "walk", "--home", ".")
+    assert "CROWDML_OPERATOR_TOKEN: this is no token" in said and "operator.token" in said
+    monkeypatch.delenv("CROWDML_OPERATOR_TOKEN")
+    Path("operator.token").write_text(token)
+    assert "operator.token: this is no token" in refused("task", "devices", "walk", "--home", ".")
+
+
 def test_every_command_that_stands_for_another_word_exists() -> None:
     import typer
 

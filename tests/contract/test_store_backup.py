@@ -245,10 +245,12 @@ def test_the_commands(store: Store, tmp_path: Path, url: str, capsys: pytest.Cap
     app(["restore", str(tmp_path / "copy"), "--home", str(tmp_path / "home")], standalone_mode=False)
     told = capsys.readouterr().err
     assert "backup: " in told and "restored: digits, incarnation 2" in told
+    assert "revoked or withdrew since the backup is back" in told, "there was nothing to tell who"
     with open_store(f"sqlite:///{tmp_path}/home/crowdml.sqlite") as again:
         assert everything(again) == before
     app(["backup", str(tmp_path / "again"), "--home", str(tmp_path / "home")], standalone_mode=False)
     with pytest.raises(BadInput, match="not empty"):
         app(["restore", str(tmp_path / "again"), "--home", str(tmp_path / "home")], standalone_mode=False)
     app(["restore", str(tmp_path / "again"), "--home", str(tmp_path / "home"), "--force"], standalone_mode=False)
-    assert "restored: activity, incarnation 3" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "restored: activity, incarnation 3" in told and "is back" not in told

@@ -29,9 +29,12 @@ def test_a_restore_that_was_accepted_in_advance_goes_on_unattended(make_server: 
     with crowdml.Device(place, connect=server.connect) as device:
         device.run(rows, releases=3)
     server.restore(2, version=1, receipts=1)
-    with crowdml.Device(place, connect=server.connect) as device:
+    told: list[str] = []
+    with crowdml.Device(place, connect=server.connect, warn=told.append) as device:
         assert device.run(rows).used == 3 and device.releases == 6, "what was spent before stays spent"
         assert (device.member.incarnation, device.memory.version) == (2, 4)
+    (line,) = told
+    assert "restored walk from a backup (incarnation 2, version 1)" in line and "accepted that in advance" in line
     assert kinds(place).count("renew") == 1 and kinds(place).count("charge") == 6
     server.restore(3, version=2, receipts=1)
     with crowdml.Device(place, connect=server.connect) as device:

@@ -1,4 +1,4 @@
-"""A server started on a full disk says so in a sentence, wherever the room ends; with room again it starts."""
+"""Commands that find their disk full say so in a sentence, wherever the room ends; with room again they go on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.server import Server
 
 PAGES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96)
 """Room on the disk, in pages of 4 KiB: a start needs a few dozen."""
@@ -88,3 +90,67 @@ def test_whatever_a_start_cannot_write_ends_with_a_sentence(
         main()
     assert ended.value.code == 2
     assert "No space left on device" in capsys.readouterr().err
+
+
+# A device at work, on a disk of its own that gets full between two releases. Its server is on another.
+OWNER = """
+import os, subprocess, sys
+import crowdml.cli.device_output, crowdml.device, crowdml.server.store.backup, httpx
+from crowdml.cli import main
+disk, folder, link = sys.argv[1:]
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=True)
+def crowdml(*arguments):
+    # Everything is imported once, each command is a fork of it.
+    pid = os.fork()
+    if pid == 0:
+        output = os.open(f"{folder}/said", os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.argv = ["crowdml", *arguments]
+        main()
+        sys.exit(0)
+    _, status = os.waitpid(pid, 0)
+    with open(f"{folder}/said") as said:
+        print(os.waitstatus_to_exitcode(status), said.read().replace(chr(10), " "), flush=True)
+release = ("device", "run", "--rows", f"{folder}/rows.csv", "--home", f"{disk}/device", "--releases", "1")
+crowdml("device", "join", link, "--home", f"{disk}/device", "--yes", "--quiet")
+crowdml(*release)
+with open(f"{disk}/filler", "wb", buffering=0) as filler:
+    try:
+        while True:
+            filler.write(bytes(4096))
+    except OSError:
+        pass
+crowdml(*release)
+crowdml("device", "join", link, "--home", f"{disk}/another", "--yes", "--quiet")
+crowdml("task", "export", "walk-1", "--home", f"{folder}/server", "--output", f"{disk}/walk.safetensors")
+crowdml("backup", f"{disk}/walk.backup", "--home", f"{folder}/server")
+subprocess.run(["rm", f"{disk}/filler"], check=True)
+crowdml(*release)
+crowdml("device", "ledger", "--verify", "--home", f"{disk}/device")
+"""
+
+
+def test_what_owners_and_operators_do_on_a_full_disk_ends_with_a_sentence(
+    tmp_path: Path, own_mounts: list[str]
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (tmp_path / "server").mkdir()
+    lines = [f"{number % 2},{number / 40},1,{['standing', 'walking'][number % 2]}\n" for number in range(40)]
+    (tmp_path / "rows.csv").write_text("a,b,c,label\n" + "".join(lines))
+    server = Server(tmp_path / "server")
+    try:
+        server.open()
+        command = [*own_mounts, sys.executable, "-c", OWNER, str(disk), str(tmp_path), server.invite()]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    finally:
+        server.kill()
+    joined, first, *refused, again, verified = done.stdout.splitlines()
+    assert joined.startswith("0 ") and first.startswith("0 "), done.stdout
+    assert [line[:9] for line in refused] == ["2 error: "] * 4, done.stdout
+    for line in refused[:3]:
+        assert ("disk is full" in line or "No space left" in line) and "run the same command again" in line
+    assert f"{disk} has no room for a copy" in refused[3]
+    assert again.startswith("0 ") and "used, 0 refused" in again
+    assert verified.startswith("0 ") and "each with a charge here" in verified

@@ -6,6 +6,7 @@ import json
 import logging
 from typing import Any
 
+import httpx
 import pytest
 
 from crowdml.server.app import Access
@@ -130,3 +131,25 @@ def test_a_served_log_is_limited(make_process: Any) -> None:
     process = make_process("home", FLOOD)
     assert process.process.wait(20) == 0
     assert process.log.read_text().count("once more") == 10
+
+
+def test_a_stranger_with_a_network_of_addresses_is_one_stranger(make_app: Any) -> None:
+    few = Pace(per_second=1e-6, burst=3)
+    app = make_app(access=Access(reader_pace=few, stranger_pace=few))
+    app.create()
+
+    def ask(address: str, path: str, **headers: str) -> int:
+        async def once() -> int:
+            transport = httpx.ASGITransport(app.app, client=(address, 1))
+            async with httpx.AsyncClient(base_url=app.address, transport=transport) as session:
+                return (await session.get(path, headers=headers)).status_code
+
+        return int(app.thread.run(once()))
+
+    assert [ask(f"2001:db8::{number:x}:1", "/v1/tasks") for number in range(4)] == [200, 200, 200, 429]
+    assert ask("2001:db8:0:1::1", "/v1/tasks") == 200, "the network beside it is somebody else"
+    wrong = {"authorization": "Bearer wrong"}
+    path = "/v1/tasks/walk/check-out"
+    assert [ask(f"2001:db8:0:2::{number:x}", path, **wrong) for number in range(4)] == [401, 401, 401, 429]
+    # Where a socket takes both kinds, addresses of IPv4 come written as ones of IPv6: each is its own.
+    assert [ask(f"::ffff:192.0.2.{number}", "/v1/tasks") for number in range(4)] == [200] * 4

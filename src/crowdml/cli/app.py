@@ -103,7 +103,25 @@ def main() -> None:
     except Exception as error:
         from crowdml.core.errors import CrowdError  # imported late: it brings NumPy along
 
-        if not isinstance(error, CrowdError):
+        told = str(error) if isinstance(error, CrowdError) else _full_disk(error)
+        if not told:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {told}", file=sys.stderr)
         sys.exit(2)
+
+
+def _full_disk(error: Exception) -> str:
+    """Say that there is no room, where that is what went wrong; otherwise nothing."""
+    import errno
+    import sqlite3
+
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        why = f"{error.filename} cannot be written: {error.strerror}" if error.filename else str(error.strerror)
+    elif isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF in (
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,  # where there is no room for what SQLite keeps beside a file
+    ):
+        why = f"the disk is full, or fails: {error}"
+    else:
+        return ""
+    return f"{why}\n  make room and run the same command again: nothing that was acknowledged or charged is lost"

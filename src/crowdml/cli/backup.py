@@ -48,4 +48,7 @@ def restore(
     for task, incarnation in run(file, database_url(home, db, make=True), force=force).items():
         output.say(f"restored: {task}, incarnation {incarnation}")
     output.say("Devices go on whose owners accepted restores in advance; the others wait for their owners.")
+    if not force:
+        # There was nothing to overwrite, or this would have been refused.
+        output.say("The database was empty, so whoever was revoked or withdrew since the backup is back: revoke again.")
     output.say("Invites made before do not fit the new sheets: make new ones with `crowdml invite`.")

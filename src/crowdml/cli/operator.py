@@ -94,9 +94,16 @@ def remember_server(folder: Path, address: str, ca: Path | None) -> None:
 
 def _token(file: Path) -> str:
     """Find the operator's token, or say that it is missing and where it would be."""
-    token = os.environ.get(TOKEN_VARIABLE) or _read(file)
-    if token:
+    given = os.environ.get(TOKEN_VARIABLE, "").strip()
+    token = given or _read(file)
+    if token and token.isascii() and token.isprintable() and " " not in token:
         return token
+    if token:
+        raise BadInput(
+            "this is no token: a token is one word of plain letters, digits and signs",
+            where=TOKEN_VARIABLE if given else str(file),
+            hint="the file operator.token in the folder of the server holds it",
+        )
     if file.exists() and not os.access(file, os.R_OK):
         raise BadInput(
             "the operator's token may not be read by you", where=str(file), hint="be the user that runs the server"

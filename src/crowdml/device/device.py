@@ -74,7 +74,7 @@ class Device:
         rows_changed: Asked before anything is sent, when most rows of a file are new and many of last time are gone:
             whether they are other samples indeed. Not given: no, and the device stops.
         tell: Called with one line about every wait.
-        warn: Called with one line about what the owner should know of the rows.
+        warn: Called with one line about what the owner should know of the rows, or of a restore.
         patience_s: How long to go on asking when nobody answers; None: for ever.
         connect: For tests: makes the connection, given server and certificates.
         coins: For tests: makes the coins of a release; otherwise the operating system's entropy.
@@ -306,6 +306,11 @@ class Device:
         self.home.store(self.member, signed)
         self._sheet, self._busy_version = new, -1
         self._sums = self._sum_taker() if self.live.masked else None
+        shown = f", version {new.restored.version}" if new.restored else ""
+        self._warn(
+            f"the operator restored {self.member.task} from a backup (incarnation {new.incarnation}{shown}); the owner "
+            f"accepted that{' in advance' if in_advance else ''}, and the ledger goes on"
+        )
 
     def _require_terms(self) -> None:
         terms = terms_of(self.live)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from crowdml.server.answers import ALWAYS, Answer, Refusal
+from crowdml.server.limits import caller_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -33,7 +34,7 @@ class Request:
 
     Attributes:
         headers: Headers by lower-case name.
-        address: Where the request came from.
+        address: Where the request came from, as limits count it.
     """
 
     headers: dict[bytes, bytes]
@@ -48,7 +49,7 @@ class Request:
                 raise Refusal(400, "repeated-header", f"the header {name.decode('latin-1')} stands twice")
             headers[name] = value
         client = scope.get("client")
-        return Request(headers=headers, address=client[0] if client else "")
+        return Request(headers=headers, address=caller_of(client[0]) if client else "")
 
     def token(self) -> bytes:
         """Return the bearer token, or nothing."""

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crowdml.core import record
 from crowdml.server.answers import ALWAYS, Refusal
+from crowdml.server.limits import caller_of
 
 CROWDED_S = 5
 """Seconds after which a refused connection may be tried again."""
@@ -71,7 +72,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect the first request soon."""
         super().connection_made(transport)
-        limits, address = self.limits, self.client[0] if self.client else ""
+        limits, address = self.limits, caller_of(self.client[0]) if self.client else ""
         if len(self.connections) > limits.connections + limits.refused:
             transport.abort()
         elif len(self.connections) > limits.connections or self.addresses[address] >= limits.per_address:

@@ -20,7 +20,7 @@ from crowdml.server import control, pages, status
 from crowdml.server.answers import Refusal, refusal_of
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.events import Watchers
-from crowdml.server.limits import Limiter
+from crowdml.server.limits import Limiter, caller_of
 from crowdml.server.openapi import complete
 from crowdml.server.store import StoreFailed
 
@@ -49,7 +49,9 @@ def make_framework(
     fast.state.public_address = address
     fast.state.watchers = Watchers()
     fast.state.creating = asyncio.Lock()
-    fast.state.require_pace = lambda request: strangers.require(request.client.host if request.client else "")
+    fast.state.require_pace = lambda request: strangers.require(
+        caller_of(request.client.host) if request.client else ""
+    )
     fast.state.require_device_pace = devices.require
     pages.mount_static(fast)
     _add_description(fast)

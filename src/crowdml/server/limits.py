@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -12,6 +13,21 @@ from crowdml.server.answers import Refusal
 
 LARGEST_TABLE = 100_000
 """Callers remembered at most; the one not seen for longest is forgotten first."""
+
+
+def caller_of(address: str) -> str:
+    """Name who stands behind an address: of IPv6 the network, within which everybody has addresses without number.
+
+    >>> caller_of("192.0.2.7"), caller_of("::ffff:192.0.2.7"), caller_of("2001:db8:1:2:3::4")
+    ('192.0.2.7', '192.0.2.7', '2001:db8:1:2::/64')
+    """
+    if ":" not in address:
+        return address
+    try:
+        full = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    return str(full.ipv4_mapped or ipaddress.IPv6Network((int(full) >> 64 << 64, 64)))
 
 
 @record

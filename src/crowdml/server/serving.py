@@ -8,8 +8,10 @@ import resource
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+import uvloop
 
 from crowdml.core import BadInput, record
 from crowdml.protocol.joining import make_token
@@ -28,6 +30,19 @@ GARBAGE = 20_000
 """Objects made and kept before cycles are looked for: requests leave none, and hundreds of them are under way."""
 
 TOKEN_FILE = "operator.token"  # noqa: S105  the name of a file
+
+
+class PromptLoop(uvloop.Loop):
+    """uvloop's event loop, in which a connection that is to speak TLS must do so as soon as it must ask for something.
+
+    Until then it is no connection to our protocol, whose deadlines and numbers do not hold for it.
+    """
+
+    async def create_server(self, *where: Any, **options: Any) -> Any:
+        """Listen."""
+        if options.get("ssl") is not None:
+            options.setdefault("ssl_handshake_timeout", ConnectionLimits().deadline_s)
+        return await super().create_server(*where, **options)
 
 
 @record
@@ -89,7 +104,7 @@ def make_server(app: Asgi, place: Place, protocol: type[BoundedProtocol] = Bound
     config = uvicorn.Config(
         app,
         http=protocol,
-        loop="uvloop",
+        loop=f"{__name__}:{PromptLoop.__name__}",
         ws="none",
         lifespan="on",
         log_config=None,

@@ -12,6 +12,7 @@ from crowdml.server.control import coordinator_of, running_of, to_response, writ
 from crowdml.server.coordinator import Coordinator
 from crowdml.server.events import EventStream
 from crowdml.server.front import HEALTH, health_of
+from crowdml.server.limits import caller_of
 from crowdml.server.running import RunningTask
 
 router = APIRouter()
@@ -51,7 +52,7 @@ async def metrics(coordinator: Annotated[Coordinator, Depends(coordinator_of)]) 
 )
 async def events(request: Request, running: Annotated[RunningTask, Depends(running_of)]) -> Response:
     """Send the task's state whenever it changes."""
-    address = request.client.host if request.client else ""
+    address = caller_of(request.client.host) if request.client else ""
     watchers = request.app.state.watchers
     watchers.admit(address)
     return EventStream(watchers, address, running.summary)

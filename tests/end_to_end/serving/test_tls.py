@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
 import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 
 from crowdml.core import BadInput
 from crowdml.server.certificates import make_authority, sign_server
+from crowdml.server.connection import ConnectionLimits
 from crowdml.server.reach import lan_address
 
 Serve = Callable[..., Any]
@@ -69,6 +72,21 @@ def test_given_certificate(serve: Serve, tmp_path: Path) -> None:
         get(server.address.replace("127.0.0.1", "localhost"), ca)
     with pytest.raises(httpx.TransportError):
         get(server.address.replace("https", "http"), None)
+    assert server.stop() == 0
+
+
+def test_whoever_connects_and_says_nothing_is_cut_off_as_soon_as_without_tls(serve: Serve, tmp_path: Path) -> None:
+    now = dt.datetime.now(dt.UTC)
+    pair = tmp_path / "pair.pem"
+    pair.write_bytes(sign_server(make_authority(["127.0.0.1"], now), ["127.0.0.1"], now).to_pem())
+    server = serve("--tls-cert", str(pair), "--tls-key", str(pair))
+    port = urlsplit(server.address).port
+    silent, begun = socket.create_connection(("127.0.0.1", port), 30.0), time.monotonic()
+    hello = socket.create_connection(("127.0.0.1", port), 30.0)
+    with silent, hello:
+        hello.sendall(b"\x16\x03\x01\x02\x00")  # the beginning of a handshake that never goes on
+        assert (silent.recv(1), hello.recv(1)) == (b"", b"")
+    assert time.monotonic() - begun < 2 * ConnectionLimits().deadline_s
     assert server.stop() == 0
 
 

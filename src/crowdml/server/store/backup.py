@@ -70,6 +70,8 @@ def copy_sqlite(source: Path, target: Path) -> None:
             read.backup(written)
             found = read.execute("SELECT name FROM sqlite_master WHERE name = ?", (VERSION_TABLE,)).fetchone()
         except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                raise BadInput(f"{target.parent} has no room for a copy of {source}", hint="make room there") from None
             raise BadInput(f"{source} cannot be read: {error}") from None
         if not found:
             raise BadInput(f"{source} is not a store of crowdml")
