@@ -78,6 +78,15 @@ def test_rows_a_little_longer_than_one_are_no_farther_apart_than_the_sensitivity
     assert 0.999 < nearest <= 1
 
 
+@pytest.mark.parametrize(("labels", "apart"), [(False, math.sqrt(2)), (True, math.sqrt(4.5))])
+@pytest.mark.parametrize("features", [1, 5, 105])
+def test_rounding_is_part_of_the_sensitivity(features: int, labels: bool, apart: float) -> None:
+    """Half a level for each number of either row; few rows are rounded so unluckily, so it is worked out here."""
+    grid = moments_grid(features, labels)
+    assert apart * grid.levels / grid.radius + math.sqrt(grid.size) < grid.sensitivity
+    assert grid.sensitivity < apart * grid.levels / grid.radius + 1.05 * math.sqrt(grid.size) + 1
+
+
 @pytest.mark.parametrize("labels", [False, True])
 def test_rows_that_are_padding_are_not_counted(labels: bool) -> None:
     moments = Moments(features=FEATURES, labels=labels, ops=NUMPY)

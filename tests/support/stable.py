@@ -342,3 +342,22 @@ def random_setting(rng: np.random.Generator) -> Setting:
     drawn = replace(drawn, rate=min(float(rate), largest))
     clip = rng.choice((0.1, 1.02, 10.0, 100.0)) * drawn.moved * drawn.part
     return replace(drawn, clip=float(clip)) if rng.integers(0, 2) else drawn.around(100.0)
+
+
+CASES = [
+    Setting(kind=kind, bias=bias, regularisation=strength, recipe=recipe, epochs=epochs)
+    for kind in ("softmax", "logistic", "huber")
+    for bias in (False, True)
+    for strength in (0.0, 0.05)
+    for recipe, epochs in (("local-sgd", 1), ("fedavg", 2))
+]
+
+
+def case_name(case: Setting) -> str:
+    """Name a case for a report."""
+    return f"{case.kind}{'-bias' * case.bias}{'-regularised' * (case.regularisation > 0)}-{case.recipe}"
+
+
+def at_rate(case: Setting, rate: float | None) -> Setting:
+    """Return the case at a rate, or at the largest that is proven."""
+    return case.at_largest() if rate is None else replace(case, rate=min(rate, case.at_largest().rate))
