@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from crowdml.core import NUMPY, GridCoins
-from crowdml.privacy.grid import TRIES, Grid, make_grid, round_checked, to_levels
+from crowdml.privacy.grid import TRIES, Grid, make_fine_grid, make_grid, round_checked, to_levels
 
 
 class Worst:
@@ -71,6 +71,15 @@ def test_the_check_alone_is_the_proof(x: Any, order: int, constant: float | None
         assert obeys(grid, round_checked(grid, x, cast(GridCoins, Worst(constant)), "grid", NUMPY))
 
 
+@pytest.mark.parametrize("size", [1, 640, 20_000, 100_000])
+def test_squares_on_a_fine_grid_fit_into_their_integers_for_every_size(size: int) -> None:
+    """Otherwise a vector that nobody clipped would wrap to a short one, and pass."""
+    grid = make_fine_grid(size, 1.0)
+    assert grid.limit < 2**31
+    k = round_checked(grid, np.full((1, size), 1e9), cast(GridCoins, Worst(0.5)), "grid", NUMPY)
+    assert obeys(grid, k)
+
+
 @pytest.mark.parametrize("order", [1, 2])
 def test_without_the_check_the_limit_would_be_passed(order: int) -> None:
     """The naive rule, nearest or upward rounding of a clipped vector, is longer than the limit."""
@@ -83,6 +92,32 @@ def test_without_the_check_the_limit_would_be_passed(order: int) -> None:
     k = round_checked(grid, x, cast(GridCoins, coins), "grid", NUMPY)
     assert coins.asked == TRIES
     np.testing.assert_array_equal(k, np.trunc(x))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_vector_that_is_rounded_again_leaves_the_others_as_they_are(order: int) -> None:
+    """Their coins would otherwise depend on it, and a sum would move by more than one vector can."""
+    rng = np.random.default_rng(3)
+    grid = make_grid(order, 400, 1.0, "example")
+    x = to_levels(grid, rng.standard_normal((5, 400)).astype(np.float32), NUMPY) / np.float32(2)
+    other = x.copy()
+    other[2] = to_levels(grid, np.full((1, 400), 0.999 / (400 if order == 1 else 20), np.float32), NUMPY)
+
+    class Second(Worst):
+        """Coins that differ from one try to the next, and always round one vector up."""
+
+        def uniform(self, stage: str, shape: tuple[int, ...]) -> Any:
+            uniform = super().uniform(stage, shape)
+            uniform[2] = 0.0
+            return uniform
+
+    coins = Second(None), Second(None)
+    one, two = (
+        round_checked(grid, levels, cast(GridCoins, given_coins), "grid", NUMPY)
+        for levels, given_coins in zip((x, other), coins, strict=True)
+    )
+    assert coins[0].asked == 1 and coins[1].asked > 1
+    np.testing.assert_array_equal(np.delete(one, 2, axis=0), np.delete(two, 2, axis=0))
 
 
 @pytest.mark.parametrize("order", [1, 2])

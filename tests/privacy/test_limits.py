@@ -122,6 +122,11 @@ def test_what_no_honest_device_sends_is_refused() -> None:
     for words, bad in cases.items():
         problem = limits.problem(bad)
         assert problem is not None and words in problem, (words, problem)
+    # Neither more rows counted than there are, nor more trained on.
+    for counted, samples in ((9, 3), (3, 9)):
+        bad = changed(sent, samples=np.int32(samples), gradient=trees.map(np.zeros_like, sent["gradient"]))
+        bad["counts"] = counts | {"counted": np.int32(counted), "rows": np.int32(3)}
+        assert "rows: 3, which are fewer" in (limits.problem(bad) or "")
 
 
 def test_a_message_bounded_as_a_whole_counts_one_whatever_it_claims() -> None:

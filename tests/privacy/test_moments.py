@@ -15,6 +15,7 @@ from crowdml.algorithms.live import definition_of, open_task
 from crowdml.algorithms.moments import Moments
 from crowdml.core import NUMPY, BadInput, Batch
 from crowdml.privacy import PrivacySettings, Releases
+from crowdml.privacy.mechanisms import SUM_LAWS, Shared
 from crowdml.privacy.moments import moments_grid
 from crowdml.privacy.reporting import sound_figure
 from crowdml.privacy.sound_plan import make_sound
@@ -56,6 +57,12 @@ def test_rows_that_are_too_long_or_no_numbers_say_no_more() -> None:
         with np.errstate(invalid="ignore"):
             found = integers(row, 1, True)
         assert int(found @ found) <= grid.limit
+
+
+@pytest.mark.parametrize("label", [-1, 2, 7, 2**31 - 1])
+def test_a_row_that_a_strange_label_makes_too_long_is_left_out(label: int) -> None:
+    """Devices refuse such labels; the check of the integers does not rely on it."""
+    assert not integers([0.6, 0.0, -0.8, 0.0, 0.0], label, True).any()
 
 
 @pytest.mark.parametrize("labels", [False, True])
@@ -160,6 +167,15 @@ def test_squares_and_gradients_together_keep_the_total() -> None:
 def test_rounds_of_squares_alone_keep_the_total(uses: int) -> None:
     sound = make_sound(terms(max_uses=uses), lambda order: None, False, releases(opening=0))
     assert sound.opening is None and 0.99 < sound_figure(sound, uses, 1e-5).epsilon <= 1.0
+
+
+@pytest.mark.parametrize("law", SUM_LAWS)
+def test_shares_are_never_too_small_for_the_law_of_their_sum(law: str) -> None:
+    """However many there are: nothing is proven of sums of smaller ones."""
+    shared = Shared(law=SUM_LAWS[law], survivors=10**6)
+    sound = make_sound(terms(), lambda order: None, False, replace(releases(), shared=shared))
+    assert sound.update.scale**2 >= shared.law.least
+    assert sound.opening is not None and sound.opening.scale**2 >= shared.law.least
 
 
 def test_squares_that_cost_more_than_their_uses_are_refused() -> None:

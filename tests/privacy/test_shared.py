@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from crowdml.privacy.calibration import calibrate_shared, for_owner
 from crowdml.privacy.grid import make_fine_grid, make_grid
 from crowdml.privacy.mechanisms import SUM_LAWS, Shared, SumMechanism, calibrate_sum
-from crowdml.privacy.sound import Sound, SoundMechanism, Stability
+from crowdml.privacy.sound import SharedStatistics, Sound, SoundMechanism, Stability, sample_sensitivity
 from crowdml.simulation.coins import HashCoins, trial_seed
 
 GRID = make_grid(2, 640, 1.0, "release")
@@ -61,6 +62,26 @@ def test_stable_steps_need_less_for_a_sample() -> None:
     whole, _ = calibrate_shared(shared("skellam"), grid, 1.0, 1e-5, 10, stable, "device")
     assert least.scale < whole.scale / 10
     assert least.event_of_sample.rho < least.event.rho
+
+
+@pytest.mark.parametrize("moved", [0.01, 0.0005])
+def test_a_sample_is_charged_for_all_that_it_moves_in_a_sum(moved: float) -> None:
+    """The square of what it moves, and at most the fraction of it is left out: integers have whole squares."""
+    grid, stable = make_fine_grid(640, 1.0), Stability(moved=moved, rounding=1e-9, row=1.0, part=10, steps=5)
+    gaussian = shared("discrete-gaussian")
+    found = SoundMechanism(grid=grid, law=gaussian.law.noise, scale=8.0, stable=stable, shared=gaussian)
+    levels = moved * grid.levels + math.sqrt(640)
+    assert found.event_of_sample.rho >= (levels**2 - 1) / (2 * 60 * 8.0**2)
+    assert found.event_of_sample.rho == gaussian.event(math.floor(sample_sensitivity(grid, stable) ** 2), 640, 8.0).rho
+
+
+@pytest.mark.parametrize("law", SUM_LAWS)
+@pytest.mark.parametrize("rows", [1, 7])
+def test_counts_are_charged_for_all_that_rows_can_change(law: str, rows: int) -> None:
+    """One error more for each, and another label: all at once, among eleven counts."""
+    changed = rows * np.array([1, 1, -1] + [0] * 8)
+    counts = SharedStatistics(scale=8.0, classes=10, rows=rows, shared=shared(law))
+    assert counts.event == counts.event_of(rows) == shared(law).event(int(changed @ changed), len(changed), 8.0)
 
 
 def test_owners_have_one_epsilon_together() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +18,7 @@ from crowdml.privacy import Plan, PrivacySettings, Releases, Sound, make_plan, r
 from crowdml.privacy.accounting import rho_budget
 from crowdml.privacy.grid import make_fine_grid, make_grid
 from crowdml.privacy.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, LAPLACE
-from crowdml.privacy.sound import SoundMechanism, Stability, sample_sensitivity
+from crowdml.privacy.sound import Sends, SoundMechanism, SoundStatistics, Stability, sample_sensitivity
 
 GOOD: dict[str, Any] = {"epsilon": 8.0, "clip": 1.0, "max_uses": 10}
 SHAPE = Releases(sound=True, size=640, rows=20, limit=30)
@@ -150,6 +151,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "no bound": ({"clip": None}, "privacy.clip", "nothing bounds the gradient", "order 1"),
     "zero rows": ({"clip": None, "bound_of": lambda order: 0.0}, "privacy.clip", "zero", ""),
     "all statistics": ({"statistics_epsilon": 8.0}, "privacy.statistics-epsilon", "leaves nothing", "smaller"),
+    "counts of any number of rows": (
+        {"unit": "device", "statistics_epsilon": 1.0, "releases": Releases(sound=True, size=640, rows=None, limit=30)},
+        "privacy.statistics-epsilon", "nothing bounds the rows", "leave it out",
+    ),
     "add-remove": ({"adjacency": "add-remove"}, "privacy.adjacency", "in clear", '"replace"'),
     "integer law": ({"mechanism": "discrete-laplace"}, "privacy.mechanism", "cannot be named", "laplace"),
     "not a sound algorithm": ({"releases": Releases()}, "privacy.mode", "no sound form", "crowd-sgd"),
@@ -191,12 +196,68 @@ def test_what_a_sample_moves_is_counted_with_all_that_rounding_adds(size: int) -
     assert sample_sensitivity(grid, wide) == sample_sensitivity(grid, None) == grid.sensitivity
 
 
+@settings(deadline=None, max_examples=100)
+@given(sixteenths=st.integers(1, 10**6), size=st.integers(1, 1000), rows=st.integers(1, 100))
+def test_no_cost_is_rounded_down(sixteenths: int, size: int, rows: int) -> None:
+    """Not by one unit in the last place: the ledger adds them up as they are."""
+    scale, exact = sixteenths / 16, Fraction(sixteenths, 16)
+    one, two = (make_grid(order, size, 1.0, "example") for order in (1, 2))
+    pure = SoundMechanism(grid=one, law=DISCRETE_LAPLACE, scale=scale).event
+    assert Fraction(pure.pure) >= 2 * one.limit / exact
+    gaussian = SoundMechanism(grid=two, law=DISCRETE_GAUSSIAN, scale=scale).event
+    assert Fraction(gaussian.rho) >= 4 * two.limit / (2 * exact**2)
+    stable = Stability(moved=0.01, rounding=0.001, row=1.0, part=1, steps=1)
+    steps = SoundMechanism(grid=make_fine_grid(size, 1.0), law=DISCRETE_GAUSSIAN, scale=scale, stable=stable)
+    moved = Fraction(sample_sensitivity(steps.grid, stable))
+    assert Fraction(steps.event_of_sample.rho) >= moved**2 / (2 * exact**2)
+    counts = SoundStatistics(error_scale=scale, label_scale=3 * scale, rows=rows).event
+    assert Fraction(counts.pure) >= rows / exact + 2 * rows / (3 * exact)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 20])
+def test_counts_are_charged_for_every_row_that_may_change(rows: int) -> None:
+    counts = SoundStatistics(error_scale=10.0, label_scale=16.0, rows=rows)
+    assert counts.event == counts.event_of(rows)
+    assert counts.event.pure == pytest.approx(rows / 10 + 2 * rows / 16)
+    made = sound(unit="device", statistics_epsilon=1.0)
+    assert made.statistics is not None
+    assert made.of_device(rows) == made.update.event.plus(made.statistics.event_of(rows))
+    assert made.event == made.of_device(20)
+
+
+def test_a_plan_whose_releases_cost_more_than_its_promise_is_refused() -> None:
+    made = sound(mechanism="laplace")
+    with pytest.raises(ValueError, match="11 releases cost more"):
+        replace(made, uses=11)
+    with pytest.raises(ValueError, match="cost more"):
+        replace(made, update=replace(made.update, scale=made.update.scale - 50))
+    # Gaussian noise on a first release has no ε at all where δ is 0, however little it is in Σρ.
+    first = SoundMechanism(grid=make_grid(2, 640, 1.0, "example"), law=DISCRETE_GAUSSIAN, scale=2.0**26)
+    assert first.event.rho < made.event.rho
+    with pytest.raises(ValueError, match="first release costs more"):
+        replace(made, opening=first)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sends", "used"),
+    [("gaussian", "change", True), ("gaussian", "gradient", False), ("laplace", "change", False)],
+)
+def test_a_proof_about_steps_is_used_for_whole_messages_in_l2_only(mechanism: str, sends: Sends, used: bool) -> None:
+    stable = Stability(moved=0.01, rounding=0.0, row=1.0, part=1, steps=1)
+    made = sound(mechanism=mechanism, delta=1e-5, releases=replace(SHAPE, sends=sends, stable=stable))
+    assert (made.update.stable is not None) == used
+    assert (made.update.event_of_sample == made.update.event) != used
+
+
 def test_a_mechanism_refuses_a_norm_mismatch_and_continuous_noise() -> None:
     for order, law in ((2, DISCRETE_LAPLACE), (1, DISCRETE_GAUSSIAN), (1, LAPLACE)):
         with pytest.raises(ValueError, match="does not fit"):
             SoundMechanism(grid=make_grid(order, 10, 1.0, "example"), law=law, scale=1.0)
     with pytest.raises(ValueError, match="exact"):
         SoundMechanism(grid=make_grid(1, 10, 1.0, "example"), law=DISCRETE_LAPLACE, scale=0.1)
+    for scale in (0.0, -1.0):
+        with pytest.raises(ValueError, match="exact"):
+            SoundMechanism(grid=make_grid(1, 10, 1.0, "example"), law=DISCRETE_LAPLACE, scale=scale)
 
 
 TASK = """

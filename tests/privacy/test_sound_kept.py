@@ -142,6 +142,22 @@ def test_neighbours_move_the_integers_by_no_more_than_the_plan_says(
 
 
 @pytest.mark.parametrize("form", list(FORMS))
+@pytest.mark.parametrize("unit", ["sample", "device"])
+def test_padding_is_no_part_of_a_message(form: str, unit: str) -> None:
+    """It may repeat a row, which would then count for more than the plan says."""
+    algorithm, rng = task(form, "softmax", unit, "gaussian", 0.5).build(NUMPY), np.random.default_rng(4)
+    rows, mask = rng.standard_normal((8, FEATURES)).astype(np.float32), (np.arange(8) < 6).astype(np.float32)
+    other = rows.copy()
+    other[6:] = rows[0]
+    one, two = (
+        released(algorithm, Batch(rows=given_rows, labels=np.zeros(8, np.int32), mask=mask), 0.1, 5)
+        for given_rows in (rows, other)
+    )
+    for found, expected in zip(trees.leaves(two), trees.leaves(one), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("form", list(FORMS))
 @pytest.mark.parametrize(("unit", "mechanism"), [("sample", "laplace"), ("device", "gaussian")])
 def test_the_noise_added_is_the_noise_charged(form: str, unit: str, mechanism: str) -> None:
     """One draw per coordinate, of the plan's scale, to every integer and nowhere else."""

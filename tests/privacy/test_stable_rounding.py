@@ -29,7 +29,14 @@ def test_a_product_of_matrices_gives_a_row_the_same_whatever_the_other_rows_are(
 
 
 @pytest.mark.parametrize(
-    "case", [*CASES, Setting(regularisation=0.5, row=30.0, part=100, features=300), Setting(row=1e-6)], ids=case_name
+    "case",
+    [
+        *CASES,
+        Setting(regularisation=0.5, row=30.0, part=100, features=300),
+        Setting(row=1e-6),
+        Setting(regularisation=1.0, row=1e-3),  # all but the regulariser is small: the walked distance shows
+    ],
+    ids=case_name,
 )
 def test_rounding_is_allowed_for_term_by_term(case: Setting) -> None:
     """What each kind of operation may be off by, worked out here anew for the worst parameters; twice for two devices.
