@@ -18,6 +18,7 @@ import hashlib
 import secrets
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from crowdml.core import CrowdError
@@ -114,12 +115,12 @@ class SumRounds:
         published = self._running.snapshot.published
         version = published.version
         if version not in self._broadcasts:
-            self._broadcasts[version] = Broadcast.of(version, published.body).hash
+            self._broadcasts[version] = Broadcast.of(version, published.body, self._running.sheet_hash).hash
         own = self._attempt
         if own is None or own.over or own.machine.version != version:
             self.close()
             attempt = secrets.randbits(63)
-            terms = self._running.live.form(version).terms
+            terms = replace(self._running.live.form(version).terms, sheet=self._running.sheet_hash)
             oldest = version - terms.delays
             self._broadcasts = {begun: shown for begun, shown in self._broadcasts.items() if begun >= oldest}
             self._sent = Counter({place: count for place, count in self._sent.items() if place[1] >= oldest})

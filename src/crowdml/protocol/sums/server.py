@@ -122,7 +122,7 @@ class SumServer:
             raise LateMessage(f"there are {self.terms.invited} members already")
         begun = self.version if started is None else started
         if self._broadcasts.setdefault(begun, message.broadcast) != message.broadcast:
-            raise MalformedMessage(f"this device worked on another model than version {begun} is")
+            raise MalformedMessage(f"this device worked on another model than version {begun} is, or another sheet")
         self._hellos[slot], self._started[slot] = message, begun
         self._keys |= keys
 
@@ -176,7 +176,7 @@ class SumServer:
     def _stand(self) -> None:
         slots = self.roster.slots
         links = [self._links[slot] for slot in slots]
-        self._context = seed_of(self.roster.context(self.terms.task, self._layer), links)
+        self._context = seed_of(self.roster.context(self.terms, self._layer), links)
         self._at = {slot: at for at, slot in enumerate(slots)}
         self.graph = self.terms.graph(len(slots))
         near = neighbours_of(circle(digest(b"circle", self._context), len(slots)), self.graph)
