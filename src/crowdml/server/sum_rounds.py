@@ -272,7 +272,7 @@ class SumRounds:
         except BaseException:
             self._give_up(own, "a mistake in this server")
             raise
-        self._suspects.note(own.machine, failed=False)
+        self._suspects.note(own.machine, failed=False, crowd=len(self._running.devices))
         if self._readiness:
             self._readiness.heard(receipts, own.machine.version + 1)
         name, sheet = self._running.name, self._running.sheet_hash
@@ -281,7 +281,7 @@ class SumRounds:
 
     def _give_up(self, own: Attempt, why: str) -> None:
         own.failure = Refusal(409, "sum-aborted", why)
-        self._suspects.note(own.machine, failed=True)
+        self._suspects.note(own.machine, failed=True, crowd=len(self._running.devices))
         version, out = own.machine.version, self._suspects.left_out(own.machine.version)
         able = [each for each in self._crowd() if each.slot not in out and self._may_send(each.slot, version)]
         if own.uploads and len(able) < own.machine.terms.least:

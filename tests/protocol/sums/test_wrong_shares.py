@@ -127,6 +127,27 @@ def test_one_accusation_where_one_may_be_corrupt_excludes_nobody_for_good(wrongl
     assert not wrongly.suspects.left_out(0)
 
 
+def test_corrupt_members_of_many_rosters_cannot_have_an_honest_one_left_out(make_terms: Any, begin: Any) -> None:
+    """Three of a crowd of thirty are corrupt, one in each roster of ten: together they accuse more than one may."""
+    terms, suspects = make_terms(10, 7, 1), Suspects()
+    for version, corrupt in enumerate((1, 2, 3)):
+        machine = begin(terms, SLOTS, version=version).server
+        machine.blames[corrupt] = (CHEAT,)
+        suspects.note(machine, failed=False, crowd=30)
+    assert not suspects.guilty
+    machine = begin(terms, SLOTS, version=3).server
+    machine.blames[5] = (CHEAT,)
+    suspects.note(machine, failed=False, crowd=30)
+    assert suspects.guilty == {CHEAT}  # four accusers of thirty: one of them is honest
+
+
+def test_more_accusers_in_one_roster_than_may_be_corrupt_in_it_are_proof(make_terms: Any, begin: Any) -> None:
+    suspects, machine = Suspects(), begin(make_terms(10, 7, 1), SLOTS).server
+    machine.blames |= {1: (CHEAT,), 2: (CHEAT,)}
+    suspects.note(machine, failed=False, crowd=30)
+    assert suspects.guilty == {CHEAT}
+
+
 def test_two_who_accuse_each_other_are_both_left_out_after_a_failure(wrongly: Wrongly) -> None:
     crowd = wrongly.attempt(seals_wrongly(1))
     wrongly.suspects.note(crowd.server, failed=True)
