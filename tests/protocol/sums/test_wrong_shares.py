@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from crowdml.core.errors import NotAuthorised
+from crowdml.protocol.keys import SigningKey
 from crowdml.protocol.sums import Sum, SumAborted, WrongMail, shamir
 from crowdml.protocol.sums.messages import Shares
-from crowdml.protocol.sums.rehearsal import Rehearsal
+from crowdml.protocol.sums.rehearsal import Members, Rehearsal
+from crowdml.protocol.sums.secrets import _PURPOSE, AgreementKey, Card
 from crowdml.server.sum_suspects import Suspects
 
 SLOTS = list(range(10))
@@ -186,11 +190,6 @@ def test_wrong_tags_over_the_sharers_make_an_attempt_fail_once(wrongly: Wrongly)
 
 def test_a_card_that_others_have_pinned_is_not_exchanged(make_terms: Any, begin: Any) -> None:
     """Everybody would refuse the roster, attempt after attempt."""
-    from dataclasses import replace
-
-    from crowdml.core.errors import NotAuthorised
-    from crowdml.protocol.sums.secrets import AgreementKey
-
     crowd: Rehearsal = begin(make_terms(10, 7, 1), SLOTS)
     crowd.greet()
     again: Rehearsal = begin(make_terms(10, 7, 1), SLOTS, attempt=2)
@@ -198,6 +197,18 @@ def test_a_card_that_others_have_pinned_is_not_exchanged(make_terms: Any, begin:
     other = replace(hello.card, lasting=AgreementKey(bytes(range(32))).public)
     with pytest.raises(NotAuthorised, match="pinned"):
         again.server.hello(CHEAT, replace(hello, card=other))
+
+
+def test_a_newcomer_cannot_shut_a_member_out_by_signing_its_lasting_key(make_terms: Any, begin: Any) -> None:
+    """Rosters show everybody's lasting key: whoever said hello with another's first would have the other refused."""
+    terms, members = make_terms(10, 7, 1), Members("t")
+    Rehearsal(terms, members, SLOTS).greet()
+    crowd, thief = Rehearsal(terms, members, [*SLOTS[1:], 20], attempt=2), SigningKey.make()
+    lasting = members.cards[CHEAT].lasting
+    card = Card(identity=thief.public, lasting=lasting, signature=thief.sign(_PURPOSE + b"t\0" + lasting))
+    with pytest.raises(NotAuthorised, match="another device's"):
+        crowd.server.hello(20, replace(crowd.devices[20].hello(), card=card))
+    crowd.server.hello(CHEAT, crowd.devices[CHEAT].hello())
 
 
 def test_too_many_wrong_shares_give_no_sum_instead_of_a_wrong_one(

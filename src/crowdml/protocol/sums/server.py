@@ -117,6 +117,8 @@ class SumServer:
             if known is not None and known.identity == message.card.identity:
                 raise NotAuthorised("the card is not the one that others have pinned")
             message.card.require(self.terms.task)
+            if any(_is_stolen(message.card, card) for card in self._known.values()):
+                raise NotAuthorised("the lasting key is another device's, which has shown it before")
             self._known[slot] = message.card
         if len(self._hellos) >= self.terms.invited:
             raise LateMessage(f"there are {self.terms.invited} members already")
@@ -386,3 +388,8 @@ class SumServer:
             self.stage = "done"
             raise SumAborted(f"{left} members are left after {stage}, {self.terms.least} are needed")
         self.stage = following
+
+
+def _is_stolen(card: Card, known: Card) -> bool:
+    """Tell whether a card names the lasting key of another: rosters show them, and a signature proves no possession."""
+    return card.lasting == known.lasting and card.identity != known.identity
