@@ -60,12 +60,14 @@ class Taker:
         answer = self.member.check_out()
         assert answer.status_code == 200  # it is invited from here on
         present = self.look()
-        self.name, self.shown = present["sum"], Broadcast.of(present["version"], answer.content)
+        self.sheet = self.server.show("walk")["sheet_hash"]
+        self.name, self.shown = present["sum"], Broadcast.of(present["version"], answer.content, self.sheet)
         self.machine = self.fresh(present["version"], present["attempt"])
 
     def fresh(self, version: int, attempt: int) -> SumDevice:
-        form, member = self.form, self.member
-        return SumDevice(form.terms, version, attempt, member.slot, member.key, self.peers, self.shown)
+        member = self.member
+        terms = replace(self.form.terms, sheet=self.sheet)
+        return SumDevice(terms, version, attempt, member.slot, member.key, self.peers, self.shown)
 
     def headers(self, **more: str) -> dict[str, str]:
         own = {
@@ -310,3 +312,20 @@ def test_a_device_sends_to_as_many_attempts_as_the_terms_name(make_app: Any) -> 
     assert server.as_operator("PATCH", "/v1/tasks/walk", {"state": "open"}).status_code == 200
     crowd[0].begin()
     assert crowd[0].refusal("hello", crowd[0].machine.hello().to_bytes()) == (409, "attempts-spent")
+
+
+@pytest.mark.parametrize("state", ["paused", "stopped"])
+def test_nobody_waits_for_others_in_a_task_that_is_not_open_any_more(make_app: Any, state: str) -> None:
+    """Two have said hello where three are needed: they are told, and do not ask again for ever."""
+    server = make_app(options=Options(stage_s=0.3))
+    server.as_operator("POST", "/v1/tasks", {"file": FILE})
+    crowd = [Taker(server) for _ in range(2)]
+    for each in crowd:
+        each.begin()
+    futures = [each.post("hello", each.machine.hello().to_bytes()) for each in crowd]
+    while crowd[0].look()["members"] < 2:
+        pass
+    assert server.as_operator("PATCH", "/v1/tasks/walk", {"state": state}).status_code == 200
+    answers = [future.result(20) for future in futures]
+    assert [answer.status_code for answer in answers] == [409, 409]
+    assert {answer.json()["error"]["code"] for answer in answers} == {"sum-aborted"}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -179,13 +180,13 @@ class SumTaker:
         """Go through the stages before anything that depends on rows leaves."""
         started = checked_out.version
         machine = SumDevice(
-            self._live.form(started).terms,
+            replace(self._live.form(started).terms, sheet=self._member.sheet),
             present.version,
             present.attempt,
             self._member.slot,
             self._member.key,
             self._peers,
-            Broadcast.of(started, checked_out.body),
+            Broadcast.of(started, checked_out.body, self._member.sheet),
         )
         try:
             shown = self._send(present, "hello", machine.hello().to_bytes(), started=started).require(200)

@@ -18,6 +18,7 @@ import hashlib
 import secrets
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from crowdml.core import CrowdError
@@ -114,12 +115,12 @@ class SumRounds:
         published = self._running.snapshot.published
         version = published.version
         if version not in self._broadcasts:
-            self._broadcasts[version] = Broadcast.of(version, published.body).hash
+            self._broadcasts[version] = Broadcast.of(version, published.body, self._running.sheet_hash).hash
         own = self._attempt
         if own is None or own.over or own.machine.version != version:
             self.close()
             attempt = secrets.randbits(63)
-            terms = self._running.live.form(version).terms
+            terms = replace(self._running.live.form(version).terms, sheet=self._running.sheet_hash)
             oldest = version - terms.delays
             self._broadcasts = {begun: shown for begun, shown in self._broadcasts.items() if begun >= oldest}
             self._sent = Counter({place: count for place, count in self._sent.items() if place[1] >= oldest})
@@ -271,7 +272,7 @@ class SumRounds:
         except BaseException:
             self._give_up(own, "a mistake in this server")
             raise
-        self._suspects.note(own.machine, failed=False)
+        self._suspects.note(own.machine, failed=False, crowd=len(self._running.devices))
         if self._readiness:
             self._readiness.heard(receipts, own.machine.version + 1)
         name, sheet = self._running.name, self._running.sheet_hash
@@ -280,7 +281,7 @@ class SumRounds:
 
     def _give_up(self, own: Attempt, why: str) -> None:
         own.failure = Refusal(409, "sum-aborted", why)
-        self._suspects.note(own.machine, failed=True)
+        self._suspects.note(own.machine, failed=True, crowd=len(self._running.devices))
         version, out = own.machine.version, self._suspects.left_out(own.machine.version)
         able = [each for each in self._crowd() if each.slot not in out and self._may_send(each.slot, version)]
         if own.uploads and len(able) < own.machine.terms.least:

@@ -144,6 +144,22 @@ def test_devices_shown_different_models_do_not_sum(rule: bool, make_terms: Any, 
             _met_again(crowd, 3)
 
 
+def test_devices_that_accepted_different_sheets_do_not_sum(make_terms: Any, begin: Any, draw_vectors: Any) -> None:
+    """Under one sheet nine devices add hardly any noise; under the other the tenth relies on theirs."""
+    from dataclasses import replace
+
+    terms = replace(make_terms(10, 7, 1), sheet="with little noise")
+    crowd: Rehearsal = begin(terms, list(range(10)))
+    crowd.devices[3].terms = replace(terms, sheet="the one that the tenth has accepted")
+    vectors = draw_vectors(terms, crowd.slots)
+    crowd.greet()
+    crowd.settle()
+    crowd.exchange()
+    with pytest.raises(SumAborted):
+        crowd.upload(vectors)
+    assert 3 not in crowd.bodies  # no mail of the others can be opened: nothing is masked, or charged
+
+
 class _Anything(dict[int, bytes]):
     """Takes every member at its word, and shows the first one's to all."""
 

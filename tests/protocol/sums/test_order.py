@@ -34,7 +34,7 @@ def test_a_link_opens_its_own_layer_only() -> None:
 
 def test_everybody_has_a_part_in_the_seed(crowd: Rehearsal) -> None:
     links = [crowd.devices[slot].meet(crowd.server.roster) for slot in SLOTS]
-    context = crowd.server.roster.context("t", 0)
+    context = crowd.server.roster.context(crowd.terms, 0)
     for at in SLOTS:
         assert seed_of(context, [*links[:at], bytes(32), *links[at + 1 :]]) != seed_of(context, links)
 

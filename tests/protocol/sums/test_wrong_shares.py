@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from crowdml.core.errors import NotAuthorised
+from crowdml.protocol.keys import SigningKey
 from crowdml.protocol.sums import Sum, SumAborted, WrongMail, shamir
 from crowdml.protocol.sums.messages import Shares
-from crowdml.protocol.sums.rehearsal import Rehearsal
+from crowdml.protocol.sums.rehearsal import Members, Rehearsal
+from crowdml.protocol.sums.secrets import _PURPOSE, AgreementKey, Card
 from crowdml.server.sum_suspects import Suspects
 
 SLOTS = list(range(10))
@@ -127,6 +131,27 @@ def test_one_accusation_where_one_may_be_corrupt_excludes_nobody_for_good(wrongl
     assert not wrongly.suspects.left_out(0)
 
 
+def test_corrupt_members_of_many_rosters_cannot_have_an_honest_one_left_out(make_terms: Any, begin: Any) -> None:
+    """Three of a crowd of thirty are corrupt, one in each roster of ten: together they accuse more than one may."""
+    terms, suspects = make_terms(10, 7, 1), Suspects()
+    for version, corrupt in enumerate((1, 2, 3)):
+        machine = begin(terms, SLOTS, version=version).server
+        machine.blames[corrupt] = (CHEAT,)
+        suspects.note(machine, failed=False, crowd=30)
+    assert not suspects.guilty
+    machine = begin(terms, SLOTS, version=3).server
+    machine.blames[5] = (CHEAT,)
+    suspects.note(machine, failed=False, crowd=30)
+    assert suspects.guilty == {CHEAT}  # four accusers of thirty: one of them is honest
+
+
+def test_more_accusers_in_one_roster_than_may_be_corrupt_in_it_are_proof(make_terms: Any, begin: Any) -> None:
+    suspects, machine = Suspects(), begin(make_terms(10, 7, 1), SLOTS).server
+    machine.blames |= {1: (CHEAT,), 2: (CHEAT,)}
+    suspects.note(machine, failed=False, crowd=30)
+    assert suspects.guilty == {CHEAT}
+
+
 def test_two_who_accuse_each_other_are_both_left_out_after_a_failure(wrongly: Wrongly) -> None:
     crowd = wrongly.attempt(seals_wrongly(1))
     wrongly.suspects.note(crowd.server, failed=True)
@@ -165,11 +190,6 @@ def test_wrong_tags_over_the_sharers_make_an_attempt_fail_once(wrongly: Wrongly)
 
 def test_a_card_that_others_have_pinned_is_not_exchanged(make_terms: Any, begin: Any) -> None:
     """Everybody would refuse the roster, attempt after attempt."""
-    from dataclasses import replace
-
-    from crowdml.core.errors import NotAuthorised
-    from crowdml.protocol.sums.secrets import AgreementKey
-
     crowd: Rehearsal = begin(make_terms(10, 7, 1), SLOTS)
     crowd.greet()
     again: Rehearsal = begin(make_terms(10, 7, 1), SLOTS, attempt=2)
@@ -177,6 +197,18 @@ def test_a_card_that_others_have_pinned_is_not_exchanged(make_terms: Any, begin:
     other = replace(hello.card, lasting=AgreementKey(bytes(range(32))).public)
     with pytest.raises(NotAuthorised, match="pinned"):
         again.server.hello(CHEAT, replace(hello, card=other))
+
+
+def test_a_newcomer_cannot_shut_a_member_out_by_signing_its_lasting_key(make_terms: Any, begin: Any) -> None:
+    """Rosters show everybody's lasting key: whoever said hello with another's first would have the other refused."""
+    terms, members = make_terms(10, 7, 1), Members("t")
+    Rehearsal(terms, members, SLOTS).greet()
+    crowd, thief = Rehearsal(terms, members, [*SLOTS[1:], 20], attempt=2), SigningKey.make()
+    lasting = members.cards[CHEAT].lasting
+    card = Card(identity=thief.public, lasting=lasting, signature=thief.sign(_PURPOSE + b"t\0" + lasting))
+    with pytest.raises(NotAuthorised, match="another device's"):
+        crowd.server.hello(20, replace(crowd.devices[20].hello(), card=card))
+    crowd.server.hello(CHEAT, crowd.devices[CHEAT].hello())
 
 
 def test_too_many_wrong_shares_give_no_sum_instead_of_a_wrong_one(

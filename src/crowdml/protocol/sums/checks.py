@@ -50,7 +50,7 @@ def require_broadcast(roster: Roster, terms: SumTerms, mine: Broadcast) -> None:
     if not right or versions != sorted(set(versions)):
         raise TermsViolated("the roster names broadcasts of versions that no member may have begun with")
     if mine not in roster.broadcasts:
-        raise TermsViolated("the server shows other members another model than this device: nothing is summed")
+        raise TermsViolated("the server shows other members another model or sheet than this device: nothing is summed")
 
 
 def require_links(roster: Roster, links: Items, layer: int) -> None:

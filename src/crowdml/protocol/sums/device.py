@@ -115,7 +115,7 @@ class SumDevice:
         kept = [at for at, link in enumerate(links) if link is not None]
         if len(kept) == len(links):
             checks.require_links(self._roster, links, self._layer)
-            self._stand(self._roster.context(self.terms.task, self._layer), [link or b"" for link in links])
+            self._stand(self._roster.context(self.terms, self._layer), [link or b"" for link in links])
             self.stage = "share"
             return None
         checks.require_enough(len(kept), self.terms)

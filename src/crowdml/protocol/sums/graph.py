@@ -7,12 +7,14 @@ is not given up. Numbers are worked out such that
 
 - *one view* (T): two sets of survivors cannot both find T members that saw them, since only corrupt ones vouch for two:
   2T > m + c. This holds always;
-- *secrecy of shares* (t): no member has t corrupt neighbours, but for probability 2^-40 over the order;
+- *secrecy of shares* (t): no member has t corrupt neighbours, but for probability 2^-40 over the orders of an attempt;
 - *no islands* (w): honest survivors fall apart only where two gaps of k/2 consecutive places each hold none of them.
   In any two such stretches together fewer than w are corrupt, but for 2^-40 together with the above. A device demands
   w survivors in every two of them, so one of these is honest: no part of the honest survivors has a sum of its own;
 - *recovery*: if u members drop out by chance, every member keeps t neighbours and every two stretches w survivors, but
   for 2^-20. If not, the sum is given up; nothing is revealed by that.
+
+A server that shows different rosters at once sees more orders: with them it is 2^-38 (docs/decisions/0007-one-view.md).
 
 Up to 64 members, and where no such k exists, everybody is everybody's neighbour: nothing is left to chance, honest
 survivors always hang together, and t is such that 2t > k + c too.

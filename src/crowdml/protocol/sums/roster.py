@@ -1,6 +1,7 @@
 """The roster: who takes part in a sum, with which keys, and which broadcasts they work on.
 
-Everybody must have seen the same roster, or nothing fits: all keys of a sum are bound to its hash.
+Everybody must have seen the same roster, and have accepted the same sheet, or nothing fits: all keys of a sum are bound
+to their hash. A member is as safe as the others' noise and the others' checks, and both follow from the sheet.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from crowdml.protocol.keys import KEY_BYTES, SIGNATURE_BYTES
 from crowdml.protocol.sums.hashing import digest, numbers
 from crowdml.protocol.sums.order import LINK_BYTES
 from crowdml.protocol.sums.secrets import PUBLIC_BYTES, Card
+from crowdml.protocol.sums.terms import SumTerms
 
 CARD_BYTES = KEY_BYTES + PUBLIC_BYTES + SIGNATURE_BYTES
 HASH_BYTES = 32
@@ -29,16 +31,16 @@ class Broadcast:
 
     Attributes:
         version: The version.
-        hash: Of all its bytes.
+        hash: Of all its bytes, and of the sheet that they were sent under.
     """
 
     version: int
     hash: bytes
 
     @staticmethod
-    def of(version: int, body: bytes) -> Broadcast:
+    def of(version: int, body: bytes, sheet: str = "") -> Broadcast:
         """Hash a broadcast."""
-        return Broadcast(version=version, hash=digest(b"broadcast", body))
+        return Broadcast(version=version, hash=digest(b"broadcast", sheet.encode(), body))
 
 
 @record
@@ -102,9 +104,9 @@ class Roster:
             cards=tuple(self.cards[at] for at in kept),
         )
 
-    def context(self, task: str, layer: int) -> bytes:
-        """Name the roster that links of a layer are opened for."""
-        return digest(b"roster", task.encode(), numbers(layer), self.to_bytes())
+    def context(self, terms: SumTerms, layer: int) -> bytes:
+        """Name the roster that links of a layer are opened for, and the sheet under which."""
+        return digest(b"roster", terms.task.encode(), terms.sheet.encode(), numbers(layer), self.to_bytes())
 
 
 def write_card(card: Card) -> bytes:

@@ -5,9 +5,9 @@ The fresh keys agree on masks; lasting and fresh keys together agree on the keys
 that can be decrypted proves that its sender has the signed key *and* saw the same fresh keys: that is what vouches for
 fresh keys, without a signature for each. Recovery makes a lost member's fresh key known, never a lasting one.
 
-Every key is bound by HKDF to task, version, attempt and the whole roster (the context), to the two members, and to its
-use: masks, or mail in one of the two directions, or agreement on sharers. Streams are AES-256 in counter mode; no key
-is ever used for two of them.
+Every key is bound by HKDF to task, sheet, version, attempt and the whole roster (the context), to the two members, and
+to its use: masks, or mail in one of the two directions, or agreement on sharers. Streams are AES-256 in counter
+mode; no key is ever used for two of them.
 """
 
 from __future__ import annotations

@@ -117,12 +117,14 @@ class SumServer:
             if known is not None and known.identity == message.card.identity:
                 raise NotAuthorised("the card is not the one that others have pinned")
             message.card.require(self.terms.task)
+            if any(_is_stolen(message.card, card) for card in self._known.values()):
+                raise NotAuthorised("the lasting key is another device's, which has shown it before")
             self._known[slot] = message.card
         if len(self._hellos) >= self.terms.invited:
             raise LateMessage(f"there are {self.terms.invited} members already")
         begun = self.version if started is None else started
         if self._broadcasts.setdefault(begun, message.broadcast) != message.broadcast:
-            raise MalformedMessage(f"this device worked on another model than version {begun} is")
+            raise MalformedMessage(f"this device worked on another model than version {begun} is, or another sheet")
         self._hellos[slot], self._started[slot] = message, begun
         self._keys |= keys
 
@@ -176,7 +178,7 @@ class SumServer:
     def _stand(self) -> None:
         slots = self.roster.slots
         links = [self._links[slot] for slot in slots]
-        self._context = seed_of(self.roster.context(self.terms.task, self._layer), links)
+        self._context = seed_of(self.roster.context(self.terms, self._layer), links)
         self._at = {slot: at for at, slot in enumerate(slots)}
         self.graph = self.terms.graph(len(slots))
         near = neighbours_of(circle(digest(b"circle", self._context), len(slots)), self.graph)
@@ -386,3 +388,8 @@ class SumServer:
             self.stage = "done"
             raise SumAborted(f"{left} members are left after {stage}, {self.terms.least} are needed")
         self.stage = following
+
+
+def _is_stolen(card: Card, known: Card) -> bool:
+    """Tell whether a card names the lasting key of another: rosters show them, and a signature proves no possession."""
+    return card.lasting == known.lasting and card.identity != known.identity

@@ -23,6 +23,7 @@ class SumTerms:
         least: Members whose vectors a sum holds at least; with fewer it is given up.
         corrupt: Members at most that work together with the server.
         delays: Versions at most that a member's work may be old: 0 unless there is a barrier.
+        sheet: Hash of the signed sheet that these numbers and the members' noise follow from.
     """
 
     task: str
@@ -33,6 +34,7 @@ class SumTerms:
     least: int
     corrupt: int
     delays: int = 0
+    sheet: str = ""
 
     def __post_init__(self) -> None:
         """Refuse terms under which a sum could come out wrong, or could be of one member alone."""
