@@ -68,7 +68,7 @@ CASES: dict[str, tuple[tuple[str, str, bool, str], tuple[str, ...], tuple[str, .
     ),
     "masked, no noise": (
         ("fedavg", "none", True, ""),
-        ("No formal guarantee", "the server sees the sum of at least 28 as it is"),
+        ("No formal guarantee", "nothing but sums of at least 28 devices"),
         (PROMISED, LEDGER, "in clear sums"),
     ),
     "rows handed over": (
@@ -169,7 +169,11 @@ CASES: dict[str, tuple[tuple[str, str, bool, str], tuple[str, ...], tuple[str, .
     ),
     "masked": (
         ("fedavg", "device", True, "max-releases = 6"),
-        ("It rests on masks and on others", "a share of discrete gaussian noise", "when a device takes part"),
+        (
+            "It rests on secure aggregation and on other devices",
+            "a share of discrete gaussian noise",
+            "when a device takes part",
+        ),
         (TRUSTED, "in clear change", "no proof is known"),
     ),
     "made for sums, alone": (

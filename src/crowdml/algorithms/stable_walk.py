@@ -77,13 +77,13 @@ class StableWalk:
         return trees.map(lambda mean, common: mean + common, total, regulariser)
 
     def eta(self, count: Array) -> Array:
-        """Return the rate at a count: never more than its constant, nor than what is stable."""
+        """Return the rate at a count, which begins with 1: never more than its constant, nor than what is stable."""
         xp, wide, hyper = self.parts.ops.xp, self.parts.ops.wide, self.parts.hyper
         largest = wide(hyper["rate"])
         factor = self.rate.build(largest, self.parts.ops).factor
         assert factor is not None  # noqa: S101  nothing is proven of rates that look at updates
         curved = wide(self.parts.model.smoothness(self.stable.row) + hyper["regularisation"])
-        return xp.minimum(xp.minimum(wide(factor(count)), largest), wide(2 * MARGIN) / curved)
+        return xp.minimum(xp.minimum(wide(factor(xp.maximum(count, xp.int32(1)))), largest), wide(2 * MARGIN) / curved)
 
     def near(self, parameters: Tree) -> Tree:
         """Return the broadcast as numbers, not too far away, whatever the server has sent."""
