@@ -5,7 +5,7 @@ UV_VERSION := 0.13.7
 STAMP := .venv/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs soak soak-short bench reproduce lock system-packages clean
+.PHONY: help setup demo test test-live check docs soak soak-short bench reproduce lock system-packages clean
 MINUTES ?= 60
 
 help:  ## Print this list
@@ -26,7 +26,10 @@ demo: setup  ## Watch a crowd learn handwritten digits (half a minute)
 	$(BIN)/crowdml demo
 
 test: setup  ## Run the tests (at most 10 minutes)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not live"
+
+test-live: setup  ## Run the slower tests: real servers and devices, killed, starved and lied to (ten minutes)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m live
 
 soak-short: setup  ## Kill and disturb a real server under a busy crowd (five minutes)
 	$(BIN)/python -m tests.soak.run --minutes 4

@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite: a real PostgreSQL server."""
+"""What the whole suite shares: a real PostgreSQL server, and which tests are the slower ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ from pathlib import Path
 import pytest
 
 from tests.support.postgres import Postgres
+
+
+LIVE = ("end_to_end/device", "end_to_end/test_cheating_server.py", "end_to_end/test_masked.py", "faults")
+"""Folders and files of the slower suites with real server and device processes: `make test-live`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what belongs to the slower suites."""
+    places = [Path(__file__).parent / name for name in LIVE]
+    for item in items:
+        if any(item.path.is_relative_to(place) for place in places):
+            item.add_marker("live")
 
 
 @pytest.fixture(scope="session")
