@@ -14,8 +14,8 @@ import pytest
 from tests.support.postgres import Postgres
 
 
-LIVE = ("end_to_end/device", "end_to_end/test_cheating_server.py", "end_to_end/test_masked.py", "faults")
-"""Folders and files of the slower suites with real server and device processes: `make test-live`."""
+LIVE = ("contract", "crash", "end_to_end", "faults", "protocol/sums", "server")
+"""Folders of the slower suites with real servers, databases and devices: `make test-live`."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

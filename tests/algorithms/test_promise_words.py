@@ -14,7 +14,7 @@ from crowdml.algorithms.task import Task
 from crowdml.core import NUMPY
 
 MASKED = (Path(__file__).parents[2] / "examples" / "masked-digits.toml").read_text()
-ALONE = "Nobody has to be trusted"
+ALONE = "Nobody but the device itself has to be trusted"
 
 
 def words(task: Task) -> PromiseWords:

@@ -133,7 +133,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "home cannot be": (("serve", "--home", "/proc/none"), ("--home: /proc/none cannot be made",)),
     "restore into a file": (("restore", "empty", "--home", "empty"), ("--home: empty is a file",)),
     "backup of nothing": (("backup", "copy"), ("there is no file", "--home FOLDER or --db URL")),
-    "not an address": (("task", "list", "--home", ".", "--server", "http://[::1"), ("does not answer", "--server")),
+    "not an address": (
+        ("task", "list", "--home", ".", "--server", "http://[::1"),
+        ("is not the address of a server", "https://"),
+    ),
     "no scheme": (("task", "list", "--home", ".", "--server", "localhost:8800"), ("does not answer", "--server")),
 }
 

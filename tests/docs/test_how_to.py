@@ -42,7 +42,7 @@ assert 0 < result.privacy["sample"]["epsilon"] < 2.0, result.privacy
 try:
     task(*noise, "privacy.epsilon=2.0")
 except BadInput as error:
-    assert "--set privacy.epsilon" in str(error), error
+    assert "changes: privacy.epsilon" in str(error), error
 else:
     raise AssertionError("epsilon = 2 was accepted")
 """

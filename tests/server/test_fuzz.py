@@ -94,6 +94,7 @@ async def post(app: Any, device: Any, body: bytes, number: int) -> tuple[int, by
     headers = device.headers(f"key-number-{number}") | {"host": "127.0.0.1", "content-length": str(len(body))}
     scope = {
         "type": "http",
+        "scheme": "http",
         "method": "POST",
         "path": f"/v1/tasks/{device.task}/check-ins",
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],

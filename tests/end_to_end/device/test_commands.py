@@ -159,7 +159,7 @@ def test_a_revoked_device_and_a_stopped_task(server: Any, crowdml: Run, tmp_path
     name = json.loads(crowdml("device", "status", *homes[0], "--json").stdout)["tasks"][0]["device"]
     server.ask(f"/v1/tasks/{server.task}/devices/{name}", method="DELETE")
     refused = crowdml("device", "run", "--rows", str(rows), *homes[0])
-    assert refused.returncode == 2 and "token" in refused.stderr and "Traceback" not in refused.stderr
+    assert refused.returncode == 2 and "has revoked this device" in refused.stderr and "Traceback" not in refused.stderr
     assert crowdml("device", "join", server.invite(), *homes[0], "--yes", "--quiet").returncode == 0
     assert crowdml("device", "run", "--rows", str(rows), *homes[0], "--once").returncode == 0
     server.ask(f"/v1/tasks/{server.task}", {"state": "stopped"}, "PATCH")

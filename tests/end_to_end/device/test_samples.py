@@ -111,7 +111,7 @@ def test_a_lost_memory_stops_the_command_until_the_owner_decides(
     done = crowdml("device", "renumber", *home, "--yes")
     assert done.returncode == 0 and "every sample counts as used 1 times from now on" in done.stdout
     left = json.loads(crowdml("device", "ledger", *home, "--json").stdout)["tasks"][server.task]
-    assert _left(left).endswith("the others have up to 1 uses")
+    assert _left(left).endswith("; 1 uses of each in all")
     assert crowdml(*options).returncode == 0 and releases(crowdml, home) == 4, "one use was left for each row"
     shown = json.loads(crowdml("device", "status", *home, "--offline", "--json").stdout)["tasks"][0]["spending"]
     assert shown["uses_left"] == 0 and shown["samples"] == {"used": 20, "used_up": 20, "most": 2, "floor": 1}
