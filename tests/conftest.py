@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.postgres import Postgres
 
-
 LIVE = ("contract", "crash", "end_to_end", "faults", "protocol/sums", "server")
 """Folders of the slower suites with real servers, databases and devices: `make test-live`."""
 
