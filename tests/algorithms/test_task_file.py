@@ -88,7 +88,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="is a folder"):
         load(tmp_path)
     (tmp_path / "latin.toml").write_bytes('name = "é"'.encode("latin-1"))
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="is not a file of text"):
         load(tmp_path / "latin.toml")
     (tmp_path / "empty.toml").write_bytes(b"")
     with pytest.raises(BadInput, match="is missing"):

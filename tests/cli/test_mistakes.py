@@ -135,9 +135,9 @@ COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "backup of nothing": (("backup", "copy"), ("there is no file", "--home FOLDER or --db URL")),
     "not an address": (
         ("task", "list", "--home", ".", "--server", "http://[::1"),
-        ("is not the address of a server", "https://"),
+        ("does not answer", "--server"),
     ),
-    "no scheme": (("task", "list", "--home", ".", "--server", "localhost:8800"), ("does not answer", "--server")),
+    "no scheme": (("task", "list", "--home", ".", "--server", "localhost:8800"), ("is not the address of a server", "https://")),
 }
 
 
