@@ -137,7 +137,10 @@ COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("task", "list", "--home", ".", "--server", "http://[::1"),
         ("does not answer", "--server"),
     ),
-    "no scheme": (("task", "list", "--home", ".", "--server", "localhost:8800"), ("is not the address of a server", "https://")),
+    "no scheme": (
+        ("task", "list", "--home", ".", "--server", "localhost:8800"),
+        ("is not the address of a server", "https://"),
+    ),
 }
 
 
