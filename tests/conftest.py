@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.postgres import Postgres
 
-LIVE = ("contract", "crash", "end_to_end", "faults", "protocol/sums", "server")
-"""Folders of the slower suites with real servers, databases and devices: `make test-live`."""
+LIVE = ("contract", "crash", "docs/test_walks.py", "end_to_end", "faults", "protocol/sums", "server")
+"""Where the slower suites are, with real servers, databases and devices: `make test-live`."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
