@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.postgres import Postgres
 
-LIVE = ("contract", "crash", "docs/test_walks.py", "end_to_end", "faults", "protocol/sums", "server")
+LIVE = ("contract", "crash", "device", "docs/test_walks.py", "end_to_end", "faults", "protocol/sums", "server")
 """Where the slower suites are, with real servers, databases and devices: `make test-live`."""
 
 
