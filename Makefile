@@ -48,8 +48,9 @@ check: setup  ## Check format, lint, types, layers and generated documentation
 docs: setup  ## Write the generated pages anew: reference, and papers from results/
 	$(BIN)/python -m docs.generate
 
-bench: setup  ## Measure the engine against a plain NumPy loop; samplers, ledger and local solves
+bench: setup  ## Measure the engine against a plain NumPy loop and a C loop; samplers, ledger and local solves
 	$(BIN)/python benchmarks/simulation/bench.py
+	$(BIN)/python benchmarks/simulation/native.py
 	$(BIN)/python benchmarks/samplers/bench.py
 	$(BIN)/python benchmarks/ledger/bench.py
 	$(BIN)/python benchmarks/admm/bench.py

@@ -1,4 +1,4 @@
-"""Write the pages that come from code and records: task file, commands, HTTP routes, papers.
+"""Write what comes from code and records: task file, commands, HTTP routes, papers, speed, and the layers' picture.
 
 python -m docs.generate            writes the pages
 python -m docs.generate --check    writes nothing, ends with 1 if a page differs from the code, and says which
@@ -11,7 +11,9 @@ from pathlib import Path
 
 from docs.writers.commands import cli_page
 from docs.writers.http import http_page
+from docs.writers.layer_map import draw_layers
 from docs.writers.papers import papers_page
+from docs.writers.speed import speed_page
 from docs.writers.task_file import task_file_page
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -21,6 +23,8 @@ PAGES = {
     REFERENCE / "cli.md": cli_page,
     REFERENCE / "http.md": http_page,
     REFERENCE.parent / "papers.md": papers_page,
+    REFERENCE.parent / "concepts" / "speed.md": speed_page,
+    REFERENCE.parent / "images" / "layer-map.svg": draw_layers,
 }
 
 

@@ -13,8 +13,36 @@ import pytest
 
 from tests.support.postgres import Postgres
 
-LIVE = ("contract", "crash", "device", "docs/test_walks.py", "end_to_end", "faults", "protocol/sums", "server")
-"""Where the slower suites are, with real servers, databases and devices: `make test-live`."""
+if os.environ.get("CROWDML_CHECK_SHAPES"):
+    from tests.support.shapes import check_shapes
+
+    check_shapes()
+
+# Tests run compiled programs in their own process, but for those about engines and workers: starting one takes as long
+# as many tests. What they compile is kept for all of them, and for the next run.
+os.environ.setdefault("CROWDML_WORKERS", "0")
+# Two processes run tests side by side: threads of OpenBLAS would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("CROWDML_ENGINE", "compiled")
+os.environ.setdefault("CROWDML_PROGRAMS", str(Path(__file__).parents[1] / ".pytest_cache" / "programs"))
+
+LIVE = (
+    "algorithms/test_shapes.py",
+    "contract",
+    "crash",
+    "device",
+    "docs/test_how_to.py",
+    "docs/test_tutorials.py",
+    "docs/test_walks.py",
+    "end_to_end",
+    "faults",
+    "golden",
+    "secure_aggregation",
+    "server",
+    "task/test_acceptance.py",
+)
+"""Where the slower suites are: with real servers, databases and devices, pages as written, and whole suites run again
+with every shape checked. `make test-live` runs them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

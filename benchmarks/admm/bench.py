@@ -22,8 +22,8 @@ from pathlib import Path  # noqa: E402
 
 import numpy as np  # noqa: E402
 
-from crowdml.algorithms.prox import Pull, local_solver  # noqa: E402
-from crowdml.core import NUMPY, Batch  # noqa: E402
+from crowdml.algorithms.device_parts.local_solver import Pull, local_solver  # noqa: E402
+from crowdml.core import NUMPY, Batch, Labels  # noqa: E402
 from crowdml.models import MODELS  # noqa: E402
 
 WANTED = 500.0
@@ -45,13 +45,13 @@ def crowd() -> list[Batch]:
         rows = rng.standard_normal((ROWS, FEATURES)).astype(np.float32)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         labels = (rows @ line + 0.5 * rng.standard_normal(ROWS) > 0).astype(np.int32)
-        batches.append(Batch(rows=rows, labels=labels, mask=np.ones(ROWS, np.float32)))
+        batches.append(Batch(rows=rows, targets=labels, mask=np.ones(ROWS, np.float32)))
     return batches
 
 
 def measure(kind: str, steps: int) -> tuple[float, float, float]:
     """Return solves per CPU-second in the middle round and in the best, and how far the last are from exact ones."""
-    model = MODELS[kind]().build(FEATURES, 2, NUMPY)
+    model = MODELS[kind]().build(FEATURES, Labels(names=("no", "yes")), NUMPY)
     solve, batches = local_solver(model, NUMPY), crowd()
     pull = Pull(rho=1.0, decay=0.0, steps=steps)
     local, dual = [model.zeros() for _ in batches], [np.zeros((1, FEATURES), np.float32) for _ in batches]
@@ -62,8 +62,8 @@ def measure(kind: str, steps: int) -> tuple[float, float, float]:
             local[at] = solve(({"w": centre - dual[at]},), local[at], batch, pull)
         spent.append(cpu_seconds() - began)
         asked = centre
-        dual = [own + found[0]["w"] - asked for own, found in zip(dual, local, strict=True)]
-        centre = np.mean([found[0]["w"] + own for found, own in zip(local, dual, strict=True)], axis=0)
+        dual = [price + found[0]["w"] - asked for price, found in zip(dual, local, strict=True)]
+        centre = np.mean([found[0]["w"] + price for found, price in zip(local, dual, strict=True)], axis=0)
     exact = solve(
         ({"w": asked - (dual[0] - local[0][0]["w"] + asked)},), local[0], batches[0], Pull(rho=1.0, decay=0.0, steps=50)
     )

@@ -49,11 +49,11 @@ def main() -> None:
     peer = str(given.folder / "opacus" / "bin" / "python")
     found = {name: run(sys.executable, "our_step.py", kind, given.steps) for name, kind in OURS.items()}
     found |= {name: run(peer, "opacus_step.py", kind, given.steps) for name, kind in PEERS.items()}
-    own = found["crowdml, private"]["best_ms"]
+    ours = found["crowdml, private"]["best_ms"]
     for name, figures in found.items():
         print(
             f"{name:30} {figures['best_ms']:7.1f} ms of CPU per step (middle {figures['ms']:7.1f}) "
-            f"{figures['best_ms'] / own:5.2f} ×   {figures['MiB']:6.0f} MiB"
+            f"{figures['best_ms'] / ours:5.2f} ×   {figures['MiB']:6.0f} MiB"
         )
     if given.json:
         given.json.write_text(json.dumps(found, indent=2) + "\n")

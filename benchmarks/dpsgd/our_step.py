@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 import crowdml.simulation  # sets JAX up
-from crowdml.algorithms import Task, parse
 from crowdml.core import Batch
-from crowdml.simulation.coins import HashCoins, trial_seed
-from crowdml.simulation.jax_ops import JAX
+from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
+from crowdml.simulation.engine.jax_ops import JAX
+from crowdml.task import Task, parse
 
 # isort: split
 import jax
@@ -70,20 +70,18 @@ def task(kind: str, group: int) -> Task:
 
 def main(kind: str, steps: int, group: int) -> None:
     """Compile, then take steps."""
-    algorithm = task(kind, group).build(JAX)
+    phase = task(kind, group).build(JAX).last
     rng = np.random.default_rng(0)
     rows = rng.random((BATCH * TOGETHER, 3072), np.float32)
     labels = rng.integers(0, 10, len(rows)).astype(np.int32)
-    batch = Batch(rows=rows, labels=labels, mask=np.ones(len(rows), np.float32))
-    server = algorithm.init(HashCoins(trial_seed(0, 0), 0, JAX))
+    batch = Batch(rows=rows, targets=labels, mask=np.ones(len(rows), np.float32))
+    told = phase.server.check_out(phase.server.init(HashCoins(trial_seed(0, 0), 0, JAX)))
 
     def contact(broadcast: Any, batch: Batch, number: Any) -> Any:
-        coins = HashCoins(trial_seed(0, 0), number, JAX)
-        release, _ = algorithm.device_step(broadcast, algorithm.device_init(), batch, coins)
-        return algorithm.sanitise(release, coins)
+        return phase.contribute(broadcast, phase.begin(), batch, HashCoins(trial_seed(0, 0), number, JAX))[0]
 
-    compiled = jax.jit(contact).lower(algorithm.check_out(server), batch, np.int32(1)).compile()
-    given = (algorithm.check_out(server), jax.device_put(batch))
+    compiled = jax.jit(contact).lower(told, batch, np.int32(1)).compile()
+    given = (told, jax.device_put(batch))
     spent = []
     for number in range(steps // TOGETHER + 2):
         began = time.process_time()

@@ -63,14 +63,14 @@ def main(path: str, rounds: int) -> None:
     """Train, and time all rounds but the first two."""
     with np.load(path) as data:
         rows, labels = torch.from_numpy(data["rows"]), torch.from_numpy(data["labels"].astype(np.int64))
-        test_rows, test_labels = torch.from_numpy(data["test_rows"]), torch.from_numpy(data["test_labels"])
+        test_rows, test_targets = torch.from_numpy(data["test_rows"]), torch.from_numpy(data["test_targets"])
     np.random.seed(0)
     torch.manual_seed(0)
     shards = np.random.permutation(len(labels)).reshape(DEVICES, -1)
 
     def make(user: int) -> Dataset:
-        own = shards[user]
-        return Dataset(raw_data=[rows[own], labels[own]])
+        shard = shards[user]
+        return Dataset(raw_data=[rows[shard], labels[shard]])
 
     training = FederatedDataset(make, get_user_sampler("random", list(range(DEVICES))))
     net = Net()
@@ -94,7 +94,7 @@ def main(path: str, rounds: int) -> None:
     )
     cpu = (clock.times[-1] - clock.times[1]) / (rounds - 2)
     with torch.no_grad():
-        accuracy = (net(test_rows).argmax(1) == test_labels).float().mean().item()
+        accuracy = (net(test_rows).argmax(1) == test_targets).float().mean().item()
     print(json.dumps({"ms": cpu * 1e3, "accuracy": accuracy}))
 
 

@@ -25,9 +25,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from crowdml.algorithms import Task, load
 from crowdml.simulation import simulate_cells
-from crowdml.studies.crowdml_2016.noise import FIG2, LAWS, UNSTATED, USED
+from crowdml.studies.crowdml_2016.noise_and_rates import FIG2, LAWS, UNSTATED, USED
+from crowdml.task import Task, load
 
 BATCH, SIZES = 100, (50, 75, 75, 10)
 CHECK_INS, STEPS = 1000, 10
@@ -120,7 +120,7 @@ def main() -> None:
     spent = [run(tasks) for tasks in groups]
     whole = {"wall": time.perf_counter() - began[0], "cpu": time.process_time() - began[1]}
     count = sum(map(len, groups))
-    cpu, wall = (sum(own[index] for own in spent) for index in (0, 1))
+    cpu, wall = (sum(times[index] for times in spent) for index in (0, 1))
     rates = {"OpenBLAS": rate(openblas()), "XLA": rate(xla())}
     library = max(rates, key=lambda name: rates[name])
     ours = count * CHECK_INS * STEPS * flops() / cpu
@@ -130,7 +130,7 @@ def main() -> None:
         "wall_s": wall,
         "with_compiling_s": whole,
         "gflops": ours / 1e9,
-        "products_gflops": {name: own / 1e9 for name, own in rates.items()},
+        "products_gflops": {name: rate / 1e9 for name, rate in rates.items()},
         "share": ours / rates[library],
     }
     print(f"{count} cells, {CHECK_INS} check-ins each: {cpu:.1f} s of CPU, {wall:.1f} s")

@@ -16,7 +16,7 @@ import numpy as np
 
 from crowdml.device import Ledger
 from crowdml.privacy import Event, Filter
-from crowdml.privacy.ledger import Terms
+from crowdml.privacy.ledger.entries import AcceptedTerms
 
 RELEASES = 10_000
 
@@ -24,13 +24,13 @@ RELEASES = 10_000
 def main() -> None:
     """Measure and print."""
     limit = Filter(kind="pure", epsilon=1e9, delta=0.0)
-    terms = Terms(unit="sample", filter=limit, uses=RELEASES, event=Event.of_pure(0.5))
+    terms = AcceptedTerms(unit="sample", filter=limit, uses=RELEASES, event=Event.of_pure(0.5))
     body, samples = os.urandom(3000), np.arange(70)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.sqlite"
         with Ledger(path) as ledger:
             ledger._db.execute("PRAGMA synchronous = OFF")
-            ledger.accept("task", "sheet", terms)
+            ledger.accept("task", "hash", terms)
             began = time.process_time()
             for number in range(RELEASES):
                 ledger.charge("task", f"key-{number}", body, samples=samples + number % 5 * 70, version=number)

@@ -14,7 +14,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from crowdml.privacy.samplers import OsWords, discrete_gaussian, discrete_laplace, randomised_response, skellam
+from crowdml.privacy.noise.poisson import skellam
+from crowdml.privacy.noise.response import RandomisedResponse
+from crowdml.privacy.noise.rounded import rounded_gaussian
+from crowdml.privacy.noise.samplers import OsWords, discrete_gaussian, discrete_laplace
 
 DRAWS = 200_000
 ROUNDS = 5
@@ -23,18 +26,22 @@ SCALES = (2, 30, 521, 4140, 26_464, 105_000)
 
 def main() -> None:
     """Measure and print."""
-    print(f"{'sampler':24}{'scale':>10}{'million draws per CPU second':>32}  (goal 1)")
+    print(f"{'sampler':24}{'scale':>10}{'million draws per CPU second':>32}  (goal 1; rounded Gaussian 4)")
     words = OsWords()
     for scale in SCALES:
         report("discrete Laplace", scale, lambda scale=scale: discrete_laplace(words, scale, DRAWS))
     report("discrete Laplace", "49/16", lambda: discrete_laplace(words, Fraction(49, 16), DRAWS))
+    for scale in SCALES:
+        report("rounded Gaussian", scale, lambda scale=scale: rounded_gaussian(words, scale, DRAWS))
+    report("rounded Gaussian", "121/16", lambda: rounded_gaussian(words, Fraction(121, 16), DRAWS))
     for scale in SCALES:
         report("discrete Gaussian", scale, lambda scale=scale: discrete_gaussian(words, scale**2, DRAWS))
     report("discrete Gaussian", "121/16", lambda: discrete_gaussian(words, Fraction(121, 16) ** 2, DRAWS))
     for scale in SCALES:
         report("Skellam", scale, lambda scale=scale: skellam(words, scale**2, DRAWS))
     labels = np.zeros(DRAWS, np.int64)
-    report("randomised response", "", lambda: randomised_response(words, labels, 10, Fraction(1, 2)))
+    response = RandomisedResponse(classes=10, keep=Fraction(1, 2))
+    report("randomised response", "", lambda: response.answer(words, labels))
 
 
 def report(name: str, scale: object, draw: Callable[[], object]) -> None:

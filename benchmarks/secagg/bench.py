@@ -18,6 +18,7 @@ import argparse
 import json
 import statistics
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -25,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.protocol.sums import Broadcast, Peers, SumDevice, SumServer, SumTerms, bits_for
-from crowdml.protocol.sums.messages import (
+from crowdml.secure_aggregation import BroadcastHash, Peers, SumDevice, SumServer, SumTerms, bits_for
+from crowdml.secure_aggregation.roster import Roster
+from crowdml.secure_aggregation.sum_messages import (
     Consents,
     Hello,
     Mail,
@@ -36,15 +38,16 @@ from crowdml.protocol.sums.messages import (
     read_shares,
     write_items,
 )
-from crowdml.protocol.sums.rehearsal import Members
-from crowdml.protocol.sums.roster import Roster
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.support.rehearsal import Members
 
 HERE = Path(__file__).parent
 SIZE = 100_000
 LARGEST = 1 << 15
 
 
-SHOWN = Broadcast.of(0, b"")
+SHOWN = BroadcastHash.of(0, b"")
 
 
 class Course:
@@ -212,14 +215,14 @@ def flower(folder: Path) -> dict[str, Any]:
     return found
 
 
-def show(name: str, own: dict[str, Any]) -> None:
+def show(name: str, found: dict[str, Any]) -> None:
     """Print one line."""
-    first = f" ({own['first_ms']:.1f} more at first contact)" if "first_ms" in own else ""
-    carried = f", {own['bytes_up']:,} bytes up and {own['bytes_down']:,} down" if "bytes_up" in own else ""
+    first = f" ({found['first_ms']:.1f} more at first contact)" if "first_ms" in found else ""
+    carried = f", {found['bytes_up']:,} bytes up and {found['bytes_down']:,} down" if "bytes_up" in found else ""
     print(
-        f"{own['devices']} devices x {SIZE:,} values, {own['lost']} lost, {own['neighbours']} neighbours {name}: "
-        f"device {own['device_ms']:.1f} ms{first}, server {own['server_s']:.3f} s, "
-        f"upload {own['upload']:.3f} of plain 16-bit values{carried}",
+        f"{found['devices']} devices x {SIZE:,} values, {found['lost']} lost, {found['neighbours']} neighbours {name}: "
+        f"device {found['device_ms']:.1f} ms{first}, server {found['server_s']:.3f} s, "
+        f"upload {found['upload']:.3f} of plain 16-bit values{carried}",
         flush=True,
     )
 

@@ -38,15 +38,15 @@ def main() -> None:
     generator = np.random.default_rng(1)
     ids = list(range(1, DEVICES + 1))
     lost = set(generator.choice(ids, LOST, replace=False).tolist())
-    alive = [own for own in ids if own not in lost]
+    alive = [member for member in ids if member not in lost]
     vector = generator.uniform(-1, 1, SIZE)
     cpu = dict.fromkeys(ids, 0.0)
     states: dict[int, Any] = {}
 
-    def timed(own: int, function: Any, *arguments: Any) -> Any:
+    def timed(member: int, function: Any, *arguments: Any) -> Any:
         began = time.process_time()
         found = function(*arguments)
-        cpu[own] += time.process_time() - began
+        cpu[member] += time.process_time() - began
         return found
 
     setup = {
@@ -59,24 +59,27 @@ def main() -> None:
         Key.MAX_WEIGHT: 1.0,
     }
     keys = {}
-    for own in ids:
-        states[own] = mod.SecAggPlusState()
-        states[own].nid = own
-        sent = timed(own, mod._setup, states[own], setup)
-        keys[str(own)] = [sent[Key.PUBLIC_KEY_1], sent[Key.PUBLIC_KEY_2]]
-    mail: dict[int, list[tuple[int, bytes]]] = {own: [] for own in ids}
-    for own in ids:
-        sent = timed(own, mod._share_keys, states[own], keys)
+    for member in ids:
+        states[member] = mod.SecAggPlusState()
+        states[member].nid = member
+        sent = timed(member, mod._setup, states[member], setup)
+        keys[str(member)] = [sent[Key.PUBLIC_KEY_1], sent[Key.PUBLIC_KEY_2]]
+    mail: dict[int, list[tuple[int, bytes]]] = {member: [] for member in ids}
+    for member in ids:
+        sent = timed(member, mod._share_keys, states[member], keys)
         for other, sealed in zip(sent[Key.DESTINATION_LIST], sent[Key.CIPHERTEXT_LIST], strict=True):
-            mail[other].append((own, sealed))
+            mail[other].append((member, sealed))
     parameters = ndarrays_to_parameters([vector])
     bodies = {}
-    for own in alive:
-        got = {Key.SOURCE_LIST: [at for at, _ in mail[own]], Key.CIPHERTEXT_LIST: [sealed for _, sealed in mail[own]]}
-        sent = timed(own, mod._collect_masked_vectors, states[own], got, 1, parameters)
-        bodies[own] = sent[Key.MASKED_PARAMETERS]
+    for member in alive:
+        got = {
+            Key.SOURCE_LIST: [at for at, _ in mail[member]],
+            Key.CIPHERTEXT_LIST: [sealed for _, sealed in mail[member]],
+        }
+        sent = timed(member, mod._collect_masked_vectors, states[member], got, 1, parameters)
+        bodies[member] = sent[Key.MASKED_PARAMETERS]
     asked = {Key.ACTIVE_NODE_ID_LIST: alive, Key.DEAD_NODE_ID_LIST: sorted(lost)}
-    reveals = {own: timed(own, mod._unmask, states[own], asked) for own in alive}
+    reveals = {member: timed(member, mod._unmask, states[member], asked) for member in alive}
 
     began = time.process_time()
     mean = server(keys, ids, set(alive), bodies, reveals)
@@ -88,7 +91,7 @@ def main() -> None:
                 "devices": DEVICES,
                 "lost": LOST,
                 "neighbours": DEVICES - 1,
-                "device_ms": 1e3 * statistics.median(cpu[own] for own in alive),
+                "device_ms": 1e3 * statistics.median(cpu[member] for member in alive),
                 "server_s": server_s,
                 "upload": sum(map(len, bodies[alive[0]])) / (2 * SIZE),
             }
@@ -99,24 +102,24 @@ def main() -> None:
 def server(keys: Any, ids: list[int], alive: set[int], bodies: Any, reveals: Any) -> Any:
     """Do what the workflow does between the masked vectors and the mean."""
     total = None
-    for own in sorted(alive):
-        vectors = [bytes_to_ndarray(raw) for raw in bodies[own]]
+    for member in sorted(alive):
+        vectors = [bytes_to_ndarray(raw) for raw in bodies[member]]
         total = vectors if total is None else parameters_addition(total, vectors)
     total = parameters_mod(total, MODULUS)
-    collected: dict[int, list[bytes]] = {own: [] for own in ids}
+    collected: dict[int, list[bytes]] = {member: [] for member in ids}
     for sent in reveals.values():
         for owner, share in zip(sent[Key.NODE_ID_LIST], sent[Key.SHARE_LIST], strict=True):
             collected[owner].append(share)
-    for own, shares in collected.items():
+    for member, shares in collected.items():
         secret = combine_shares(shares)
-        if own in alive:
+        if member in alive:
             mask = pseudo_rand_gen(secret, MODULUS, get_parameters_shape(total))
             total = parameters_subtraction(total, mask)
             continue
         for other in (other for other in ids if other in alive):
             agreed = generate_shared_key(bytes_to_private_key(secret), bytes_to_public_key(keys[str(other)][0]))
             mask = pseudo_rand_gen(agreed, MODULUS, get_parameters_shape(total))
-            total = (parameters_addition if own > other else parameters_subtraction)(total, mask)
+            total = (parameters_addition if member > other else parameters_subtraction)(total, mask)
     ratio, values = factor_extract(parameters_mod(total, MODULUS))
     mean = dequantize(values, CLIP, TARGET)[0]
     return (mean - (len(alive) - 1) * CLIP) * (TARGET / ratio)

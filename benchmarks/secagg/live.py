@@ -2,8 +2,8 @@
 
     python benchmarks/secagg/live.py [--kind fedsgd] [--devices 100] [--rounds 20] [--drop-out 0.3]
 
-A server in a thread, every device in a thread of its own with its own folder and ledger. In each round a random part of
-the devices falls silent at a random stage. Afterwards the course is gone through again in plain NumPy: the same
+A server in a thread, every device in a thread of its own with its own folder and ledger. In each round a part of
+the devices falls silent, each at a random stage. Afterwards the course is gone through again in plain NumPy: the same
 survivors, the same coins, the versions that each began with, sums by addition. The model must come out equal in every
 bit, so every sum was exact.
 """
@@ -15,22 +15,24 @@ import asyncio
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 
-from crowdml.algorithms.live import StillCoins, open_task
-from crowdml.core import NUMPY, Batch, record, trees
+from crowdml.core import NUMPY, Batch, ZeroCoins, record, trees
 from crowdml.device import Device
-from crowdml.protocol import SignedSheet, message
-from crowdml.server.app import Access, create_app
-from crowdml.server.coordinator import Options
-from crowdml.server.limits import Pace
-from crowdml.server.serving import Place, bind, make_server, require_identity
+from crowdml.secure_aggregation.stages import STEPS
+from crowdml.server.http.requests import Pace
+from crowdml.server.setup.application import Access, create_app
+from crowdml.server.setup.serving import Place, bind, make_server, require_identity
 from crowdml.server.store import open_store
-from crowdml.simulation.coins import HashCoins, trial_seed
+from crowdml.server.tasks.coordinator import Options
+from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
+from crowdml.task.live_task import open_task
+from crowdml.wire import SignedTask, message
 
 TASK = """
 crowdml = 1
@@ -47,23 +49,24 @@ kind = "logistic"
 [privacy]
 mode = "{mode}"
 {terms}
-[sums]
-masked = true
+[secure-aggregation]
+enabled = true
 drop-out = {allowed}
 law = "{law}"
 [stop]
 max-versions = {rounds}
 {limit}
 """
+BARRIER = "devices = {devices}\nbarrier = {together}\nmax-delay = 4\nrho = 0.5"
 KINDS = {
     "fedsgd": 'kind = "fedsgd"\nper-round = {together}\nmax-rows = {rows}',
-    "admm": 'kind = "admm"\ndevices = {devices}\nbarrier = {together}\nmax-delay = 4\nrho = 0.5',
+    "admm": 'kind = "admm"\n' + BARRIER,
+    "admm-sums": 'kind = "admm-sums"\n' + BARRIER,
     "consensus-newton": 'kind = "consensus-newton"\nper-round = {together}\nmax-rows = {rows}',
     "ridge": 'kind = "ridge"\nper-round = {together}\nmax-rows = {rows}',
 }
 """Algorithms by name."""
 PROMISE = 'mechanism = "gaussian"\nclip = 1.0\nepsilon = 8.0\ndelta = 1e-5\n'
-STAGES = ("hello", "order", "shares", "masked", "consent", "reveal")
 ROWS = 12
 SEED = trial_seed(7, 0)
 FAST = Pace(per_second=1e6, burst=1_000_000)
@@ -123,9 +126,9 @@ def run(
     return Course(
         versions=versions,
         check_ins=check_ins,
-        releases=sum(own.releases for own in crowd.summaries),
-        refused=sum(own.refused for own in crowd.summaries),
-        lost={stage: list(crowd.fell.values()).count(stage) for stage in STAGES},
+        releases=sum(summary.releases for summary in crowd.summaries),
+        refused=sum(summary.refused for summary in crowd.summaries),
+        lost={stage: list(crowd.fell.values()).count(stage) for stage in STEPS},
         stale=crowd.stale,
         equal=equal,
         seconds=seconds,
@@ -135,7 +138,7 @@ def run(
 def task_text(kind: str, devices: int, together: int, rounds: int, allowed: float, law: str, mode: str) -> str:
     """Write the task file."""
     most = 2 * rounds + 20
-    whole = kind == "admm"
+    whole = kind in ("admm", "admm-sums")
     promise = PROMISE + ('unit = "device"' if whole else f"max-uses = {most}")
     return TASK.format(
         algorithm=KINDS[kind].format(devices=devices, together=together, rows=ROWS),
@@ -158,7 +161,7 @@ class Crowd:
         self.store = open_store(f"sqlite:///{folder / 'server' / 'crowdml.sqlite'}")
         require_identity(self.store, folder / "server")
         token = next((folder / "server").glob("*.token")).read_text().strip()
-        options = Options(stage_s=stage_s, coins=StillCoins, patience_s=stage_s)
+        options = Options(stage_s=stage_s, coins=ZeroCoins, patience_s=stage_s)
         app = create_app(self.store, options, Access(device_pace=FAST, stranger_pace=FAST, reader_pace=FAST))
         place = Place(port=0)
         listening = bind(place)
@@ -167,7 +170,9 @@ class Crowd:
         self._thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([listening])))
         self._thread.start()
         self.links = self._open(token, text)
-        self.silence = self._silence(drop_out)
+        self._stages = self._stages_of_loss(drop_out)
+        self._choosing = threading.Lock()
+        self.silence: dict[tuple[int, int], int] = {}
         self.stale = 0
         self.fell: dict[tuple[int, int], str] = {}
         self.made: dict[int, int] = {}
@@ -192,40 +197,43 @@ class Crowd:
         """Go through the course again without network and masks; tell whether the model is the same, bit by bit."""
         stored = self.store.task("masked")
         assert stored is not None
-        live = open_task(SignedSheet(text=stored.sheet, signature=stored.signature, key=stored.key).open())
+        live = open_task(SignedTask(text=stored.signed_text, signature=stored.signature, key=stored.key).open())
         assert live.masked is not None
         members: dict[int, list[tuple[int, int]]] = {version: [] for version in range(stored.version)}
         for device in self.store.devices(stored.id):
             for receipt in self.store.receipts(device.id, 0, 10_000):
                 members[receipt.version - 1].append((device.slot, receipt.started))
-        server, broadcasts, states = live.server.init(StillCoins()), list[Any](), dict[int, Any]()
+        server, broadcasts, states = live.server.last.server.init(ZeroCoins()), list[Any](), dict[int, Any]()
         for version, joined in members.items():
-            body = live.server_messages.check_out.encode(message(version, live.server.check_out(server)))
+            body = live.server_messages.check_out.encode(
+                message(version, live.server.at(version).server.check_out(server))
+            )
             broadcasts.append(live.messages.check_out.decode(body)["content"])
             found = [
                 self._vector(live, broadcasts[started], version, slot, started, states) for slot, started in joined
             ]
             check_in = live.form(version).check_in(np.sum(found, axis=0), len(joined))
-            now = live.server.at(version)
+            part = live.server.at(version).server
             staleness = np.array([version - started for _, started in sorted(joined)], np.int32)
-            server, _ = now.absorb(server, now.row_init(), check_in, staleness if now.barrier else np.int32(0))
-            server, _ = now.commit(server)
+            each = staleness if live.server.schedule.waits else np.int32(0)
+            server, _ = part.absorb(server, part.row(), check_in, each)
+            server, _ = part.commit(server)
             self.stale += int(staleness.sum())
         final = live.state.decode(stored.server_state)
-        pairs = zip(
-            trees.leaves(live.server.parameters(final)), trees.leaves(live.server.parameters(server)), strict=True
-        )
-        return all(np.array_equal(one, other) for one, other in pairs), stored.version, stored.check_ins
+        shown, again = (trees.leaves(live.server.last.server.report(state).parameters) for state in (final, server))
+        equal = all(np.array_equal(one, other) for one, other in zip(shown, again, strict=True))
+        return equal, stored.version, stored.check_ins
 
     def _vector(self, live: Any, broadcast: Any, version: int, slot: int, started: int, states: dict[int, Any]) -> Any:
         """Work out again what a device has said: its integers and its noise."""
         rows, labels = _rows(slot)
-        batch = Batch(rows=live.transform(rows), labels=labels.astype(np.int32), mask=np.ones(ROWS, np.float32))
-        coins, algorithm = HashCoins(SEED, np.uint32(self.used[version, slot]), NUMPY), live.algorithm.at(started)
-        state = states.get(slot, algorithm.device_init())
-        release, states[slot] = algorithm.device_step(broadcast, state, batch, coins)
-        own, noise = live.form(started).vector(release, algorithm.sanitise(release, coins))
-        return own if noise is None else own + noise
+        batch = Batch(rows=live.transform(rows), targets=labels.astype(np.int32), mask=np.ones(ROWS, np.float32))
+        coins, phase = HashCoins(SEED, np.uint32(self.used[version, slot]), NUMPY), live.algorithm.at(started)
+        state = states.get(slot, phase.begin())
+        release, work = phase.device.step(broadcast, state.work, batch, coins)
+        check_in, states[slot] = phase.finish(broadcast, release, replace(state, work=work), coins)
+        integers, noise = live.form(started).vector(release, check_in)
+        return integers if noise is None else integers + noise
 
     def _device(self, at: int) -> None:
         home = self.folder / f"device-{at}"
@@ -251,21 +259,24 @@ class Crowd:
         return HashCoins(SEED, np.uint32(self.made[slot]), NUMPY)
 
     def _is_silent(self, slot: int, version: int, stage: str) -> bool:
-        """Note which coins a device uses for a version, and tell whether it falls silent."""
-        stage = stage.split("-")[0]
-        self.used[version, slot] = self.made[slot]
-        from_stage = self.silence.get((version, slot), len(STAGES))
-        if STAGES.index(stage) == from_stage:
-            self.fell[version, slot] = stage
-        return STAGES.index(stage) >= from_stage
+        """Note which coins a device uses for a version, and tell whether it falls silent.
 
-    def _silence(self, drop_out: float) -> dict[tuple[int, int], int]:
-        """Choose for every round exactly so many devices, and the stage at which each falls silent."""
-        generator, found = np.random.default_rng(11), {}
-        for version in range(self.rounds):
-            for slot in generator.choice(self.devices, round(drop_out * self.devices), replace=False).tolist():
-                found[version, slot] = int(generator.integers(0, len(STAGES)))
-        return found
+        Whoever reaches a chosen stage first falls silent there: a device chosen beforehand may be in no cohort.
+        """
+        at = STEPS.index(stage.split("-")[0])
+        self.used[version, slot] = self.made[slot]
+        with self._choosing:
+            if (version, slot) not in self.silence and at in self._stages.get(version, ()):
+                self._stages[version].remove(at)
+                self.silence[version, slot] = at
+                self.fell[version, slot] = STEPS[at]
+        return at >= self.silence.get((version, slot), len(STEPS))
+
+    def _stages_of_loss(self, drop_out: float) -> dict[int, list[int]]:
+        """Choose for every round at which stages devices fall silent, one device for each."""
+        generator = np.random.default_rng(11)
+        lost = round(drop_out * self.devices)
+        return {version: generator.integers(0, len(STEPS), lost).tolist() for version in range(self.rounds)}
 
     def _open(self, token: str, text: str) -> list[str]:
         with httpx.Client(base_url=self.address, headers={"authorization": f"Bearer {token}"}, timeout=60) as session:

@@ -112,7 +112,7 @@ class ThinNode:
     def answer(self) -> int:
         """Answer one message; return how many calls that took."""
         pulled = self._fleet.PullMessages(PullMessagesRequest(node=self._node))
-        (asked,) = (message_from_proto(own) for own in pulled.messages_list)
+        (asked,) = (message_from_proto(pulled_message) for pulled_message in pulled.messages_list)
         run, calls = asked.metadata.run_id, 3
         for tree in iterate_object_tree(pulled.message_object_trees[0]):
             self._fleet.PullObject(PullObjectRequest(node=self._node, run_id=run, object_id=tree.object_id))

@@ -21,9 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from crowdml.server.coordinator import Coordinator
-from crowdml.server.serving import require_identity
+from crowdml.server.setup.serving import require_identity
 from crowdml.server.store import Applied, Receipt, open_store
+from crowdml.server.tasks.coordinator import Coordinator
+from crowdml.server.tasks.new_task import TaskRequest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from bench import cpu_seconds
@@ -36,7 +37,7 @@ def fill(folder: Path, count: int) -> None:
     """Make a task with so many receipts."""
     store = open_store(f"sqlite:///{folder}/crowdml.sqlite")
     require_identity(store, folder)
-    task = Coordinator(store, lambda _: None).create(TASK.format(features=50))
+    task = Coordinator(store, lambda _: None).create(TaskRequest(file=TASK.format(features=50)))
     devices = len(_enrol(store))
     for first in range(0, count, BATCH):
         made = [

@@ -2,7 +2,9 @@
 
     python benchmarks/serving/server.py FORM FOLDER FEATURES
 
-Forms: echo, durable, one-by-one (a transaction for every check-in), no-store (nothing is written).
+Forms: durable, one-by-one (a transaction for every check-in), no-store (nothing is written); and echoes, which read a
+body and answer: echo (as any application on uvicorn reads one, with an answer as long as a receipt), echo-back (the
+answer is the body), echo-lean (read as check-ins are, without copies).
 Prints its port and the tokens of its devices as one line of JSON.
 """
 
@@ -12,16 +14,25 @@ import hashlib
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
-from crowdml.protocol.joining import make_token
-from crowdml.server.answers import Answer
-from crowdml.server.app import Access, create_app
-from crowdml.server.asgi import Receive, Scope, Send, read_body, send_answer
-from crowdml.server.coordinator import Coordinator, Options
-from crowdml.server.limits import Pace
-from crowdml.server.serving import Place, bind, require_identity, serve
+from crowdml.server.http.requests import (
+    Asgi,
+    Pace,
+    Receive,
+    Request,
+    Scope,
+    Send,
+    read_body,
+    read_large_body,
+    send_answer,
+)
+from crowdml.server.refusals import Answer
+from crowdml.server.setup.application import Access, create_app
+from crowdml.server.setup.serving import Place, bind, require_identity, serve
 from crowdml.server.store import NewDevice, Store, open_store
+from crowdml.server.tasks.coordinator import Coordinator, Options
+from crowdml.server.tasks.new_task import TaskRequest
+from crowdml.wire.join_link import make_token
 
 DEVICES = 200
 TASK = """
@@ -46,16 +57,30 @@ max-uses = 10
 """
 
 
-async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Read a body and acknowledge it: what any server on this protocol must do."""
-    if scope["type"] == "lifespan":
-        while (await receive())["type"] != "lifespan.shutdown":
-            await send({"type": "lifespan.startup.complete"})
-        await send({"type": "lifespan.shutdown.complete"})
-        return
-    size = next(int(value) for name, value in scope["headers"] if name == b"content-length")
-    await read_body(receive, size)
-    await send_answer(send, Answer(status=200, body=b'{"status":"applied"}'))
+RECEIPT = b'{"status":"applied","task":"bench","key":"check-in-00000","number":1,"version":1,"task_hash":"%b"}' % (
+    b"0" * 64
+)
+"""As long as what acknowledges a check-in."""
+
+
+def echo(form: str) -> Asgi:
+    """Make an application that reads a body and answers: what any server on this protocol must do."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            while (await receive())["type"] != "lifespan.shutdown":
+                await send({"type": "lifespan.startup.complete"})
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        size = next(int(value) for name, value in scope["headers"] if name == b"content-length")
+        if form == "echo-lean":
+            await read_large_body(Request.of(scope), receive, size)
+            await send_answer(send, Answer(status=200, body=RECEIPT))
+        else:
+            body = await read_body(receive, size)
+            await send_answer(send, Answer(status=200, body=body if form == "echo-back" else RECEIPT))
+
+    return app
 
 
 def _enrol(store: Store) -> list[str]:
@@ -77,11 +102,12 @@ def main(form: str, folder: Path, features: int) -> None:
     place = Place(port=0)
     listening = bind(place)
     tokens: list[str] = []
-    app: Any = echo
-    if form != "echo":
+    if form.startswith("echo"):
+        app = echo(form)
+    else:
         store = open_store(f"sqlite:///{folder}/{form}.sqlite")
         require_identity(store, folder)
-        Coordinator(store, lambda _: None).create(TASK.format(features=features))
+        Coordinator(store, lambda _: None).create(TaskRequest(file=TASK.format(features=features)))
         tokens = _enrol(store)
         if form == "no-store":
             store.apply = lambda _: None  # type: ignore[method-assign]

@@ -2,8 +2,8 @@
 
     python benchmarks/simulation/bench.py [--json FILE]
 
-CPU time counts all threads. Compiling and the timeline are not counted; both are printed. Random data with the
-shape of the digit task of Crowd-ML 2015 (50 features, 10 labels), 10 trials.
+CPU time counts all threads. Compiling is not counted; figures are printed without and with the timeline. Random data
+with the shape of the digit task of Crowd-ML 2015 (50 features, 10 labels), 10 trials. `native.py` compares with C.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 import numpy_loop
 
-from crowdml.algorithms import Task, parse
-from crowdml.core import NUMPY
+from crowdml.core import Labels
 from crowdml.data import Dataset
-from crowdml.simulation.chunks import cut_chunks
-from crowdml.simulation.coins import trial_seed
-from crowdml.simulation.lane import Lanes
-from crowdml.simulation.program import compile_program
+from crowdml.simulation.engine.chunks import cut_chunks
+from crowdml.simulation.engine.hash_coins import trial_seed
+from crowdml.simulation.engine.program import compile_program
+from crowdml.simulation.engine.run_records import Replicas
 from crowdml.simulation.run import make_timelines
+from crowdml.task import Task, parse
 
 TASK = """
 crowdml = 1
@@ -86,10 +86,10 @@ def data() -> Dataset:
     return Dataset(
         name="random",
         train_rows=rows,
-        train_labels=labels,
+        train_targets=labels,
         test_rows=rows[:1000],
-        test_labels=labels[:1000],
-        label_names=names,
+        test_targets=labels[:1000],
+        target=Labels(names=names),
     )
 
 
@@ -97,17 +97,17 @@ def engine(task: Task, dataset: Dataset, timelines: list[Any], repeats: int = 3)
     """Return CPU seconds per update and seconds of compiling."""
     chunks = cut_chunks(timelines, 1)
     seeds = np.stack([trial_seed(0, trial) for trial in range(len(timelines))])
-    numbers = task.hyper(task.plan(task.model_for(NUMPY)))
+    numbers = task.hyper(task.calibrated)
     hyper = {name: np.full(len(timelines), value, np.float32) for name, value in numbers.items()}
-    lanes = Lanes(hyper=hyper, seeds=seeds)
-    program = compile_program(task, dataset, lanes, chunks.events(0)[0], chunks.ring, chunks.even)
+    replicas = Replicas(hyper=hyper, seeds=seeds)
+    program = compile_program(task, dataset, replicas, chunks.events(0)[0], chunks.ring, chunks.even)
     best, updates = np.inf, sum(len(timeline) for timeline in timelines)
     parts = [chunks.events(number) for number in range(len(chunks))]
     for _ in range(repeats):
-        carries = program.start(lanes)
+        carries = program.start(replicas)
         began = cpu_seconds()
         for events, counts in parts:
-            carries = program.chunk(lanes, carries, events, counts)
+            carries = program.chunk(replicas, carries, events, counts)
         best = min(best, (cpu_seconds() - began) / updates)
     return best, program.compile_seconds
 
@@ -118,7 +118,14 @@ def loop(task: Task, dataset: Dataset, timeline: Any) -> float:
     noise = 4 / 10.0 / task.algorithm.batch if task.privacy.mode == "paper" else 0.0
     began = cpu_seconds()
     numpy_loop.run(
-        dataset.train_rows, dataset.train_labels, timeline.rows[:count], timeline.staleness[:count], noise, 30.0, 1e3, 0
+        dataset.train_rows,
+        dataset.train_targets,
+        timeline.rows[:count],
+        timeline.staleness[:count],
+        noise,
+        30.0,
+        1e3,
+        0,
     )
     return (cpu_seconds() - began) / count
 
@@ -130,18 +137,23 @@ def main() -> None:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     dataset, table = data(), []
-    print(f"{'setting':24} {'NumPy µs':>9} {'ours µs':>9} {'ratio':>7} {'goal':>6} {'compile s':>10}")
+    heads = {"NumPy µs": 9, "ours µs": 9, "ratio": 7, "goal": 6, "timeline µs": 12, "with it": 8, "compile s": 10}
+    print(f"{'setting':24}", *(f"{head:>{width}}" for head, width in heads.items()))
     for name, (changes, goal) in SETTINGS.items():
         if options.only not in name:
             continue
         task = parse(TASK, changes=changes)
+        began = cpu_seconds()
         timelines = make_timelines(task, dataset, TRIALS, 0)
+        drawing = (cpu_seconds() - began) / sum(map(len, timelines))
         plain = min(loop(task, dataset, timelines[0]) for _ in range(2))
         ours, compiling = engine(task, dataset, timelines)
-        table.append({"setting": name, "numpy_us": plain * 1e6, "ours_us": ours * 1e6, "compile_s": compiling})
+        found = {"numpy_us": plain * 1e6, "ours_us": ours * 1e6, "timeline_us": drawing * 1e6, "compile_s": compiling}
+        table.append({"setting": name, **found})
         shown = f"{goal:.1f}" if goal else ""
         print(
-            f"{name:24} {plain * 1e6:9.1f} {ours * 1e6:9.3f} {plain / ours:7.1f} {shown:>6} {compiling:10.2f}",
+            f"{name:24} {plain * 1e6:9.1f} {ours * 1e6:9.3f} {plain / ours:7.1f} {shown:>6} {drawing * 1e6:12.3f} "
+            f"{(ours + drawing) * 1e6:8.3f} {compiling:10.2f}",
             flush=True,
         )
     if options.json:

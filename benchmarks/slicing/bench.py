@@ -21,11 +21,10 @@ from pathlib import Path
 import numpy as np
 
 import crowdml
-from crowdml.algorithms import load
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.sliced import deal, first_parameters, gradient_of, net_of, rules_of
-from crowdml.slicing.groups import make_groups
-from crowdml.slicing.training import Group, train_pass
+from crowdml.slicing.training import Group, make_groups, train_pass
+from crowdml.task import load
 
 TASK = Path(crowdml.__file__).parent / "studies" / "tasks" / "slicenet-mlp.toml"
 GOAL = 1.2

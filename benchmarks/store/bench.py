@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
-from crowdml.protocol.check_in_key import check_in_key
 from crowdml.server.store import Applied, NewDevice, NewTask, Receipt, Store, open_store
+from crowdml.wire.messages import check_in_key
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from crowdml.core import Registry
-from crowdml.core.settings import OneOf
+from crowdml.core.settings import NameIn, OneOf
 from docs.writers.phrases import sentence
 
 BASE_WORDS = {int: "whole number", float: "number", str: "text", bool: "`true` or `false`"}
@@ -51,7 +51,7 @@ def _default(value: Any) -> str:
         kind = getattr(value, "kind", None)
         content = ({"kind": kind} if kind else {}) | given
         return (
-            f"`{{ {', '.join(f'{key} = {_toml(own)}' for key, own in content.items())} }}`" if content else "as below"
+            f"`{{ {', '.join(f'{key} = {_toml(part)}' for key, part in content.items())} }}`" if content else "as below"
         )
     return f"`{_toml(value)}`"
 
@@ -77,7 +77,9 @@ def _type_words(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> 
     if origin is typing.Annotated:
         return _type_words(arguments[0], [*_flat(arguments[1:]), *metadata])
     if origin in (types.UnionType, typing.Union):
-        return " or ".join(_type_words(own, metadata) for own in arguments if own is not type(None))
+        return " or ".join(_type_words(part, metadata) for part in arguments if part is not type(None))
+    if names := next((item.registry for item in metadata if isinstance(item, NameIn)), None):
+        return " or ".join(f"`{_toml(name)}`" for name in names)
     if origin is typing.Literal:
         return " or ".join(f"`{_toml(choice)}`" for choice in arguments)
     if origin is list:
@@ -86,8 +88,8 @@ def _type_words(annotation: Any, metadata: list[Any] | tuple[Any, ...] = ()) -> 
         return f"table, {_type_words(arguments[1])} by name"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         keys = (
-            f"`{spell_key(name, own)}` ({_type_words(own.annotation, own.metadata)}: {sentence(own.description)})"
-            for name, own in annotation.model_fields.items()
+            f"`{spell_key(name, key)}` ({_type_words(key.annotation, key.metadata)}: {sentence(key.description)})"
+            for name, key in annotation.model_fields.items()
         )
         return f"table of {', '.join(keys)}"
     return BASE_WORDS[annotation] + _limits(metadata)
@@ -140,8 +142,8 @@ def classes(settings: type[BaseModel]) -> Iterator[type[BaseModel]]:
 def registries(settings: type[BaseModel]) -> list[Registry[Any]]:
     """List the registries that a settings class reaches, each once, in the order of the file."""
     found: dict[int, Registry[Any]] = {}
-    for own in classes(settings):
-        for field in own.model_fields.values():
+    for entry in classes(settings):
+        for field in entry.model_fields.values():
             if (registry := registry_of(field)) is not None:
                 found[id(registry)] = registry
                 for entry in registry.values():

@@ -26,8 +26,8 @@ privacy | `slicenet`; `crowdml slice`, `crowdml audit` | simulated |
 | **ODPFL.** Private collaborative machine learning. Project report, 2017 | `fedavg` with `averaging = "learned"`; \
 `inverse-variance` and `finetune` beside it | simulated and live |
 | **Async ADMM.** Y. Guo, Y. Gong. Practical collaborative learning for crowdsensing in the Internet of Things with \
-differential privacy | `admm`; `consensus-newton`, `ridge` and masked `fedsgd` beside it; baseline `local-fit` | \
-simulated and live |"""
+differential privacy | `admm`; `consensus-newton`, `ridge` and `fedsgd` with secure aggregation beside it; baseline \
+`local-fit` | simulated and live |"""
 
 WORDS = """\
 | verdict | means |

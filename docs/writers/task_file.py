@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from crowdml.algorithms import Task
 from crowdml.core import Registry
 from crowdml.data import DATASETS
 from crowdml.privacy import MECHANISMS
+from crowdml.task import Task
 from docs.writers.keys import classes, lead, nested_in, registries, registry_of, table
 from docs.writers.phrases import GENERATED, sentence
 
@@ -84,6 +84,6 @@ def _datasets() -> str:
     rows = ["| dataset | training rows | test rows | features | labels | what |", "|---|---|---|---|---|---|"]
     for name, source in DATASETS.items():
         train, test = source.rows
-        counts = f"{train} | {test} | {source.features} | {len(source.label_names)}"
+        counts = f"{train} | {test} | {source.features} | {len(source.label_names) or 'a number'}"
         rows.append(f"| `{name}` | {counts} | {sentence(source.description)} |")
     return "\n".join(rows)

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from crowdml.algorithms import Task as Task
     from crowdml.device import Device as Device
     from crowdml.device import Ledger as Ledger
     from crowdml.simulation import Result as Result
     from crowdml.simulation import simulate as simulate
+    from crowdml.task import Task as Task
+    from crowdml.task.plugins import register as register
 
-__all__ = ["Device", "Ledger", "Result", "Task", "__version__", "simulate"]
+__all__ = ["Device", "Ledger", "Result", "Task", "__version__", "register", "simulate"]
 
 # Imported when first asked for, so that `import crowdml` and `crowdml --help` stay quick.
 _HOMES = {
     "Device": "crowdml.device.device",
+    "register": "crowdml.task.plugins",
     "Ledger": "crowdml.device.ledger_store",
     "Result": "crowdml.simulation",
-    "Task": "crowdml.algorithms",
+    "Task": "crowdml.task",
     "simulate": "crowdml.simulation",
 }
 

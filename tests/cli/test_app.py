@@ -1,11 +1,15 @@
 """The command line as a user meets it: a process, its output, its exit code."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
+
+from crowdml.cli.app import app
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits.toml"
 HEAVY = ("numpy", "jax", "pydantic", "scipy", "pandas", "matplotlib", "rich")
@@ -24,7 +28,10 @@ def crowdml(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
 def test_help_teaches_and_is_quick() -> None:
     shown = crowdml("--help")
     assert shown.returncode == 0
-    assert {"demo", "simulate", "data"} <= set(shown.stdout.split())
+    names = [line.split()[0] for line in shown.stdout.splitlines() if re.match("  [a-z]", line)]
+    command = typer.main.get_command(app)
+    assert set(getattr(command, "commands")) <= set(names), "every command stands under a heading"  # noqa: B009
+    assert "..." not in shown.stdout.partition("Options")[2], "no sentence is cut short"
     code = "import sys; from crowdml.cli.app import app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not set(HEAVY) & set(loaded), "the start loads what only commands need"

@@ -22,17 +22,17 @@ def test_a_sound_task_is_explained(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     words = (
         "What leaves a device",
-        "gradient/0/w",
+        "update/0/w",
         "in clear",
         "one device",
         "are not hidden",
         "proven by",
         "enforced:",
     )
-    for own in words:
-        assert own in " ".join(ran.stdout.split()), own
+    for word in words:
+        assert word in " ".join(ran.stdout.split()), word
     content = json.loads((tmp_path / "out.json").read_text())
-    assert content["enforced_by"] == content["total"]["sample"]["by"] == "Rényi divergences"
+    assert content["enforced_by"] == content["total"]["sample"]["by"] == "Σμ² of Gaussian noise"
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -40,7 +40,7 @@ def test_a_target_is_calibrated() -> None:
     """An eighth of ε, and Gaussian noise: between six and eight times the scale."""
     ran = explain(str(EXAMPLE), *SOUND, "--target-epsilon", "1.0", "--json", "-")
     content = json.loads(ran.stdout)
-    scale = float(next(own["protection"] for own in content["leaving"] if "noise" in own["protection"]).split()[-2])
+    scale = float(next(part["protection"] for part in content["leaving"] if "noise" in part["protection"]).split()[-2])
     assert content["target"]["epsilon"] == 1.0 and 6 < content["target"]["noise"] / scale < 8
     told = explain(str(EXAMPLE), *SOUND, "--target-epsilon", "1.0").stdout
     assert f"a total ε of 1 takes noise of scale {content['target']['noise']:g} levels" in told

@@ -72,7 +72,7 @@ def test_audit_writes_json_and_nothing_else(run: Run) -> None:
     code, shown, _ = run("audit", str(EXAMPLE), *SMALL, "--json", "-")
     found = json.loads(shown)
     assert code == 0 and found["own_rows"] == 40 and found["guarantee"].startswith("no formal guarantee")
-    assert all(0 <= own["right"] <= 1 for own in found["readings"] if own["right"] is not None)
+    assert all(0 <= reading["right"] <= 1 for reading in found["readings"] if reading["right"] is not None)
 
 
 BAD = {

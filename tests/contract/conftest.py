@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import delete
 
 from crowdml.server.store import Store, open_store
-from crowdml.server.store.engines import parse
+from crowdml.server.store.backups import tables_of
+from crowdml.server.store.open_database import parse
 from crowdml.server.store.postgres import connect_postgres
-from crowdml.server.store.schema import metadata
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -23,7 +23,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/crowd.sqlite"
     address: str = request.getfixturevalue("shared_database")
     with closing(connect_postgres(parse(address))) as connection, connection.begin():
-        for table in reversed(metadata.sorted_tables):
+        for table in reversed(tables_of(connection)):
             connection.execute(delete(table))
     return address
 

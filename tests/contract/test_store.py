@@ -27,7 +27,13 @@ from crowdml.server.store import (
 
 def new_task(name: str = "digits") -> NewTask:
     return NewTask(
-        name=name, state="draft", file="text", sheet=b"sheet", signature=b"\0sig", key=b"key", server_state=b"\0first"
+        name=name,
+        state="draft",
+        file="text",
+        signed_text=b"sheet",
+        signature=b"\0sig",
+        key=b"key",
+        server_state=b"\0first",
     )
 
 
@@ -44,7 +50,7 @@ def receipt(slot: int, key: str, number: int = 1, version: int = 1, started: int
 def batch(task: int, before: int, *receipts: Receipt, **changes: Any) -> Applied:
     """A batch after which version and check-ins have grown by the number of receipts."""
     after = before + len(receipts)
-    own: dict[str, Any] = {
+    batch: dict[str, Any] = {
         "task": task,
         "expected_version": before,
         "expected_check_ins": before,
@@ -55,7 +61,7 @@ def batch(task: int, before: int, *receipts: Receipt, **changes: Any) -> Applied
         "rows": {},
         "receipts": receipts,
     }
-    return Applied(**own | changes)
+    return Applied(**batch | changes)
 
 
 def join(store: Store, task: int, name: str, key: bytes | None = None) -> Joined:
@@ -130,7 +136,7 @@ def test_a_device_joins_with_an_invite(store: Store) -> None:
     assert (device.id, device.slot, device.check_ins, device.last_version, device.revoked) == ("anna", 0, 0, -1, False)
     assert store.device("anna") == device
     join(store, task, "ben")
-    assert [own.slot for own in store.devices(task)] == [0, 1]
+    assert [device.slot for device in store.devices(task)] == [0, 1]
     stored = store.task("digits")
     assert stored is not None and stored.slots == 2
 
@@ -141,7 +147,7 @@ def test_an_invite_is_good_for_one_device(store: Store) -> None:
     assert store.use_invite(task, b"anna", new_device("ben")) == "used"
     assert store.use_invite(task, b"unknown", new_device("ben")) == "unknown"
     assert store.use_invite(other, b"anna", new_device("ben")) == "unknown"
-    assert [own.id for own in store.devices(task)] == ["anna"] and store.devices(other) == []
+    assert [device.id for device in store.devices(task)] == ["anna"] and store.devices(other) == []
 
 
 def test_the_same_key_again_gets_a_new_token(store: Store) -> None:
@@ -173,15 +179,15 @@ def test_fifty_devices_race_for_one_invite(store: Store, same_key: bool) -> None
         return store.use_invite(task, b"code", new_device(f"d{number}", b"key" if same_key else None))
 
     answers = at_once(50, enter)
-    winners = [own for own in answers if isinstance(own, Joined) and not own.again]
+    winners = [answer for answer in answers if isinstance(answer, Joined) and not answer.again]
     assert len(winners) == 1
     (device,) = store.devices(task)
     assert device.id == winners[0].device.id
     stored = store.task("digits")
     assert stored is not None and stored.slots == 1
     if same_key:
-        assert all(isinstance(own, Joined) and own.device.slot == 0 for own in answers)
-        assert device.token_hash in {own.device.token_hash for own in answers}
+        assert all(isinstance(answer, Joined) and answer.device.slot == 0 for answer in answers)
+        assert device.token_hash in {answer.device.token_hash for answer in answers}
     else:
         assert sorted(map(str, answers), key=len)[:49] == ["used"] * 49
 
@@ -208,7 +214,7 @@ def test_a_batch_is_stored_as_a_whole(store: Store) -> None:
     assert (stored.server_state, stored.state, stored.reason) == (b"state 3", "draft", None)
     assert store.rows(task) == {0: b"row", 1: b""}
     assert store.points(task) == [point]
-    assert [(own.check_ins, own.last_version) for own in store.devices(task)] == [(2, 1), (1, 0)]
+    assert [(device.check_ins, device.last_version) for device in store.devices(task)] == [(2, 1), (1, 0)]
     found = store.receipts_for(task, [(0, "k1"), (1, "k1"), (0, "k2"), (1, "k2"), (7, "k1")])
     assert set(found) == {(0, "k1"), (1, "k1"), (0, "k2")}
     assert found[0, "k2"] == replace(given[2], device="anna")
@@ -269,7 +275,7 @@ def test_a_key_is_counted_once(store: Store) -> None:
     assert store.rows(task) == {} and store.devices(task)[0].check_ins == 1
     # The store goes on, and the places in its log are not mixed up.
     store.apply(batch(task, 1, receipt(0, "k2", 2)))
-    assert [own.key for own in store.receipts("anna")] == ["k1", "k2"]
+    assert [receipt.key for receipt in store.receipts("anna")] == ["k1", "k2"]
 
 
 def test_keys_are_told_apart_exactly(store: Store) -> None:
@@ -277,7 +283,7 @@ def test_keys_are_told_apart_exactly(store: Store) -> None:
     keys = ["aaaaaaaa", "AAAAAAAA", "aaaa-aaa", "aaaa_aaa", "aaaaaaaa-", "-" * 64]
     store.apply(batch(task, 0, *(receipt(0, key, number) for number, key in enumerate(keys, 1))))
     found = store.receipts_for(task, [(0, key) for key in [*keys, "aaaaaaaA", "a%aaaaaa"]])
-    assert {key: own.number for (_, key), own in found.items()} == {key: n for n, key in enumerate(keys, 1)}
+    assert {key: receipt.number for (_, key), receipt in found.items()} == {key: n for n, key in enumerate(keys, 1)}
 
 
 def test_any_number_of_keys_is_looked_up(store: Store) -> None:
@@ -297,10 +303,10 @@ def test_receipts_are_read_in_pages(store: Store) -> None:
         mixed = [receipt(number % 2, f"k{number}", number // 2 + 1) for number in range(at, at + 4)]
         store.apply(batch(task, at, *mixed))
         store.apply(batch(other, at // 4, receipt(0, f"k{at}", at // 4 + 1)))
-    assert [own.number for own in store.receipts("anna")] == list(range(1, 11))
-    assert [own.key for own in store.receipts("ben", after=3, limit=3)] == ["k7", "k9", "k11"]
+    assert [receipt.number for receipt in store.receipts("anna")] == list(range(1, 11))
+    assert [receipt.key for receipt in store.receipts("ben", after=3, limit=3)] == ["k7", "k9", "k11"]
     assert store.receipts("ben", after=10) == [] == store.receipts("nobody")
-    assert {own.device for own in store.receipts("carl")} == {"carl"} and len(store.receipts("carl")) == 5
+    assert {receipt.device for receipt in store.receipts("carl")} == {"carl"} and len(store.receipts("carl")) == 5
 
 
 def test_who_withdraws_is_forgotten(store: Store) -> None:
@@ -310,7 +316,7 @@ def test_who_withdraws_is_forgotten(store: Store) -> None:
     store.apply(batch(task, 0, receipt(0, "k1"), receipt(1, "k2"), rows={0: b"mine", 1: b"other"}))
     assert store.withdraw("anna") and not store.withdraw("anna")
     assert store.device("anna") is None and store.receipts("anna") == []
-    assert [own.id for own in store.devices(task)] == ["ben"] and store.rows(task) == {1: b"other"}
+    assert [device.id for device in store.devices(task)] == ["ben"] and store.rows(task) == {1: b"other"}
     # Its receipts stay, and name nobody; its invite stays used, its slot is never given again.
     found = store.receipts_for(task, [(0, "k1"), (1, "k2")])
     assert [found[0, "k1"].device, found[1, "k2"].device] == [None, "ben"]
@@ -338,7 +344,7 @@ def test_everything_is_there_after_opening_again(store: Store, url: str) -> None
     with open_store(url) as again:
         assert (again.tasks(), again.devices(task), again.rows(task), again.receipts("anna")) == before
         again.apply(batch(task, 5, receipt(0, "k5", 6)))
-        assert [own.number for own in again.receipts("anna")] == [1, 2, 3, 4, 5, 6]
+        assert [receipt.number for receipt in again.receipts("anna")] == [1, 2, 3, 4, 5, 6]
     with pytest.raises(StoreFailed, match="closed"):
         store.tasks()
 

@@ -12,8 +12,7 @@ import pytest
 
 from crowdml.cli.app import app
 from crowdml.core import BadInput
-from crowdml.protocol.keys import SigningKey
-from crowdml.protocol.sheet import Restored, Sheet, SignedSheet, sign_sheet
+from crowdml.core.keys import SigningKey
 from crowdml.server.store import (
     Applied,
     Identity,
@@ -24,8 +23,8 @@ from crowdml.server.store import (
     Store,
     open_store,
 )
-from crowdml.server.store.backup import backup
-from crowdml.server.store.restore import restore
+from crowdml.server.store.backups import backup, restore
+from crowdml.wire.signed_task import Restored, SignedTask, TaskDocument, sign_task
 
 KEY = SigningKey(b"k" * 32)
 
@@ -34,8 +33,8 @@ def fill(store: Store, check_ins: int = 3) -> None:
     """Store something in every table."""
     store.set_identity(Identity(signing_key=KEY.secret, operator_token_hash=b"h" * 32))
     for name in ("digits", "activity"):
-        sheet = sign_sheet(Sheet(task=name, incarnation=1, definition={"name": name}, arrays=()), KEY)
-        signed = {"sheet": sheet.text, "signature": sheet.signature, "key": sheet.key}
+        made = sign_task(TaskDocument(task=name, incarnation=1, definition={"name": name}, arrays=()), KEY)
+        signed = {"signed_text": made.text, "signature": made.signature, "key": made.key}
         task = store.create_task(NewTask(name=name, state="open", file="text", server_state=b"\0", **signed)).id  # type: ignore[arg-type]
         store.add_invites(task, [b"used", b"free"])
         store.use_invite(task, b"used", NewDevice(id=name, token_hash=b"t", public_key=b"p", joined=2.5))
@@ -45,7 +44,7 @@ def fill(store: Store, check_ins: int = 3) -> None:
 
 def one_more(task: int, before: int) -> Applied:
     after = before + 1
-    own = Receipt(
+    receipt = Receipt(
         slot=0, key=f"key-{after:05d}", body=b"b" * 32, number=after, version=after, started=before, status="applied"
     )
     return Applied(
@@ -57,7 +56,7 @@ def one_more(task: int, before: int) -> Applied:
         received=0,
         server_state=f"state {after}".encode(),
         rows={0: f"row {after}".encode()},
-        receipts=[own],
+        receipts=[receipt],
         point=Point(version=after, check_ins=after, rows=20, estimated_error=None, time=float(after)),
     )
 
@@ -66,9 +65,11 @@ def everything(store: Store) -> dict[str, Any]:
     """Return all that can be asked, but for what a restore changes."""
     found: dict[str, Any] = {"identity": store.identity()}
     for task in store.tasks():
-        own = {name: value for name, value in vars(task).items() if name not in ("incarnation", "sheet", "signature")}
+        described = {
+            name: value for name, value in vars(task).items() if name not in ("incarnation", "signed_text", "signature")
+        }
         found[task.name] = (
-            own,
+            described,
             store.devices(task.id),
             store.rows(task.id),
             store.points(task.id),
@@ -107,20 +108,20 @@ def test_a_backup_brings_everything_back(store: Store, other: str, tmp_path: Pat
         assert again.use_invite(task, b"used", stranger) == "used"
         assert not isinstance(again.use_invite(task, b"free", stranger), str)
         again.apply(one_more(task, 3))
-        assert [own.number for own in again.receipts("digits")] == [1, 2, 3, 4]
+        assert [receipt.number for receipt in again.receipts("digits")] == [1, 2, 3, 4]
 
 
-def test_the_new_sheet_says_the_incarnation_and_is_signed(store: Store, tmp_path: Path, url: str) -> None:
+def test_the_newly_signed_task_says_the_incarnation_and_is_signed(store: Store, tmp_path: Path, url: str) -> None:
     fill(store)
     backup(url, tmp_path / "copy")
     target = f"sqlite:///{tmp_path}/restored.sqlite"
     restore(tmp_path / "copy", target)
     with open_store(target) as again:
         for task in again.tasks():
-            signed = SignedSheet(text=task.sheet, signature=task.signature, key=task.key)
+            signed = SignedTask(text=task.signed_text, signature=task.signature, key=task.key)
             notice = Restored(after=1, version=3)
             definition = {"name": task.name}
-            expected = Sheet(task=task.name, incarnation=2, definition=definition, arrays=(), restored=notice)
+            expected = TaskDocument(task=task.name, incarnation=2, definition=definition, arrays=(), restored=notice)
             assert signed.open() == expected
             assert task.incarnation == 2 and task.key == KEY.public
 
@@ -150,6 +151,27 @@ def test_what_is_there_is_overwritten_only_when_told(store: Store, tmp_path: Pat
     assert restore(tmp_path / "copy", url, force=True) == {"digits": 3, "activity": 3}
 
 
+def test_tables_of_others_in_the_same_database_are_left_alone(
+    store: Store, other: str, tmp_path: Path, url: str
+) -> None:
+    fill(store)
+    for address in (url, other):
+        with closing(open_store(address) if address == other else store) as opened:
+            with opened._database.transaction() as cursor:
+                cursor.execute("DROP TABLE IF EXISTS others")
+                cursor.execute("CREATE TABLE others AS SELECT 7 AS x")
+            if address == url:
+                backup(url, tmp_path / "copy")
+                with opened._database.transaction() as cursor:
+                    cursor.execute("UPDATE others SET x = 8")
+    for address, kept in ((url, 8), (other, 7)):
+        restore(tmp_path / "copy", address, force=True)
+        with open_store(address) as again, again._database.transaction() as cursor:
+            cursor.execute("SELECT x FROM others")
+            assert cursor.fetchall() == [(kept,)]
+            cursor.execute("DROP TABLE others")
+
+
 def test_who_left_since_the_backup_stays_out(store: Store, tmp_path: Path, url: str) -> None:
     fill(store)
     backup(url, tmp_path / "first")
@@ -162,14 +184,14 @@ def test_who_left_since_the_backup_stays_out(store: Store, tmp_path: Path, url: 
 
     restore(tmp_path / "second", url, force=True)
     with open_store(url) as again:
-        assert {own.id: own.revoked for own in again.devices(digits)} == {"digits": False, "ben": True}
-        assert [list(again.devices(own.id)) for own in again.tasks() if own.name == "activity"] == [[]]
-        assert all(own.device is None for own in again.receipts("activity"))
+        assert {device.id: device.revoked for device in again.devices(digits)} == {"digits": False, "ben": True}
+        assert [list(again.devices(task.id)) for task in again.tasks() if task.name == "activity"] == [[]]
+        assert all(receipt.device is None for receipt in again.receipts("activity"))
     # Who joined after the first backup has not left: the later backup brings the device back.
     restore(tmp_path / "first", url, force=True)
     restore(tmp_path / "second", url, force=True)
     with open_store(url) as again:
-        assert {own.id: own.revoked for own in again.devices(digits)} == {"digits": False, "ben": False}
+        assert {device.id: device.revoked for device in again.devices(digits)} == {"digits": False, "ben": False}
 
 
 def test_a_backup_is_of_one_moment_while_the_server_works(store: Store, tmp_path: Path, url: str) -> None:
@@ -201,7 +223,7 @@ def test_a_backup_is_of_one_moment_while_the_server_works(store: Store, tmp_path
             stored = again.tasks()[0]
             assert least <= stored.version <= done
             assert stored.server_state == (f"state {stored.version}".encode() if stored.version else b"\0")
-            assert [own.version for own in again.points(task)] == list(range(1, stored.version + 1))
+            assert [point.version for point in again.points(task)] == list(range(1, stored.version + 1))
             assert again.devices(task)[0].check_ins == stored.version
     assert done > 0
 
@@ -229,7 +251,7 @@ def test_a_damaged_backup_restores_nothing(store: Store, tmp_path: Path, url: st
     fill(store)
     backup(url, tmp_path / "copy")
     with closing(sqlite3.connect(tmp_path / "copy")) as file:
-        file.execute("UPDATE sheets SET sheet = sheet || x'20'")
+        file.execute("UPDATE signed_tasks SET signed_text = signed_text || x'20'")
         file.commit()
     target = f"sqlite:///{tmp_path}/new.sqlite"
     with pytest.raises(Exception, match="signature"):

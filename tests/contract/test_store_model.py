@@ -20,7 +20,7 @@ from crowdml.server.store import (
     Store,
     StoreConflict,
     StoredDevice,
-    counters,
+    batch_writes,
     open_store,
 )
 
@@ -72,7 +72,7 @@ class Model:
         return names[number] if number < len(names) else "nobody"
 
     def owner(self, slot: int) -> StoredDevice | None:
-        return next((own for own in self.devices.values() if own.slot == slot), None)
+        return next((device for device in self.devices.values() if device.slot == slot), None)
 
     def join(self, invite: int, device: NewDevice) -> tuple[str, bool]:
         """Return the name under which it is in now and whether it was in before; or why it is not."""
@@ -85,7 +85,7 @@ class Model:
                 return "used", False
             self.devices[known.id] = dataclasses.replace(known, token_hash=device.token_hash)
             return known.id, True
-        if any(own.public_key == device.public_key for own in self.devices.values()):
+        if any(other.public_key == device.public_key for other in self.devices.values()):
             return "key-taken", False
         self.invites[invite] = device.id
         self.devices[device.id] = StoredDevice(
@@ -95,18 +95,18 @@ class Model:
         return device.id, False
 
     def apply(self, done: Applied) -> bool:
-        keys = [(own.slot, own.key) for own in done.receipts]
+        keys = [(receipt.slot, receipt.key) for receipt in done.receipts]
         if done.expected_version != self.version or len(set(keys)) < len(keys) or set(keys) & set(self.receipts):
             return False
         self.version, self.check_ins, self.server_state = done.version, done.check_ins, done.server_state
-        for own in done.receipts:
-            self.receipts[own.slot, own.key] = own
-            if device := self.owner(own.slot):
-                changed = dataclasses.replace(device, check_ins=own.number, last_version=own.started)
+        for receipt in done.receipts:
+            self.receipts[receipt.slot, receipt.key] = receipt
+            if device := self.owner(receipt.slot):
+                changed = dataclasses.replace(device, check_ins=receipt.number, last_version=receipt.started)
                 self.devices[device.id] = changed
         self.rows |= {slot: row for slot, row in done.rows.items() if self.owner(slot)}
         if done.point:
-            self.points = [own for own in self.points if own.check_ins != done.check_ins] + [done.point]
+            self.points = [point for point in self.points if point.check_ins != done.check_ins] + [done.point]
         return True
 
     def withdraw(self, name: str) -> bool:
@@ -121,7 +121,9 @@ class Driver:
 
     def __init__(self, url: str, store: Store, name: str) -> None:
         self.url, self.store, self.name = url, store, name
-        task = NewTask(name=name, state="draft", file="", sheet=b"", signature=b"", key=b"", server_state=b"first")
+        task = NewTask(
+            name=name, state="draft", file="", signed_text=b"", signature=b"", key=b"", server_state=b"first"
+        )
         self.model = Model(store.create_task(task).id)
 
     def invite(self) -> None:
@@ -157,7 +159,7 @@ class Driver:
         model = self.model
         # Only who has joined checks in; some have left since.
         wanted = [(slot % model.slots, key) for slot, key in wanted] if model.slots else []
-        seen = [own.slot for own in model.receipts.values()]
+        seen = [receipt.slot for receipt in model.receipts.values()]
         new = []
         for slot, key in wanted:
             seen.append(slot)
@@ -202,24 +204,25 @@ class Driver:
         assert task is not None
         assert (task.version, task.check_ins, task.slots) == (model.version, model.check_ins, model.slots)
         assert (task.state, task.server_state) == (model.state, model.server_state)
-        assert store.devices(model.task) == sorted(model.devices.values(), key=lambda own: own.slot)
+        assert store.devices(model.task) == sorted(model.devices.values(), key=lambda device: device.slot)
         assert store.rows(model.task) == model.rows
         assert store.points(model.task) == model.points
-        owners = {own.slot: own.id for own in model.devices.values()}
+        owners = {device.slot: device.id for device in model.devices.values()}
         expected = {
-            place: dataclasses.replace(own, device=owners.get(own.slot)) for place, own in model.receipts.items()
+            place: dataclasses.replace(receipt, device=owners.get(receipt.slot))
+            for place, receipt in model.receipts.items()
         }
         every = [(slot, key) for slot in range(6) for key in KEYS]
         assert store.receipts_for(model.task, every) == expected
         for name in owners.values():
-            own = [receipt for receipt in expected.values() if receipt.device == name]
-            assert store.receipts(name) == sorted(own, key=lambda receipt: receipt.number)
+            kept = [receipt for receipt in expected.values() if receipt.device == name]
+            assert store.receipts(name) == sorted(kept, key=lambda receipt: receipt.number)
 
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Write the counters after every few receipts, so that reopening meets them before, after and in between."""
-    monkeypatch.setattr(counters, "EVERY", 4)
+    monkeypatch.setattr(batch_writes, "EVERY", 4)
     yield
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 
 import pytest
 
 from crowdml.core import errors
-from crowdml.core.errors import BadInput, CrowdError
+from crowdml.core.errors import BadInput, CrowdError, positive
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,14 @@ def test_every_error_is_a_crowd_error_and_no_programmers_mistake() -> None:
         assert issubclass(cls, CrowdError)
         assert not issubclass(cls, ValueError | TypeError)
         assert name in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize("value", [0, -1, -0.0, math.nan, math.inf, -math.inf])
+def test_positive_names_what_is_not(value: float) -> None:
+    with pytest.raises(BadInput, match=r"^batch must be above zero, not "):
+        positive(radius=1.0, batch=value)
+
+
+def test_positive_lets_positive_numbers_pass() -> None:
+    positive(batch=1, rate=5e-324, radius=1e308)
+    positive()

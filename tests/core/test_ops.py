@@ -7,7 +7,7 @@ import pytest
 
 from crowdml.core import NUMPY, Ops
 from crowdml.core.ops import Tree
-from crowdml.simulation.jax_ops import JAX
+from crowdml.simulation.engine.jax_ops import JAX
 
 BOTH = pytest.mark.parametrize("ops", [NUMPY, JAX], ids=lambda ops: ops.name)
 

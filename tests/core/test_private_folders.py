@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crowdml.cli.homes import server_home
+from crowdml.cli.operator import server_home
 from crowdml.core import BadInput
-from crowdml.core.private_folders import require_private
-from crowdml.device.home import Home
+from crowdml.core.files import require_private
+from crowdml.device.device_home import Home
 
 
 def mode(folder: Path) -> int:

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from crowdml.core import Batch, record
-from crowdml.core.records import TREE_RECORDS
+from crowdml.core import Batch, record, tree_record
+from crowdml.core.records import on_tree_record
 
 
 @record
@@ -27,5 +27,24 @@ def test_a_record_is_frozen_keyword_only_and_compared_by_value() -> None:
 
 
 def test_only_tree_records_are_offered_to_the_simulation() -> None:
-    assert Batch in TREE_RECORDS
-    assert Point not in TREE_RECORDS
+    offered: list[type] = []
+    on_tree_record(offered.append)
+    assert Batch in offered
+    assert Point not in offered
+
+
+def test_a_record_defined_after_jax_was_imported_is_a_tree_too() -> None:
+    from crowdml.simulation.engine import jax_ops  # noqa: F401, I001  its import registers what there is
+
+    import jax
+
+    @tree_record
+    class Late:
+        """A plug-in's state."""
+
+        parameters: float
+        more: tuple[float, ...] = ()
+
+    doubled = jax.tree.map(lambda leaf: 2 * leaf, Late(parameters=1.0, more=(2.0,)))
+    assert doubled == Late(parameters=2.0, more=(4.0,))
+    assert jax.tree.leaves(jax.jit(lambda state: state)(Late(parameters=3.0))) == [3.0]

@@ -20,7 +20,7 @@ import hashlib, os, sys
 import numpy as np
 from crowdml.device import Ledger
 from crowdml.privacy import Event, Filter
-from crowdml.privacy.ledger import Terms
+from crowdml.privacy.ledger.entries import AcceptedTerms
 
 path, sent = sys.argv[1], os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -29,10 +29,10 @@ def send(key, body):
 
 limit = Filter(kind="pure", epsilon=1e6, delta=0.0)
 with Ledger(path) as ledger:
-    ledger.accept("task", "sheet", Terms(unit="device", filter=limit, uses=1_000_000, event=Event.of_pure(0.5)))
-    for own in ledger.unsettled():
-        send(own.key, own.body)
-        ledger.settle(own.key)
+    ledger.accept("task", "hash", AcceptedTerms(unit="device", filter=limit, uses=1_000_000, event=Event.of_pure(0.5)))
+    for entry in ledger.unsettled():
+        send(entry.key, entry.body)
+        ledger.settle(entry.key)
     print("ready", flush=True)
     while True:
         key, body = os.urandom(8).hex(), os.urandom(500)
@@ -61,7 +61,7 @@ def test_nothing_is_ever_sent_that_was_not_charged(tmp_path: Path) -> None:
 def _check(path: Path, sent: Path) -> int:
     with Ledger(path) as ledger:  # verifies the chain
         charged = {entry["key"]: entry["body"] for entry in map(json.loads, ledger.entries()) if "key" in entry}
-        waiting = {own.key: hashlib.sha256(own.body).hexdigest() for own in ledger.unsettled()}
+        waiting = {entry.key: hashlib.sha256(entry.body).hexdigest() for entry in ledger.unsettled()}
         spent = ledger.spent("task").epsilon
     lines = [line.split() for line in sent.read_text().splitlines()] if sent.exists() else []
     for key, digest in lines:

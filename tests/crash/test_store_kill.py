@@ -19,14 +19,14 @@ DEVICES = 3
 
 SERVER = """
 import os, sys
-from crowdml.server.store import Applied, Receipt, counters, open_store
+from crowdml.server.store import Applied, Receipt, batch_writes, open_store
 
-counters.EVERY = 40
+batch_writes.EVERY = 40
 acknowledged = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 store = open_store(sys.argv[1])
 task = store.tasks()[0]
 version, count = task.version, task.check_ins
-numbers = [own.check_ins for own in store.devices(task.id)]
+numbers = [device.check_ins for device in store.devices(task.id)]
 print("ready", flush=True)
 while True:
     receipts = []
@@ -37,7 +37,7 @@ while True:
                                 started=version, status="applied"))
     store.apply(Applied(task=task.id, expected_version=version, expected_check_ins=count, version=version + 1,
                         check_ins=count + len(receipts), received=0, server_state=b"%d" % (version + 1),
-                        rows={own.slot: b"%d" % own.number for own in receipts}, receipts=receipts))
+                        rows={receipt.slot: b"%d" % receipt.number for receipt in receipts}, receipts=receipts))
     version, count = version + 1, count + len(receipts)
     os.write(acknowledged, b"%d %d\\n" % (version, count))
 """
@@ -53,12 +53,12 @@ def acknowledged(tmp_path: Path) -> Path:
 def make(url: str) -> None:
     """Store a task with a few devices."""
     with open_store(url) as store:
-        empty = NewTask(name="task", state="open", file="", sheet=b"", signature=b"", key=b"", server_state=b"0")
+        empty = NewTask(name="task", state="open", file="", signed_text=b"", signature=b"", key=b"", server_state=b"0")
         task = store.create_task(empty).id
         store.add_invites(task, [bytes([slot]) for slot in range(DEVICES)])
         for slot in range(DEVICES):
-            own = NewDevice(id=str(slot), token_hash=b"", public_key=bytes([slot]), joined=0.0)
-            store.use_invite(task, bytes([slot]), own)
+            device = NewDevice(id=str(slot), token_hash=b"", public_key=bytes([slot]), joined=0.0)
+            store.use_invite(task, bytes([slot]), device)
 
 
 def start(url: str, acknowledged: Path) -> subprocess.Popen[bytes]:
@@ -91,10 +91,12 @@ def check(url: str, acknowledged: Path, before: int = 0) -> int:
         keys = [(at % DEVICES, f"{at:08d}") for at in range(task.check_ins + 10)]
         assert set(store.receipts_for(task.id, keys)) == set(keys[: task.check_ins])
         for device in store.devices(task.id):
-            own = len(range(device.slot, task.check_ins, DEVICES))
-            assert device.check_ins == own
-            assert [receipt.number for receipt in store.receipts(device.id, limit=10**9)] == list(range(1, own + 1))
-            assert store.rows(task.id).get(device.slot, b"0") == b"%d" % own
+            expected = len(range(device.slot, task.check_ins, DEVICES))
+            assert device.check_ins == expected
+            assert [receipt.number for receipt in store.receipts(device.id, limit=10**9)] == list(
+                range(1, expected + 1)
+            )
+            assert store.rows(task.id).get(device.slot, b"0") == b"%d" % expected
         return task.version
 
 

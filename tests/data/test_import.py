@@ -9,6 +9,6 @@ HEAVY = ("jax", "sklearn", "PIL", "scipy", "httpx", "pandas", "matplotlib")
 
 
 def test_nothing_heavy_is_imported() -> None:
-    code = f"import sys, crowdml.data, crowdml.data.files; print([m for m in {HEAVY} if m in sys.modules])"
+    code = f"import sys, crowdml.data, crowdml.data.folders; print([m for m in {HEAVY} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -15,15 +15,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from crowdml.algorithms import parse
-from crowdml.algorithms.live import StillCoins, definition_of, open_task
+from crowdml.algorithms import ServerPart
 from crowdml.core import trees
+from crowdml.core.keys import SigningKey, fingerprint
+from crowdml.core.ops import ZeroCoins
 from crowdml.device import Device
-from crowdml.device.connection import Backoff, Connection
-from crowdml.protocol import Sheet, sign_sheet
-from crowdml.protocol.joining import InviteLink, make_code
-from crowdml.protocol.keys import SigningKey, fingerprint
-from crowdml.protocol.sheet import Restored
+from crowdml.device.server_connection import Backoff, Connection
+from crowdml.task import parse
+from crowdml.task.live_task import definition_of, open_task
+from crowdml.wire import TaskDocument, sign_task
+from crowdml.wire.join_link import InviteLink, make_code
+from crowdml.wire.signed_task import Restored
 
 TASK = """
 crowdml = 1
@@ -52,7 +54,7 @@ max-releases = 50
 passes = 3
 """
 
-SPOKEN = {"Crowdml-Protocol": "1"}
+SPOKEN = {"Crowdml-Protocol": "2"}
 Fault = Callable[[httpx.Request], httpx.Response | None]
 
 
@@ -87,16 +89,23 @@ class FakeServer:
         self.devices: dict[str, int] = {}
         self.state, self.mirror = "open", 0
         self.incarnate(1)
-        self.server = self.live.algorithm.init(StillCoins())
+        self.server = self.part.init(ZeroCoins())
         self.version = self.received = 0
+
+    @property
+    def part(self) -> ServerPart:
+        """What the server does with check-ins; all tasks here have one phase."""
+        return self.live.algorithm.last.server
 
     def incarnate(
         self, number: int, restored: Restored | None = None, key: SigningKey | None = None, **definition: Any
     ) -> None:
-        """Sign a sheet of that incarnation."""
+        """Sign the task in that incarnation."""
         made = definition_of(self.task) | definition
-        sheet = Sheet(task=self.task.name, incarnation=number, definition=made, arrays=({},), restored=restored)
-        self.signed, self.live, self.incarnation = sign_sheet(sheet, key or self.key), open_task(sheet), number
+        document = TaskDocument(
+            task=self.task.name, incarnation=number, definition=made, arrays=({},), restored=restored
+        )
+        self.signed, self.live, self.incarnation = sign_task(document, key or self.key), open_task(document), number
 
     def restore(self, number: int, version: int, receipts: int) -> None:
         """Go back as `crowdml restore` does, and say so."""
@@ -111,7 +120,7 @@ class FakeServer:
             task=self.task.name,
             code=code,
             key=fingerprint(self.key.public),
-            sheet=self.signed.hash,
+            task_hash=self.signed.hash,
         )
         return link.to_url()
 
@@ -131,7 +140,7 @@ class FakeServer:
         self.requests.append(request)
         task, method, path = f"/v1/tasks/{self.task.name}", request.method, request.url.path
         if (method, path) == ("GET", task):
-            return answer(200, {"signed_sheet": self.signed.to_json(), "version": self.version})
+            return answer(200, {"signed_task": self.signed.to_json(), "version": self.version})
         if (method, path) == ("POST", f"{task}/devices"):
             return self.enrol(json.loads(request.content))
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -143,16 +152,18 @@ class FakeServer:
         if (method, path) == ("GET", f"{task}/check-out"):
             return self.check_out(request)
         if (method, path) == ("GET", f"{task}/model"):
-            leaves = dict(trees.paths(self.live.algorithm.parameters(self.server)))
+            leaves = dict(trees.paths(self.part.report(self.server).parameters))
             return httpx.Response(200, headers=SPOKEN, content=save(leaves, metadata={"version": str(self.version)}))
         if (method, path) == ("GET", "/v1/devices/me/receipts"):
-            found = [{"key": key, "body": body} for (own, key), (body, _) in self.receipts.items() if own == token]
+            found = [
+                {"key": key, "body": body} for (sender, key), (body, _) in self.receipts.items() if sender == token
+            ]
             return answer(200, {"receipts": found, "next": None})
         if method == "DELETE":
             del self.devices[token]
             return httpx.Response(204)
         count = self.devices[token]
-        return answer(200, {"check_ins": count, "sheet": self.signed.hash, "state": self.state})
+        return answer(200, {"check_ins": count, "task_hash": self.signed.hash, "state": self.state})
 
     def enrol(self, content: dict[str, str]) -> httpx.Response:
         code, key = content["invite"], content["key"].encode()
@@ -164,17 +175,17 @@ class FakeServer:
         self.invites[code] = key
         token = f"token-{len(self.devices)}"
         self.devices[token] = 0
-        made = {"device": f"device-{code[:4]}", "token": token, "slot": 0, "sheet": self.signed.hash}
+        made = {"device": f"device-{code[:4]}", "token": token, "slot": 0, "task_hash": self.signed.hash}
         return answer(200 if again else 201, made)
 
     def check_out(self, request: httpx.Request) -> httpx.Response:
         if self.state != "open":
             return refusal(410, "closed") if self.state == "stopped" else self.not_now()
         etag = f'"{self.incarnation}-{self.version}"'
-        headers = {"ETag": etag, "Crowdml-Version": str(self.version), "Crowdml-Sheet": self.signed.hash}
+        headers = {"ETag": etag, "Crowdml-Version": str(self.version), "Crowdml-Task-Hash": self.signed.hash}
         if request.headers.get("if-none-match") == etag:
             return httpx.Response(304, headers=headers)
-        content = {"content": self.live.algorithm.check_out(self.server), "version": np.int64(self.version)}
+        content = {"content": self.part.check_out(self.server), "version": np.int64(self.version)}
         return httpx.Response(200, headers=headers, content=self.live.messages.check_out.encode(content))
 
     def not_now(self) -> httpx.Response:
@@ -188,12 +199,11 @@ class FakeServer:
         if known is not None:
             return answer(200, known[1] | {"again": True}) if known[0] == digest else refusal(422, "other-bytes")
         message = self.live.messages.check_in.decode(request.content)
-        self.server, _ = self.live.algorithm.absorb(
-            self.server, self.live.algorithm.row_init(), message["content"], np.int32(self.version - message["version"])
-        )
+        stale = np.int32(self.version - message["version"])
+        self.server, _ = self.part.absorb(self.server, self.part.row(), message["content"], stale)
         self.received += 1
-        if self.live.algorithm.always_ready or self.received % self.task_together() == 0:
-            self.server, _ = self.live.algorithm.commit(self.server)
+        if self.received % self.live.algorithm.schedule.cohort == 0:
+            self.server, _ = self.part.commit(self.server)
             self.version += 1
         self.devices[token] += 1
         receipt = {
@@ -202,14 +212,10 @@ class FakeServer:
             "key": key,
             "number": self.devices[token],
             "version": self.version,
-            "sheet": self.signed.hash,
+            "task_hash": self.signed.hash,
         }
         self.receipts[token, key] = digest, receipt
         return answer(200, receipt)
-
-    def task_together(self) -> int:
-        rounds = self.live.algorithm.rounds
-        return rounds.per_round if rounds else getattr(self.task.algorithm, "server_batch", 1)
 
 
 def unread(response: httpx.Response) -> httpx.Response:
@@ -219,12 +225,12 @@ def unread(response: httpx.Response) -> httpx.Response:
 
 
 def answer(status: int, content: Any) -> httpx.Response:
-    return httpx.Response(status, headers={"Crowdml-Protocol": "1"}, json=content)
+    return httpx.Response(status, headers={"Crowdml-Protocol": "2"}, json=content)
 
 
 def refusal(status: int, code: str, headers: dict[str, str] | None = None, **extra: Any) -> httpx.Response:
     error = {"error": {"code": code, "message": f"no: {code}"} | extra}
-    return httpx.Response(status, headers={"Crowdml-Protocol": "1"} | (headers or {}), json=error)
+    return httpx.Response(status, headers={"Crowdml-Protocol": "2"} | (headers or {}), json=error)
 
 
 @pytest.fixture

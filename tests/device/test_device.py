@@ -18,10 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import crowdml
-from crowdml.algorithms.live import StillCoins
 from crowdml.core import BadInput, trees
 from crowdml.core.errors import NotAuthorised
+from crowdml.core.ops import ZeroCoins
 from crowdml.device import DeviceCoins, Ledger
+from crowdml.device.rows.batches import Gatherer
 
 NONE = ("privacy={ mode = 'none' }",)
 STEPS = (
@@ -44,7 +45,7 @@ class Count:
 
 def charged(place: Path) -> dict[str, str]:
     with Ledger(place / "ledger.sqlite") as ledger:
-        return {own["key"]: own["body"] for own in map(json.loads, ledger.entries()) if own["kind"] == "charge"}
+        return {entry["key"]: entry["body"] for entry in map(json.loads, ledger.entries()) if entry["kind"] == "charge"}
 
 
 def test_a_device_learns_and_ends_when_its_rows_are_used_up(make_server: Any, join: Any, rows: Any) -> None:
@@ -57,26 +58,33 @@ def test_a_device_learns_and_ends_when_its_rows_are_used_up(make_server: Any, jo
         assert "8 of 8 rows were used 3 times" in summary.reason
         assert summary.spent.epsilon <= 6.0 and seen[-1].epsilon == summary.spent.epsilon
         assert not device.ledger.unsettled()
-    assert [own.number for own in seen] == [1, 2, 3, 4, 5, 6] and server.version == 6
+    assert [outcome.number for outcome in seen] == [1, 2, 3, 4, 5, 6] and server.version == 6
     assert charged(place) == dict(server.sent), "every receipt has exactly one charge, with the same bytes"
     assert all(np.abs(leaf).max() > 0 for leaf in trees.leaves(server.server.parameters))
 
 
-def test_without_noise_it_is_the_contract_to_the_bit(make_server: Any, join: Any, rows: Any) -> None:
+def test_without_noise_it_is_the_contract_to_the_bit(
+    make_server: Any, join: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same batches through the same functions, by hand."""
     server = make_server(*STEPS)
-    gathered: list[Any] = []
+    gathered, gather = list[Any](), Gatherer.gather
+
+    def noted(gatherer: Gatherer) -> Any:
+        gathered.append(gather(gatherer))
+        return gathered[-1]
+
+    monkeypatch.setattr(Gatherer, "gather", noted)
     with crowdml.Device(join(server), connect=server.connect) as device:
-        real = device._sanitised
-        device._sanitised = lambda out, own: gathered.append(own) or real(out, own)  # type: ignore
         device.run(rows, releases=5)
-    algorithm, state = server.live.algorithm, server.live.algorithm.device_init()
-    own = algorithm.init(StillCoins())
+    phase = server.live.algorithm.last
+    state, by_hand = phase.begin(), phase.server.init(ZeroCoins())
     for batch in (each.batch for each in gathered):
-        release, state = algorithm.device_step(algorithm.check_out(own), state, batch, StillCoins())
-        own, _ = algorithm.absorb(own, (), algorithm.sanitise(release, StillCoins()), np.int32(0))
-        own, _ = algorithm.commit(own)
-    for one, other in zip(trees.leaves(own.parameters), trees.leaves(server.server.parameters), strict=True):
+        check_in, state = phase.contribute(phase.server.check_out(by_hand), state, batch, ZeroCoins())
+        by_hand, _ = phase.server.absorb(by_hand, phase.server.row(), check_in, np.int32(0))
+        by_hand, _ = phase.server.commit(by_hand)
+    assert len(gathered) == 5
+    for one, other in zip(trees.leaves(by_hand.parameters), trees.leaves(server.server.parameters), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -92,7 +100,7 @@ def test_the_charge_is_on_disk_before_the_first_byte_leaves(make_server: Any, jo
         key = request.headers["idempotency-key"]
         known.append(charged(copy).get(key) == hashlib.sha256(request.content).hexdigest())
         with Ledger(copy / "ledger.sqlite") as ledger:
-            assert [(own.key, own.body) for own in ledger.unsettled()] == [(key, request.content)]
+            assert [(unsettled.key, unsettled.body) for unsettled in ledger.unsettled()] == [(key, request.content)]
         response: httpx.Response = real(token, request)
         return response
 
@@ -129,7 +137,7 @@ def test_an_answer_that_was_lost_is_asked_for_again(make_server: Any, join: Any,
     with crowdml.Device(join(server), connect=server.connect) as device:
         outcomes: list[Any] = []
         device.run(rows, releases=2, watch=outcomes.append)
-        assert [own.number for own in outcomes] == [1, 2] and device.releases == 2
+        assert [outcome.number for outcome in outcomes] == [1, 2] and device.releases == 2
     assert server.version == 2 and server.sent[0] == server.sent[1]
 
 
@@ -162,8 +170,7 @@ def test_killed_between_charge_and_receipt(make_server: Any, join: Any, rows: An
         assert outcomes[0].key == expected.key and summary.releases == 1 and summary.used == 2
         assert device.releases == coins.made == 3
         assert device.memory.state() != before
-        steps = device._state_layout.decode(device.memory.state() or b"")["device"]["steps"]
-        assert steps == 6, "two local steps for each release that was used"
+        assert device.sender.state().work.steps == 6, "two local steps for each release that was used"
     assert charged(place) == dict(server.sent) and server.version == 3
 
 
@@ -175,8 +182,12 @@ def test_a_stale_check_in_is_spent_and_changes_no_state(make_server: Any, join: 
     with crowdml.Device(join(server), connect=server.connect) as device:
         summary = device.run(rows, releases=3, watch=outcomes.append)
         assert (summary.releases, summary.used, summary.refused) == (3, 1, 2)
-        assert [(own.status, own.version) for own in outcomes] == [("refused", 7), ("refused", 7), ("applied", 1)]
-        assert device._state_layout.decode(device.memory.state() or b"")["device"]["steps"] == 2
+        assert [(outcome.status, outcome.version) for outcome in outcomes] == [
+            ("refused", 7),
+            ("refused", 7),
+            ("applied", 1),
+        ]
+        assert device.sender.state().work.steps == 2
         assert not device.ledger.unsettled() and device.releases == 3
 
 
@@ -343,9 +354,8 @@ def test_whatever_happens_every_release_is_charged_once_and_drawn_once(
                 done = not server.faults
             except Killed:
                 pass
-            state = device.memory.state()
-            steps = 0 if state is None else device._state_layout.decode(state)["device"]["steps"]
-    assert all(len(own) == 1 for own in bodies.values()), "the same key never carries other bytes"
+            steps = device.sender.state().work.steps
+    assert all(len(sent) == 1 for sent in bodies.values()), "the same key never carries other bytes"
     found = charged(place)
     receipts = {key: body for (_, key), (body, _) in server.receipts.items()}
     assert len(found) == coins.made, "noise is drawn once per charge"

@@ -12,13 +12,13 @@ import pytest
 
 from crowdml.core import BadInput
 from crowdml.core.errors import MalformedMessage, NotAuthorised, TermsViolated, Unreachable
+from crowdml.core.keys import SigningKey, fingerprint
 from crowdml.device import Device, Ledger
-from crowdml.device.home import Home
+from crowdml.device.device_home import Home
 from crowdml.device.joining import leave
-from crowdml.device.lost_numbers import renumber
-from crowdml.protocol import SignedSheet
-from crowdml.protocol.joining import InviteLink
-from crowdml.protocol.keys import SigningKey, fingerprint
+from crowdml.device.task_memory import renumber
+from crowdml.wire import SignedTask
+from crowdml.wire.join_link import InviteLink
 
 NONE = ("privacy={ mode = 'none' }",)
 DEVICE = ("privacy.unit=device", "privacy.max-uses=3", "privacy.statistics-epsilon=0.0", "stop.max-releases=9")
@@ -35,9 +35,9 @@ def test_a_device_joins_and_knows_what_it_accepted(make_server: Any, join: Any) 
     home = Home(place)
     member = home.member()
     assert (member.state, member.token, member.code, member.incarnation) == ("joined", "token-0", "", 1)
-    assert member.operator == fingerprint(server.key.public) and member.sheet == server.signed.hash
-    assert home.signed_sheet(member) == server.signed
-    assert entries(place)[0] | {"kind": "accept", "sheet": server.signed.hash, "epsilon": "6"} == entries(place)[0]
+    assert member.operator == fingerprint(server.key.public) and member.task_hash == server.signed.hash
+    assert home.signed_task(member) == server.signed
+    assert entries(place)[0] | {"kind": "accept", "task-hash": server.signed.hash, "epsilon": "6"} == entries(place)[0]
 
 
 def test_the_owner_reads_what_was_checked_and_can_refuse(make_server: Any, join: Any, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_the_owner_reads_what_was_checked_and_can_refuse(make_server: Any, join:
 
     with pytest.raises(BadInput, match="did not accept"):
         join(server, accept=refuse)
-    assert "ε = 6" in shown[0].promise and {"gradient/0/w", "samples"} <= {own.name for own in shown[0].leaving}
+    assert "ε = 6" in shown[0].promise and {"update/0/w", "weight"} <= {part.name for part in shown[0].message_parts}
     assert [request.method for request in server.requests] == ["GET"], "nothing was sent"
     assert not (tmp_path / "home").exists(), "nothing was kept"
 
@@ -65,31 +65,31 @@ def test_no_guarantee_is_accepted_apart(make_server: Any, join: Any) -> None:
     assert not asked, "nobody is asked where there is a guarantee"
 
 
-def test_a_sheet_that_is_not_the_invites_is_refused(make_server: Any, join: Any) -> None:
+def test_a_signed_task_that_is_not_the_invites_is_refused(make_server: Any, join: Any) -> None:
     server = make_server()
     url = server.invite()
     server.incarnate(2)
-    with pytest.raises(TermsViolated, match="another sheet"):
+    with pytest.raises(TermsViolated, match="another signed task"):
         join(server, url=url)
 
 
-def test_a_sheet_that_another_key_signed_is_refused(make_server: Any, join: Any) -> None:
+def test_a_signed_task_that_another_key_signed_is_refused(make_server: Any, join: Any) -> None:
     server = make_server()
     link = InviteLink.parse(server.invite())
     server.key = SigningKey.make()
     server.incarnate(1)  # the same text, so the same hash
-    assert server.signed.hash == link.sheet
+    assert server.signed.hash == link.task_hash
     with pytest.raises(NotAuthorised, match="another key"):
         join(server, url=link.to_url())
-    server.signed = SignedSheet(text=server.signed.text, signature=bytes(64), key=server.signed.key)
+    server.signed = SignedTask(text=server.signed.text, signature=bytes(64), key=server.signed.key)
     forged = InviteLink.parse(server.invite())
     with pytest.raises(NotAuthorised, match="signature"):
         join(server, url=forged.to_url())
 
 
-def test_a_sheet_that_is_none(make_server: Any, join: Any) -> None:
+def test_a_signed_task_that_is_none(make_server: Any, join: Any) -> None:
     server = make_server()
-    server.handle = lambda request: httpx.Response(200, json={"signed_sheet": "?"})
+    server.handle = lambda request: httpx.Response(200, json={"signed_task": "?"})
     with pytest.raises(MalformedMessage):
         join(server)
 
@@ -99,7 +99,7 @@ def test_terms_are_written_down_before_the_server_hears_of_it(make_server: Any, 
     real = server.enrol
 
     def enrol(content: dict[str, str]) -> httpx.Response:
-        seen.append((entries(tmp_path / "home")[0]["sheet"], Home(tmp_path / "home").member().state))
+        seen.append((entries(tmp_path / "home")[0]["task-hash"], Home(tmp_path / "home").member().state))
         response: httpx.Response = real(content)
         return response
 
@@ -131,11 +131,11 @@ def test_a_lost_answer_can_be_asked_again(make_server: Any, join: Any, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"token": "a\r\nX-Evil: 1"}, {"token": ""}, {"device": "\x1b[2J"}, {"sheet": "00"}]
+    "changes", [{"token": "a\r\nX-Evil: 1"}, {"token": ""}, {"device": "\x1b[2J"}, {"task_hash": "00"}]
 )
 def test_an_answer_that_is_no_enrolment(changes: dict[str, str], make_server: Any, join: Any, tmp_path: Path) -> None:
     server = make_server()
-    good = {"device": "d", "token": "t", "slot": 0, "sheet": server.signed.hash}
+    good = {"device": "d", "token": "t", "slot": 0, "task_hash": server.signed.hash}
     server.enrol = lambda content: httpx.Response(201, json=good | changes)
     with pytest.raises((MalformedMessage, TermsViolated)):
         join(server)
@@ -239,14 +239,14 @@ def test_the_owners_cap_covers_all_tasks(make_server: Any, join: Any) -> None:
     with pytest.raises(TermsViolated, match="the owner's cap"):
         join(make_server("name=swim", *NONE))
     place = join(make_server("name=run"), epsilon=2.0)
-    assert [own.task for own in Home(place).members()] == ["run", "walk"], "a refused task leaves no trace"
+    assert [member.task for member in Home(place).members()] == ["run", "walk"], "a refused task leaves no trace"
 
 
 def test_two_operators_may_use_one_name(make_server: Any, join: Any, rows: Any) -> None:
     first, second = make_server(), make_server()
     place = join(first)
     join(second)
-    accounts = [own.account for own in Home(place).members()]
+    accounts = [member.account for member in Home(place).members()]
     assert accounts[0] == "walk" and accounts[1].startswith("walk@")
     with Device(place, accounts[1], connect=second.connect) as device:
         device.run(rows, releases=1)
@@ -286,7 +286,7 @@ def test_withdrawing_from_a_server_that_forgot(make_server: Any, join: Any) -> N
     assert home.member().state == "withdrawn"
 
 
-@pytest.mark.parametrize("url", ["", "http://x/", "https://x/join/walk", "ftp://x/join/walk#code=a&key=b&sheet=c"])
+@pytest.mark.parametrize("url", ["", "http://x/", "https://x/join/walk", "ftp://x/join/walk#code=a&key=b&hash=c"])
 def test_a_link_that_is_no_invite(url: str, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="invite"):
         Device.join(url, tmp_path / "home", accept=lambda offer: True)

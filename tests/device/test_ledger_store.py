@@ -10,26 +10,27 @@ import numpy as np
 import pytest
 
 import crowdml
+from crowdml.core import BadInput
 from crowdml.core.errors import BudgetExhausted, TermsViolated
 from crowdml.device import Ledger
 from crowdml.privacy import Event, Filter, Promise
-from crowdml.privacy.ledger import Terms
+from crowdml.privacy.ledger.entries import AcceptedTerms
 
 
-def terms(uses: int = 3) -> Terms:
+def terms(uses: int = 3) -> AcceptedTerms:
     limit = Filter(kind="pure", epsilon=0.5 * uses, delta=0.0)
-    return Terms(unit="sample", filter=limit, uses=uses, event=Event.of_pure(0.5))
+    return AcceptedTerms(unit="sample", filter=limit, uses=uses, event=Event.of_pure(0.5))
 
 
 def test_a_ledger_goes_on_where_it_stopped(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with crowdml.Ledger(path) as ledger:
-        ledger.accept("task", "sheet", terms())
+        ledger.accept("task", "hash", terms())
         assert ledger.charge("task", "a", b"one", samples=np.array([0, 1]), version=4) == b"one"
         head = ledger.chain.head
     with Ledger(path) as ledger:
         assert ledger.chain.head == head and ledger.spent("task") == Promise(epsilon=0.5)
-        ledger.accept("task", "sheet", terms())  # the same sheet again
+        ledger.accept("task", "hash", terms())  # the same one again
         for key in ("b", "c"):
             ledger.charge("task", key, b"more", samples=np.array([1]), version=5)
         with pytest.raises(BudgetExhausted):
@@ -40,25 +41,37 @@ def test_a_ledger_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_the_bytes_are_kept_until_they_are_settled_and_a_resend_is_free(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
-        ledger.accept("task", "sheet", terms())
+        ledger.accept("task", "hash", terms())
         ledger.charge("task", "a", b"one", samples=np.array([0]), version=0)
         ledger.charge("task", "b", b"two", samples=np.array([1]), version=0)
     with Ledger(path) as ledger:
         waiting = ledger.unsettled()
-        assert [(own.key, own.body) for own in waiting] == [("a", b"one"), ("b", b"two")]
-        for own in waiting:
-            ledger.charge(own.task, own.key, own.body, samples=np.array([0]), version=0)
+        assert [(unsettled.key, unsettled.body) for unsettled in waiting] == [("a", b"one"), ("b", b"two")]
+        for unsettled in waiting:
+            ledger.charge(unsettled.task, unsettled.key, unsettled.body, samples=np.array([0]), version=0)
         assert len(ledger.entries()) == 3 and ledger.spent("task").epsilon == 0.5
         with pytest.raises(TermsViolated):
             ledger.charge("task", "a", b"drawn anew", samples=np.array([0]), version=0)
         ledger.settle("a")
-        assert [own.key for own in ledger.unsettled()] == ["b"]
+        assert [unsettled.key for unsettled in ledger.unsettled()] == ["b"]
+
+
+def test_entries_of_another_format_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.accept("task", "hash", terms())
+    for number, shown in ((0, 1), (4, 4)):  # 0: from before files said it
+        file = sqlite3.connect(path, isolation_level=None)
+        file.execute(f"PRAGMA user_version = {number}")
+        file.close()
+        with pytest.raises(BadInput, match=f"its entries have format {shown}, and 2 and 3 are read here"):
+            Ledger(path)
 
 
 def test_a_changed_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
-        ledger.accept("task", "sheet", terms())
+        ledger.accept("task", "hash", terms())
         for key in ("a", "b"):
             ledger.charge("task", key, key.encode(), samples=np.array([0]), version=0)
     with sqlite3.connect(path) as db:
@@ -71,15 +84,15 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
 def test_two_processes_cannot_both_write(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as one, Ledger(path) as other:
-        one.accept("task", "sheet", terms())
+        one.accept("task", "hash", terms())
         with pytest.raises(TermsViolated, match="another process"):
-            other.accept("task", "sheet", terms())
+            other.accept("task", "hash", terms())
 
 
 def test_a_failed_write_ends_the_ledger(tmp_path: Path) -> None:
     """Whether the entry reached the disk is not known, so this object must not go on counting."""
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.accept("task", "sheet", terms())
+        ledger.accept("task", "hash", terms())
         ledger._db.execute("DROP TABLE unsettled")
         with pytest.raises(sqlite3.OperationalError):
             ledger.charge("task", "a", b"one", samples=np.array([0]), version=0)
@@ -103,7 +116,7 @@ def test_a_long_ledger_is_read_back_whole(tmp_path: Path) -> None:
     body, samples = os.urandom(300), np.arange(70)
     with Ledger(path) as ledger:
         ledger._db.execute("PRAGMA synchronous = OFF")  # nothing is killed here
-        ledger.accept("task", "sheet", terms(uses=400))
+        ledger.accept("task", "hash", terms(uses=400))
         for number in range(2000):
             ledger.charge("task", f"key-{number}", body, samples=samples + number % 5 * 70, version=number)
             ledger.settle(f"key-{number}")
@@ -115,7 +128,7 @@ def test_numbers_of_samples_that_were_changed_are_refused(tmp_path: Path) -> Non
     """Uses are counted from these numbers: a damaged one would let a sample in once too often."""
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
-        ledger.accept("task", "sheet", terms())
+        ledger.accept("task", "hash", terms())
         ledger.charge("task", "a", b"one", samples=np.array([0, 1]), version=0)
     with sqlite3.connect(path) as database:
         database.execute(
@@ -126,18 +139,18 @@ def test_numbers_of_samples_that_were_changed_are_refused(tmp_path: Path) -> Non
         Ledger(path)
 
 
-def test_the_same_sheet_with_another_cost_is_refused(tmp_path: Path) -> None:
+def test_the_same_task_with_another_cost_is_refused(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.accept("task", "sheet", terms())
-        ledger.accept("task", "sheet", terms())
+        ledger.accept("task", "hash", terms())
+        ledger.accept("task", "hash", terms())
         limit = Filter(kind="pure", epsilon=1.5, delta=0.0)
         with pytest.raises(TermsViolated):
-            ledger.accept("task", "sheet", Terms(unit="sample", filter=limit, uses=3, event=Event.of_pure(0.25)))
+            ledger.accept("task", "hash", AcceptedTerms(unit="sample", filter=limit, uses=3, event=Event.of_pure(0.25)))
 
 
 def written(path: Path, keys: str = "abc") -> None:
     with Ledger(path) as ledger:
-        ledger.accept("task", "sheet", terms(uses=50))
+        ledger.accept("task", "hash", terms(uses=50))
         for key in keys:
             ledger.charge("task", key, key.encode(), samples=np.array([0]), version=0)
 

@@ -11,9 +11,9 @@ import pytest
 from crowdml.cli import device_output
 from crowdml.core import BadInput
 from crowdml.device import Device
-from crowdml.device.home import Home
+from crowdml.device.device_home import Home
 from crowdml.device.joining import leave
-from crowdml.device.status import cap_report, ledger_report, report
+from crowdml.device.owner_reports import cap_report, ledger_report, report
 
 NONE = "privacy={ mode = 'none' }"
 WHOLE = "privacy={ epsilon = 6.0, unit = 'device', clip = 1.0 }"

@@ -11,11 +11,11 @@ import pytest
 
 import crowdml
 from crowdml.core.errors import NotAuthorised, TermsViolated
+from crowdml.core.keys import SigningKey
 from crowdml.device import Ledger
-from crowdml.device.home import Home
-from crowdml.device.trust import MOST_VERSIONS
-from crowdml.protocol.keys import SigningKey
-from crowdml.protocol.sheet import Restored, Sheet, sign_sheet
+from crowdml.device.device_home import Home
+from crowdml.device.sending import MOST_VERSIONS
+from crowdml.wire.signed_task import Restored, TaskDocument, sign_task
 
 
 def kinds(place: Path) -> list[str]:
@@ -90,14 +90,14 @@ def test_a_forged_notice_is_refused(make_server: Any, join: Any, rows: Any) -> N
     place = join(server, accept_restores=True)
     notice = Restored(after=1, version=0)
     server.incarnate(2, notice, key=SigningKey.make())
-    with crowdml.Device(place, connect=server.connect, confirm=lambda sheet: True) as device:
+    with crowdml.Device(place, connect=server.connect, confirm=lambda document: True) as device:
         with pytest.raises(NotAuthorised, match="another key than the operator's"):
             device.run(rows)
     server.incarnate(2, notice)
     signature = server.signed.signature
     server.incarnate(2, Restored(after=1, version=1))
     server.signed = type(server.signed)(text=server.signed.text, signature=signature, key=server.signed.key)
-    with crowdml.Device(place, connect=server.connect, confirm=lambda sheet: True) as device:
+    with crowdml.Device(place, connect=server.connect, confirm=lambda document: True) as device:
         with pytest.raises(NotAuthorised, match="signature"):
             device.run(rows)
         assert device.releases == 0 and device.member.incarnation == 1
@@ -116,13 +116,13 @@ def test_a_notice_does_not_cover_other_terms_or_another_task(make_server: Any, j
     ]
     for changes in changed:
         server.incarnate(2, notice, **changes)
-        with crowdml.Device(place, connect=server.connect, confirm=lambda sheet: True) as device:
+        with crowdml.Device(place, connect=server.connect, confirm=lambda document: True) as device:
             with pytest.raises(TermsViolated, match="not the one that the owner accepted"):
                 device.run(rows)
             assert device.releases == 0 and device.member.incarnation == 1
-    other = Sheet(task="swim", incarnation=2, definition=terms, arrays=({},), restored=notice)
-    server.signed = sign_sheet(other, server.key)
-    with crowdml.Device(place, connect=server.connect, confirm=lambda sheet: True) as device:
+    other = TaskDocument(task="swim", incarnation=2, definition=terms, arrays=({},), restored=notice)
+    server.signed = sign_task(other, server.key)
+    with crowdml.Device(place, connect=server.connect, confirm=lambda document: True) as device:
         with pytest.raises(TermsViolated, match="not the one that the owner accepted"):
             device.run(rows)
 
@@ -137,7 +137,7 @@ def test_an_old_notice_does_not_come_back(make_server: Any, join: Any, rows: Any
         server.restore(3, version=1, receipts=0)
         device.run(rows, releases=1)
         assert device.member.incarnation == 3
-        for again in (old, sign_sheet(old.open(), server.key)):
+        for again in (old, sign_task(old.open(), server.key)):
             server.signed = again
             with pytest.raises(TermsViolated, match="not the one that the owner accepted"):
                 device.run(rows)
@@ -160,10 +160,10 @@ def test_a_restored_server_may_not_go_back_further_than_its_notice_says(make_ser
         assert device.releases == 3
 
 
-def test_a_check_in_on_its_way_during_a_restore_is_settled_under_the_new_sheet(
+def test_a_check_in_on_its_way_during_a_restore_is_settled_under_the_new_signed_task(
     make_server: Any, join: Any, rows: Any, answers: Any
 ) -> None:
-    """The server dies with a check-in unanswered, and the restored one takes it: its receipt names the new sheet."""
+    """The server dies with a check-in unanswered, and the restored one takes it: its receipt names the new hash."""
     server = make_server()
 
     def restore(_request: httpx.Request) -> httpx.Response:
@@ -186,7 +186,7 @@ def test_a_crash_while_a_restore_is_taken_note_of_is_made_good(
     with crowdml.Device(place, connect=server.connect) as device:
         device.run(rows, releases=3)
     server.restore(2, version=1, receipts=1)
-    for step in ("crowdml.device.memory.Memory.begin_again", "crowdml.device.home.Home.store"):
+    for step in ("crowdml.device.task_memory.Memory.begin_again", "crowdml.device.device_home.Home.store"):
         with monkeypatch.context() as broken, crowdml.Device(place, connect=server.connect) as device:
 
             def crash(*_: object, **__: object) -> None:

@@ -21,15 +21,16 @@ OURS = ("", "src/crowdml", "docs")
 """Where a path that is named may begin."""
 
 SET_BY_USERS = ("/", "~", ".", "reproduced/", "results/", "FOLDER/", "home/")
-TO_BE_WRITTEN = ("gaussian_classic.py", "halving.py", "heavy_ball.py")
+TO_BE_WRITTEN = ("halving.py", "heavy_ball.py")
 """Files that a how-to tells its reader to write."""
 
-NOT_MODULES = ("crowdml.sqlite", "crowdml.service", "crowdml.toml")
+ENTRY_POINTS = ("datasets", "layers", "losses", "models", "noise", "rates", "recipes", "modes")
+NOT_MODULES = ("crowdml.sqlite", "crowdml.service", "crowdml.toml", *(f"crowdml.{name}" for name in ENTRY_POINTS))
 
 
 def missing_modules(text: str) -> list[str]:
     """Return names such as `crowdml.privacy.promise` that lead nowhere."""
-    names = (own.partition("(")[0] for own in CODE.findall(text))
+    names = (code.partition("(")[0] for code in CODE.findall(text))
     found = {name for name in names if re.fullmatch(r"crowdml(?:\.\w+)+", name) and name not in NOT_MODULES}
     return sorted(name for name in found if not _leads_somewhere(name))
 
@@ -55,9 +56,9 @@ def _leads_somewhere(name: str) -> bool:
 
 def missing_files(text: str) -> list[str]:
     """Return files of the project that are named, in code or by their whole path, and are not there."""
-    named = {own for own in CODE.findall(text) if NAMED_FILE.match(own) and not own.startswith(SET_BY_USERS)}
+    named = {code for code in CODE.findall(text) if NAMED_FILE.match(code) and not code.startswith(SET_BY_USERS)}
     named |= set(IN_TEXT.findall(text))
-    bare = {own for own in CODE.findall(text) if re.fullmatch(r"\w+\.py", own)}
+    bare = {code for code in CODE.findall(text) if re.fullmatch(r"\w+\.py", code)}
     # A part in capitals stands for whatever is there.
     named = {path for path in named if not path.endswith(TO_BE_WRITTEN) and not re.search(r"\b[A-Z]{2,}\b", path)}
     lost = {path for path in named if not any((ROOT / start / path).exists() for start in OURS)}
@@ -81,8 +82,8 @@ def missing_commands(text: str) -> list[str]:
             choices = [rest]
             if "|" in rest:
                 start, _, last = rest.rpartition(" ") if " " not in rest.rpartition("|")[2] else ("", "", "")
-                choices = [f"{start} {own}".strip() for own in last.split("|")]
-            wrong += [f"crowdml {own}" for own in choices if not _command_exists(own)]
+                choices = [f"{start} {choice}".strip() for choice in last.split("|")]
+            wrong += [f"crowdml {choice}" for choice in choices if not _command_exists(choice)]
     return wrong
 
 
@@ -119,12 +120,12 @@ def missing_settings(text: str) -> list[str]:
     sections = _sections()
     pattern = re.compile(rf"({'|'.join(sections)})\.([a-z][a-z-]*)(?![\w(])")
     wrong = []
-    for own in CODE.findall(text):
-        match = pattern.match(own)
-        if match is None or re.match(r"[\w-]*\.(?:py|toml|md|json)", own):
+    for code in CODE.findall(text):
+        match = pattern.match(code)
+        if match is None or re.match(r"[\w-]*\.(?:py|toml|md|json)", code):
             continue
         # Some are modules: `privacy.moments` in a docstring.
-        if match[2] not in sections[match[1]] and not _leads_somewhere(f"crowdml.{own}"):
+        if match[2] not in sections[match[1]] and not _leads_somewhere(f"crowdml.{code}"):
             wrong.append(f"{match[1]}.{match[2]}")
     return wrong
 
@@ -132,7 +133,7 @@ def missing_settings(text: str) -> list[str]:
 @functools.cache
 def _sections() -> dict[str, frozenset[str]]:
     """Keys of every section, whatever its kind."""
-    from crowdml.algorithms import Task
+    from crowdml.task import Task
     from docs.writers.keys import nested_in, registry_of, spell_key
 
     found = {}
@@ -140,7 +141,7 @@ def _sections() -> dict[str, frozenset[str]]:
         registry, nested = registry_of(field), nested_in(field)
         entries = [*registry.values()] if registry else [nested] if nested else []
         if entries:
-            keys = {spell_key(key, own) for entry in entries for key, own in entry.model_fields.items()}
+            keys = {spell_key(key, field) for entry in entries for key, field in entry.model_fields.items()}
             found[name] = frozenset(keys | {"kind"})
     return found
 
@@ -151,5 +152,5 @@ def missing_studies(text: str) -> list[str]:
 
     papers = {name.partition("/")[0] for name in STUDIES}
     pattern = re.compile(rf"\b(?:{'|'.join(sorted(papers))})/[a-z0-9][\w-]*")
-    named = {own for code in CODE.findall(text) for own in pattern.findall(code) if "." not in code}
+    named = {key for code in CODE.findall(text) for key in pattern.findall(code) if "." not in code}
     return sorted(name for name in named if name not in STUDIES)

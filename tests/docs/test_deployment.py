@@ -54,7 +54,7 @@ def test_what_the_container_copies_is_there_and_not_ignored(root: Path) -> None:
     assert "requirements.lock" in found and "src" in found
     for source in found:
         assert (root / source).exists(), source
-        assert any(fnmatch.fnmatch(source, own) for own in kept), f"{source} is ignored"
+        assert any(fnmatch.fnmatch(source, pattern) for pattern in kept), f"{source} is ignored"
 
 
 def test_what_the_container_installs_is_pinned_and_exists(root: Path) -> None:
@@ -70,14 +70,14 @@ def test_what_the_container_installs_is_pinned_and_exists(root: Path) -> None:
 def test_the_container_starts_our_server_without_rights(root: Path) -> None:
     program, command, *options = json.loads(of(root, "ENTRYPOINT")[0])
     assert (program, command) == ("crowdml", "serve")
-    assert {own for own in options if own.startswith("--")} <= serve_options()
+    assert {option for option in options if option.startswith("--")} <= serve_options()
     assert options[options.index("--port") + 1] == of(root, "EXPOSE")[0]
     words = [word for word, _ in instructions(root)]
     assert of(root, "USER") == ["crowdml"] and words.index("USER") < words.index("ENTRYPOINT")
     assert of(root, "VOLUME") == ["/data"] and "XDG_DATA_HOME=/data" in of(root, "ENV")[-1]
     health = json.loads(of(root, "HEALTHCHECK")[0].partition("CMD ")[2])
     assert f"COPY examples/container/health.py {health[1]}" in (root / "Containerfile").read_text()
-    assert all("/" not in own.split()[0] for own in of(root, "FROM")), "no address of a registry"
+    assert all("/" not in line.split()[0] for line in of(root, "FROM")), "no address of a registry"
 
 
 def test_the_service_starts_our_server(root: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_service_starts_our_server(root: Path) -> None:
     for start in starts:
         program, command, *options = shlex.split(start)
         assert (program, command) == ("/opt/crowdml/bin/crowdml", "serve")
-        assert {own for own in options if own.startswith("--")} <= serve_options()
+        assert {option for option in options if option.startswith("--")} <= serve_options()
     service = unit(root)["Service"]
     assert service["Restart"] == "always" and service["DynamicUser"] == "yes" and service["ProtectSystem"] == "strict"
     assert "XDG_DATA_HOME=%S" in service["Environment"] and service["StateDirectory"] == "crowdml"

@@ -45,9 +45,9 @@ def test_every_key_has_a_description_and_a_place() -> None:
 
 
 def test_every_kind_has_a_heading() -> None:
-    from crowdml.algorithms import Task
     from crowdml.data import DATASETS
     from crowdml.privacy import MECHANISMS
+    from crowdml.task import Task
 
     text = task_file_page()
     found: list[Registry[Any]] = registries(Task)
@@ -85,7 +85,7 @@ def test_every_command_and_option_is_documented() -> None:
 
 
 def test_every_route_and_refusal_is_documented() -> None:
-    from crowdml.server.framework import describe
+    from crowdml.server.setup.framework import describe
 
     text = http_page()
     for path, methods in describe()["paths"].items():

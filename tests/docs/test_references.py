@@ -44,7 +44,7 @@ def _without_blocks(text: str) -> str:
 
 PLANTED = {
     "module": ("see `crowdml.privacy.promise` and `crowdml.Device`", "see `crowdml.privacy.promises`"),
-    "file": ("(docs/how-to/mask-sums.md), `privacy/plan.py`, `app.py`", "(docs/concepts/masked-sums.md)"),
+    "file": ("(docs/how-to/secure-aggregation.md), `privacy/plan.py`, `app.py`", "(docs/concepts/masked-sums.md)"),
     "command": ("`crowdml task list`, `crowdml task create|show`, `make test`", "`crowdml task lists`"),
     "setting": ("`privacy.clip`, `crowd.speeds`, `data.split`", "`privacy.cliping`"),
     "study": ("`crowdml-2015/fig4`", "`crowdml-2015/fig44`"),
@@ -86,7 +86,7 @@ def test_verbs_of_contributing_are_those_of_the_makefile(root: Path) -> None:
 
 def test_what_exists_is_not_on_the_roadmap(root: Path) -> None:
     """Robust rules were said to be still to come, long after they had come."""
-    from crowdml.algorithms import Task
+    from crowdml.task import Task
 
     assert "robust" in Task.model_fields
     for path in (root / "docs").rglob("*.md"):
@@ -108,9 +108,9 @@ def test_no_page_says_that_test_rows_were_never_seen(root: Path) -> None:
 
 def test_the_papers_own_setting_of_odpfl_is_what_it_states() -> None:
     """Ten devices with 10 % each, 5 % public; two convolutions, two dense layers, a linear one; 130 and 200 rounds."""
-    from crowdml.algorithms import load
     from crowdml.core import NUMPY
     from crowdml.studies import STUDIES
+    from crowdml.task import load
 
     for name, rounds in (("fig1", 130), ("fig2", 200)):
         study = STUDIES[f"odpfl/{name}"]

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from crowdml.core import BadInput
-from crowdml.server.reach import lan_address
+from crowdml.server.setup.serve_options import lan_address
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"https?://\S+/join/\S+#[^\s']+")

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from crowdml.core.errors import TermsViolated
-from crowdml.protocol.sums import SumDevice, SumServer
+from crowdml.secure_aggregation import SumDevice, SumServer
 from tests.support.cheating import CheatingServer, FewNeighbours, Plan, TwoSets, as_at_first
 
 LIVE = Path(__file__).parents[2] / "benchmarks" / "secagg" / "live.py"
@@ -28,7 +28,7 @@ class Seen:
         self.plans, self.cheats = plans, list[CheatingServer]()
         self.masked: dict[tuple[int, int], Any] = {}
         self.over = threading.Event()
-        monkeypatch.setattr("crowdml.server.sum_rounds.SumServer", self.server)
+        monkeypatch.setattr("crowdml.server.tasks.secure_rounds.SumServer", self.server)
         honest, seen = SumDevice.mask, self.masked
 
         def mask(device: SumDevice, mail: Any, vector: Any, noise: Any = None) -> bytes:

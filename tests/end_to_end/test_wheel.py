@@ -32,9 +32,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_device_needs_no_jax(environment: Path) -> None:
     python = environment / "env" / "bin" / "python"
-    code = (
-        "import crowdml.algorithms, crowdml.data, crowdml.protocol, crowdml.cli.app, sys; print('jax' in sys.modules)"
-    )
+    code = "import crowdml.algorithms, crowdml.data, crowdml.wire, crowdml.cli.app, sys; print('jax' in sys.modules)"
     assert run(python, "-c", code, cwd=environment).strip() == "False"
     assert "No module named 'jax'" in run(
         python, "-c", "try:\n import jax\nexcept ImportError as error:\n print(error)", cwd=environment

@@ -11,9 +11,9 @@ import sys
 
 from crowdml.device import Ledger
 from crowdml.privacy import Event, Filter
-from crowdml.privacy.ledger import Terms
+from crowdml.privacy.ledger.entries import AcceptedTerms
 
-TERMS = Terms(
+TERMS = AcceptedTerms(
     unit="device", filter=Filter(kind="pure", epsilon=1e6, delta=0.0), uses=1_000_000, event=Event.of_pure(0.5)
 )
 
@@ -27,10 +27,10 @@ def main(path: str, sent: str, count: int, level: str) -> None:
 
     with Ledger(path) as ledger:
         ledger._db.execute(f"PRAGMA synchronous = {level}")
-        ledger.accept("task", "sheet", TERMS)
-        for own in ledger.unsettled():
-            send(own.key, own.body)
-            ledger.settle(own.key)
+        ledger.accept("task", "hash", TERMS)
+        for entry in ledger.unsettled():
+            send(entry.key, entry.body)
+            ledger.settle(entry.key)
         for _ in range(count):
             key, body = os.urandom(8).hex(), os.urandom(500)
             send(key, ledger.charge("task", key, body, version=0))

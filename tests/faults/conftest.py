@@ -38,7 +38,7 @@ def traced() -> Traced:
 
     def run(options: Sequence[object], *arguments: object) -> subprocess.CompletedProcess[str]:
         # The filter makes tracing quick, but swallows injected signals.
-        quick = [] if any("signal=" in str(own) for own in options) else ["--seccomp-bpf"]
+        quick = [] if any("signal=" in str(option) for option in options) else ["--seccomp-bpf"]
         command = ["strace", "-f", *quick, *map(str, options), sys.executable, str(CHARGES), *map(str, arguments)]
         threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         return subprocess.run(command, capture_output=True, text=True, env=os.environ | threads, timeout=120)
@@ -53,7 +53,7 @@ def check() -> Check:
     def compare(path: Path, sent: Path) -> int:
         with Ledger(path) as ledger:  # verifies the chain, and its end
             charged = {entry["key"]: entry["body"] for entry in map(json.loads, ledger.entries()) if "key" in entry}
-            waiting = {own.key: hashlib.sha256(own.body).hexdigest() for own in ledger.unsettled()}
+            waiting = {entry.key: hashlib.sha256(entry.body).hexdigest() for entry in ledger.unsettled()}
             spent = ledger.spent("task").epsilon if "task" in ledger.chain.tasks else 0.0
         lines = [line.split() for line in sent.read_text().splitlines()] if sent.exists() else []
         for key, digest in lines:

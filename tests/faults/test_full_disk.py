@@ -19,9 +19,10 @@ PAGES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96)
 # Everything is imported once, each start is a fork of it on a disk of its own, and none of them serves.
 STARTS = """
 import os, subprocess, sys
-import crowdml.server.app, crowdml.server.framework, crowdml.server.serving, crowdml.server.reach
-import crowdml.server.store.cold, crowdml.server.store.joining, alembic.command, alembic.config
-crowdml.server.serving.serve = lambda *_: None
+import crowdml.server.setup.application, crowdml.server.setup.framework
+import crowdml.server.setup.serving, crowdml.server.setup.serve_options
+import sqlalchemy, alembic.command, alembic.config
+crowdml.server.setup.serving.serve = lambda *_: None
 from crowdml.cli import main
 folder, results, *pages = sys.argv[1:]
 sys.argv = ["crowdml", "serve", "--home", f"{folder}/home", "--port", "0"]
@@ -83,7 +84,7 @@ def test_whatever_a_start_cannot_write_ends_with_a_sentence(
 ) -> None:
     from crowdml.cli import main
 
-    monkeypatch.setattr("crowdml.server.serving.serve", lambda *_: None)
+    monkeypatch.setattr("crowdml.server.setup.serving.serve", lambda *_: None)
     monkeypatch.setattr(place, full)
     monkeypatch.setattr(sys, "argv", ["crowdml", "serve", "--home", str(tmp_path / "home"), "--port", "0"])
     with pytest.raises(SystemExit) as ended:
@@ -95,7 +96,7 @@ def test_whatever_a_start_cannot_write_ends_with_a_sentence(
 # A device at work, on a disk of its own that gets full between two releases. Its server is on another.
 OWNER = """
 import os, subprocess, sys
-import crowdml.cli.device_output, crowdml.device, crowdml.server.store.backup, httpx
+import crowdml.cli.device_output, crowdml.device, crowdml.server.store.backups, httpx
 from crowdml.cli import main
 disk, folder, link = sys.argv[1:]
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=True)

@@ -16,12 +16,12 @@ import pytest
 
 from crowdml.device import Ledger
 from crowdml.privacy import Event, Filter
-from crowdml.privacy.ledger import Terms
+from crowdml.privacy.ledger.entries import AcceptedTerms
 
 Traced = Callable[..., "subprocess.CompletedProcess[str]"]
 Check = Callable[[Path, Path], int]
 
-TERMS = Terms(
+TERMS = AcceptedTerms(
     unit="device", filter=Filter(kind="pure", epsilon=1e6, delta=0.0), uses=1_000_000, event=Event.of_pure(0.5)
 )
 NAMES = ("pwrite64", "fdatasync", "write")
@@ -37,8 +37,8 @@ def places(traced: Traced, folder: Path, name: str) -> list[int]:
         log = folder / "count.log"
         ran = traced(["-o", log, "-e", "trace=" + ",".join(NAMES)], folder / "counted", folder / "sent", RELEASES)
         assert ran.returncode == 0, ran.stderr
-        for own in NAMES:
-            _counted[own] = len(re.findall(rf"^\d+ +{own}\(", log.read_text(), re.MULTILINE))
+        for called in NAMES:
+            _counted[called] = len(re.findall(rf"^\d+ +{called}\(", log.read_text(), re.MULTILINE))
     return sorted({1 + (_counted[name] - 1) * at // (POINTS - 1) for at in range(POINTS)})
 
 
@@ -58,10 +58,10 @@ def releases(sent: Path) -> int:
 def goes_on(path: Path) -> None:
     """Charge once more, as the device does after a restart."""
     with Ledger(path) as ledger:
-        ledger.accept("task", "sheet", TERMS)
-        for own in ledger.unsettled():
-            assert ledger.charge(own.task, own.key, own.body, version=0) == own.body
-            ledger.settle(own.key)
+        ledger.accept("task", "hash", TERMS)
+        for entry in ledger.unsettled():
+            assert ledger.charge(entry.task, entry.key, entry.body, version=0) == entry.body
+            ledger.settle(entry.key)
         before = ledger.chain.tasks["task"].releases
         ledger.charge("task", "one more", b"bytes", version=0)
         assert ledger.spent("task").epsilon == 0.5 * (before + 1)

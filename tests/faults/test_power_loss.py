@@ -83,10 +83,10 @@ def image(calls: list[Call], chance: random.Random) -> dict[str, bytes]:
     last_sync = max((at for at, call in enumerate(calls) if call.kind == "synced"), default=-1)
     files: dict[str, bytearray] = {}
     for name in {call.name for call in calls if call.kind not in ("sent", "removed")}:
-        own = [(at, call) for at, call in enumerate(calls) if call.name == name]
-        certain = max((at for at, call in own if call.kind == "synced"), default=-1)
+        of_file = [(at, call) for at, call in enumerate(calls) if call.name == name]
+        certain = max((at for at, call in of_file if call.kind == "synced"), default=-1)
         content: bytearray | None = bytearray()
-        for at, call in own:
+        for at, call in of_file:
             if call.kind == "removed":
                 content = None if at < last_sync or chance.random() < 0.5 else content
             elif call.kind != "synced":

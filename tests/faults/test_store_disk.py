@@ -19,9 +19,10 @@ store = open_store(sys.argv[1])
 task = store.tasks()[0]
 try:
     for at in range(task.version, task.version + 200):
-        own = Receipt(slot=0, key=f"{at:08d}", body=b"b", number=at + 1, version=at + 1, started=at, status="applied")
+        receipt = Receipt(slot=0, key=f"{at:08d}", body=b"b", number=at + 1, version=at + 1, started=at,
+                          status="applied")
         store.apply(Applied(task=task.id, expected_version=at, expected_check_ins=at, version=at + 1, check_ins=at + 1,
-                            received=0, server_state=b"%d" % (at + 1), rows={}, receipts=[own]))
+                            received=0, server_state=b"%d" % (at + 1), rows={}, receipts=[receipt]))
         os.write(1, b"%d\\n" % (at + 1))
 except StoreFailed as first:
     try:
@@ -53,7 +54,7 @@ def test_a_failing_disk_ends_the_store(tmp_path: Path, tracer: str, fault: str) 
     path = tmp_path / "crowd.sqlite"
     with open_store(f"sqlite:///{path}") as store:
         store.create_task(
-            NewTask(name="task", state="open", file="", sheet=b"", signature=b"", key=b"", server_state=b"0")
+            NewTask(name="task", state="open", file="", signed_text=b"", signature=b"", key=b"", server_state=b"0")
         )
     # Only what happens to the database's own files counts.
     files = [part for end in ("", "-wal") for part in ("-P", f"{path}{end}")]

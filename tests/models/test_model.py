@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from crowdml.core import NUMPY, Batch, Ops, trees
 from crowdml.models import MODELS, Model
-from crowdml.simulation.jax_ops import JAX
+from crowdml.simulation.engine.jax_ops import JAX
+from tests.support.targets import some_labels
 
 # isort: split
 import jax
@@ -86,7 +87,7 @@ EVERY = pytest.mark.parametrize("case", list(CASES))
 
 def build(case: str, ops: Ops) -> Model:
     given, classes, _, _ = CASES[case]
-    made = MODELS[given["kind"]].model_validate(given).build(FEATURES, classes, ops)
+    made = MODELS[given["kind"]].model_validate(given).build(FEATURES, some_labels(classes), ops)
     return made
 
 
@@ -98,7 +99,7 @@ def drawn(case: str) -> tuple[Any, Batch]:
     parameters = trees.map(lambda leaf: rng.normal(0, 0.7, leaf.shape).astype(np.float32), begun)
     rows = rng.normal(0, 1, (ROWS, FEATURES)).astype(np.float32)
     labels = np.resize(np.arange(classes), ROWS).astype(np.int32)
-    return parameters, Batch(rows=rows, labels=labels, mask=np.ones(ROWS, np.float32))
+    return parameters, Batch(rows=rows, targets=labels, mask=np.ones(ROWS, np.float32))
 
 
 class Uniform:
@@ -125,9 +126,9 @@ def written_out(case: str, parameters: Any, row: Any, label: Any) -> Any:
     """The loss of one example, written as in a textbook."""
     _, classes, kinds, loss = CASES[case]
     x = row
-    for kind, own in zip(kinds, parameters, strict=True):
+    for kind, layer in zip(kinds, parameters, strict=True):
         if kind == "dense":
-            x = own["w"] @ x + own.get("b", 0.0)
+            x = layer["w"] @ x + layer.get("b", 0.0)
         elif kind == "flatten":
             x = x.ravel()
         else:
@@ -147,7 +148,7 @@ def oracle(case: str) -> Any:
     """One gradient per example, materialised, from automatic differentiation."""
     parameters, batch = drawn(case)
     one = jax.grad(functools.partial(written_out, case))
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(one, in_axes=(None, 0, 0)))(parameters, batch.rows, batch.labels))
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(one, in_axes=(None, 0, 0)))(parameters, batch.rows, batch.targets))
 
 
 def close(found: Any, expected: Any) -> None:
@@ -160,9 +161,9 @@ def close(found: Any, expected: Any) -> None:
 @EVERY
 def test_losses_are_the_written_out_ones(case: str, ops: Ops) -> None:
     parameters, batch = drawn(case)
-    found = build(case, ops).losses(parameters, batch.rows, batch.labels)
+    found = build(case, ops).losses(parameters, batch.rows, batch.targets)
     one = functools.partial(written_out, case, parameters)
-    close(found, jax.jit(jax.vmap(one))(batch.rows, batch.labels))
+    close(found, jax.jit(jax.vmap(one))(batch.rows, batch.targets))
 
 
 @BOTH
@@ -175,16 +176,16 @@ def test_gradients_norms_and_totals_are_those_of_automatic_differentiation(case:
     for example in range(ROWS):
         single = found.total(np.eye(ROWS, dtype=np.float32)[example])
         assert [path for path, _ in trees.paths(single)] == [path for path, _ in trees.paths(parameters)]
-        for own, expected in zip(trees.leaves(single), trees.leaves(each), strict=True):
-            close(own, expected[example])
+        for leaf, expected in zip(trees.leaves(single), trees.leaves(each), strict=True):
+            close(leaf, expected[example])
     flat = np.concatenate([np.asarray(leaf).reshape(ROWS, -1) for leaf in trees.leaves(each)], axis=1)
     assert flat.any()
     close(found.norms(1, ops), np.abs(flat).sum(axis=1))
     close(found.norms(2, ops), np.sqrt(np.square(flat).sum(axis=1)))
     weights = np.array([0.5, 0.0, -2.0, 1.0, 0.25], np.float32)
-    for own, expected in zip(trees.leaves(found.total(weights)), trees.leaves(each), strict=True):
-        close(own, np.tensordot(weights, np.asarray(expected), axes=1))
-        assert own.dtype == np.float32
+    for leaf, expected in zip(trees.leaves(found.total(weights)), trees.leaves(each), strict=True):
+        close(leaf, np.tensordot(weights, np.asarray(expected), axes=1))
+        assert leaf.dtype == np.float32
 
 
 @BOTH
@@ -193,8 +194,8 @@ def test_rows_without_weight_count_for_nothing(case: str, ops: Ops) -> None:
     parameters, batch = drawn(case)
     rows = np.array(batch.rows)
     rows[3:] = 1e6  # padding may hold anything finite
-    padded = Batch(rows=rows, labels=batch.labels, mask=np.array([1, 1, 1, 0, 0], np.float32))
-    short = Batch(rows=batch.rows[:3], labels=batch.labels[:3], mask=np.ones(3, np.float32))
+    padded = Batch(rows=rows, targets=batch.targets, mask=np.array([1, 1, 1, 0, 0], np.float32))
+    short = Batch(rows=batch.rows[:3], targets=batch.targets[:3], mask=np.ones(3, np.float32))
     model = build(case, ops)
     found = model.gradients(parameters, padded).total(padded.mask)
     expected = model.gradients(parameters, short).total(short.mask)
@@ -228,7 +229,7 @@ def test_init_has_one_dict_per_layer_and_float32(case: str) -> None:
     parameters = model.init(Uniform(np.random.default_rng(1)))
     assert len(parameters) == len(model.layers)
     assert all(leaf.dtype == np.float32 for leaf in trees.leaves(parameters))
-    assert [set(own) <= {"w", "b"} for own in parameters]
+    assert [set(layer) <= {"w", "b"} for layer in parameters]
 
 
 @BOTH
@@ -236,8 +237,8 @@ def test_the_regulariser_leaves_biases_alone(ops: Ops) -> None:
     parameters, _ = drawn("mlp-tanh-softmax")
     found = build("mlp-tanh-softmax", ops).regulariser(parameters, 0.3)
 
-    def half_square(own: Any) -> Any:
-        return 0.5 * 0.3 * sum(jnp.sum(layer["w"] ** 2) for layer in own if "w" in layer)
+    def half_square(candidate: Any) -> Any:
+        return 0.5 * 0.3 * sum(jnp.sum(layer["w"] ** 2) for layer in candidate if "w" in layer)
 
     expected = jax.grad(half_square)(parameters)
     for one, other in zip(trees.leaves(found), trees.leaves(expected), strict=True):
@@ -269,7 +270,7 @@ def test_no_row_within_the_bound_has_a_longer_gradient(
     lengths = np.maximum(np.linalg.norm(rows, ord=order, axis=1, keepdims=True), 1e-9)
     rows = (rows / lengths * radius).astype(np.float32)
     labels = rng.integers(0, CASES[case][1], 50).astype(np.int32)
-    found = model.gradients(parameters, Batch(rows=rows, labels=labels, mask=np.ones(50, np.float32)))
+    found = model.gradients(parameters, Batch(rows=rows, targets=labels, mask=np.ones(50, np.float32)))
     assert np.max(found.norms(order, NUMPY)) <= bound * (1 + 1e-5)
 
 
@@ -286,14 +287,16 @@ def test_the_bound_is_tight(case: str, order: int) -> None:
     row = np.zeros((1, FEATURES), np.float32)
     row[0, 0] = 0.5
     true = 0 if model.loss.width > 1 else 1
-    found = model.gradients(parameters, Batch(rows=row, labels=np.array([true], np.int32), mask=np.ones(1, np.float32)))
+    found = model.gradients(
+        parameters, Batch(rows=row, targets=np.array([true], np.int32), mask=np.ones(1, np.float32))
+    )
     norm = float(found.norms(order, NUMPY)[0])
     if model.loss.width > 2 and order == 2:
         # √2 needs all the probability on one wrong label.
         parameters[0]["w"][1, 0] = 80.0
         norm = float(
             model.gradients(
-                parameters, Batch(rows=row, labels=np.array([0], np.int32), mask=np.ones(1, np.float32))
+                parameters, Batch(rows=row, targets=np.array([0], np.int32), mask=np.ones(1, np.float32))
             ).norms(order, NUMPY)[0]
         )
     assert 0.999 * bound <= norm <= bound * (1 + 1e-6)
@@ -316,5 +319,7 @@ def test_deep_models_and_unbounded_rows_have_no_bound(case: str, order: int) -> 
 
 
 def test_the_squared_loss_has_no_bound() -> None:
-    model = MODELS["mlp"].model_validate({"kind": "mlp", "layers": [], "top": "squared"}).build(4, 2, NUMPY)
+    model = (
+        MODELS["mlp"].model_validate({"kind": "mlp", "layers": [], "top": "squared"}).build(4, some_labels(2), NUMPY)
+    )
     assert model.gradient_bound(2, 1.0) is None

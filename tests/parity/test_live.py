@@ -19,27 +19,26 @@ import pytest
 import uvicorn
 from safetensors.numpy import load as read_tensors
 
-from crowdml.algorithms import Task, parse
-from crowdml.algorithms.averaging_terms import public_rows_needed
 from crowdml.core import NUMPY, Batch, trees
 from crowdml.data import Dataset
 from crowdml.device import Device
-from crowdml.device.batches import Gathered
 from crowdml.device.calls import CheckOut
 from crowdml.device.joining import join
+from crowdml.device.rows.batches import Gathered
 from crowdml.models import flatten
-from crowdml.protocol.sheet import write_arrays
-from crowdml.server.app import Access, create_app
-from crowdml.server.connection import BoundedProtocol
-from crowdml.server.coordinator import Options
-from crowdml.server.limits import Pace
-from crowdml.server.serving import TOKEN_FILE, Place, bind, require_identity
+from crowdml.server.http.bounded_connection import BoundedProtocol
+from crowdml.server.http.requests import Pace
+from crowdml.server.setup.application import Access, create_app
+from crowdml.server.setup.serving import TOKEN_FILE, Place, bind, require_identity
 from crowdml.server.store import open_store
-from crowdml.simulation.coins import HashCoins, trial_seed
-from crowdml.simulation.matrices import numbers
-from crowdml.simulation.prepare import prepare
+from crowdml.server.tasks.coordinator import Options
+from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
+from crowdml.simulation.prepare import numbers, prepare
 from crowdml.simulation.stepwise import run_stepwise
-from crowdml.simulation.timeline import Timeline, make_timeline
+from crowdml.simulation.timeline.timeline import Timeline, make_timeline
+from crowdml.task import Task, parse
+from crowdml.task.averaging_terms import public_rows_needed
+from crowdml.wire.signed_task import write_arrays
 
 TASK = """
 crowdml = 1
@@ -144,11 +143,12 @@ def test_a_live_run_equals_the_simulation(name: str, tmp_path: Path) -> None:
     timeline = make_timeline(task, dataset, algorithm, np.random.default_rng(3))
     ends = np.flatnonzero(timeline.commits) + 1
     timeline = _cut(timeline, int(ends[ends >= WANTED][0]))
-    expected = flatten(algorithm.parameters(run_stepwise(algorithm, timeline, dataset, SEED).server))
+    expected = flatten(run_stepwise(algorithm, timeline, dataset, SEED).report.parameters)
 
     read = reads(timeline)
     invited = {
-        version: [int(d) for d, own in zip(timeline.device, read, strict=True) if own == version] for version in read
+        version: [int(d) for d, begun in zip(timeline.device, read, strict=True) if begun == version]
+        for version in read
     }
     coins = Injected()
     with ExitStack() as stack:
@@ -175,8 +175,8 @@ def _public(task: Task, dataset: Dataset) -> dict[str, Any]:
     """What the operator sends along, where the server learns from public rows."""
     if not public_rows_needed(task):
         return {}
-    assert dataset.public_rows is not None and dataset.public_labels is not None
-    return {"public": write_arrays([{"rows": dataset.public_rows, "labels": dataset.public_labels}])[0]}
+    assert dataset.public_rows is not None and dataset.public_targets is not None
+    return {"public": write_arrays([{"rows": dataset.public_rows, "labels": dataset.public_targets}])[0]}
 
 
 def _run(devices: list[Device], timeline: Timeline, read: list[int], dataset: Any, coins: Injected) -> None:
@@ -191,7 +191,7 @@ def _run(devices: list[Device], timeline: Timeline, read: list[int], dataset: An
         device = devices[int(timeline.device[number])]
         chosen, count = timeline.rows[number], int(timeline.counts[number])
         mask = (np.arange(len(chosen)) < count).astype(np.float32)
-        batch = Batch(rows=dataset.train_rows[chosen], labels=dataset.train_labels[chosen], mask=mask)
+        batch = Batch(rows=dataset.train_rows[chosen], targets=dataset.train_targets[chosen], mask=mask)
         checked_out = waiting.pop(number)
         assert checked_out.version == read[number]
         outcome = device._contribute(checked_out, Gathered(batch=batch, samples=np.unique(chosen[:count])))

@@ -8,10 +8,11 @@ import jax
 import numpy as np
 import pytest
 
-from crowdml.algorithms import Task, parse
-from crowdml.core import NUMPY, Batch, Ops, trees
-from crowdml.simulation.coins import HashCoins, trial_seed
-from crowdml.simulation.jax_ops import JAX
+from crowdml.core import NUMPY, Batch, Broadcast, Ops, trees
+from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
+from crowdml.simulation.engine.jax_ops import JAX
+from crowdml.task import Task, parse
+from tests.support.phases import stepped
 
 BASE = """
 crowdml = 1
@@ -46,20 +47,20 @@ def batches() -> list[Batch]:
         rows = rng.standard_normal((50, 6)).astype(np.float32)
         rows /= np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
         labels = (rows[:, 0] + 0.3 * rng.standard_normal(50) > 0).astype(np.int32)
-        made.append(Batch(rows=rows, labels=labels, mask=(np.arange(50) < size).astype(np.float32)))
+        made.append(Batch(rows=rows, targets=labels, mask=(np.arange(50) < size).astype(np.float32)))
     return made
 
 
 def learnt(task: Task, ops: Ops, rounds: int) -> Any:
     algorithm = task.build(ops)
-    server = algorithm.init(HashCoins(SEED, 0, ops))
+    server = algorithm.last.server.init(HashCoins(SEED, 0, ops))
     for version in range(rounds):
-        now = algorithm.opening if algorithm.opening and version == 0 else algorithm
+        phase = algorithm.at(version)
         for number, batch in enumerate(batches()):
             coins = HashCoins(SEED, 10 * version + number + 1, ops)
-            release, _ = now.device_step(now.check_out(server), (), batch, coins)
-            server, _ = now.absorb(server, (), now.sanitise(release, coins), ops.xp.int32(0))
-        server, _ = now.commit(server)
+            check_in, _ = phase.contribute(phase.server.check_out(server), phase.begin(), batch, coins)
+            server, _ = phase.server.absorb(server, (), check_in, ops.xp.int32(0))
+        server, _ = phase.server.commit(server)
     return server
 
 
@@ -75,20 +76,20 @@ def test_compiled_and_plain_servers_end_alike(changes: tuple[str, ...]) -> None:
 
 
 def test_ridge_is_the_plain_formula_without_noise_and_nearly_so_on_the_grid() -> None:
-    x = np.concatenate([own.rows[own.mask > 0] for own in batches()]).astype(float)
-    y = 2.0 * np.concatenate([own.labels[own.mask > 0] for own in batches()]) - 1
+    x = np.concatenate([one.rows[one.mask > 0] for one in batches()]).astype(float)
+    y = 2.0 * np.concatenate([one.targets[one.mask > 0] for one in batches()]) - 1
     exact = np.linalg.solve(x.T @ x + 1e-3 * len(x) * np.eye(6), x.T @ y)
-    found = learnt(parse(BASE, changes=[NONE]), NUMPY, 1)["parameters"][0]["w"][0]
+    found = learnt(parse(BASE, changes=[NONE]), NUMPY, 1).parameters[0]["w"][0]
     np.testing.assert_allclose(found, exact, rtol=1e-4)
-    loud = learnt(parse(BASE, changes=["privacy.epsilon=1000.0"]), NUMPY, 1)["parameters"][0]["w"][0]
+    loud = learnt(parse(BASE, changes=["privacy.epsilon=1000.0"]), NUMPY, 1).parameters[0]["w"][0]
     assert np.abs(loud - exact).max() < 0.05
 
 
 def test_messages_are_integers_and_say_how_many_rows() -> None:
     task = parse(BASE, changes=list(NEWTON))
-    opening = task.build(NUMPY).opening
-    assert opening is not None
-    release, _ = opening.device_step(task.model_for(NUMPY).zeros(), (), batches()[0], HashCoins(SEED, 1, NUMPY))
-    assert release["moments"].dtype == np.int32 and release["moments"].shape == (21,) and int(release["samples"]) == 40
-    sent = opening.sanitise(release, HashCoins(SEED, 1, NUMPY))
-    assert sent["moments"].dtype == np.int32 and (sent["moments"] != release["moments"]).all()
+    first = task.build(NUMPY).phases[0]
+    begun = Broadcast(parameters=task.model_for(NUMPY).zeros())
+    release, device = stepped(first, begun, batches()[0], HashCoins(SEED, 1, NUMPY))
+    assert release.update.dtype == np.int32 and release.update.shape == (21,) and int(release.rows) == 40
+    sent, _ = first.finish(begun, release, device, HashCoins(SEED, 1, NUMPY))
+    assert sent.update.dtype == np.int32 and (sent.update != release.update).all() and int(sent.weight) == 40

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdml.algorithms import parse
-from crowdml.algorithms.live import assemble
 from crowdml.core import Batch, trees
-from crowdml.device.coins import DeviceCoins
-from crowdml.privacy import acceptance
-from crowdml.protocol import message
+from crowdml.device.entropy_coins import DeviceCoins
 from crowdml.simulation import simulate
-from crowdml.simulation.debug import simulate_stepwise
+from crowdml.simulation.stepwise import simulate_stepwise
+from crowdml.task import parse
+from crowdml.task.live_task import assemble
+from crowdml.wire import message
+from tests.support.plans import problem_with
 
 TASK = """
 crowdml = 1
@@ -67,19 +67,18 @@ def test_a_device_clips_a_convolution_on_the_grid(kind: str, unit: str) -> None:
     privacy = f"mode = 'sound', mechanism = 'gaussian', clip = 0.5, epsilon = 8.0, delta = 1e-5, unit = '{unit}'"
     uses = ", max-uses = 2" if unit == "sample" else ""
     task = parse(TASK, changes=[f"algorithm={{ kind = '{kind}' }}", f"privacy={{ {privacy}{uses} }}"])
-    live = assemble(task, [own.restore({}) for own in task.data.transform])
-    algorithm, coins = live.algorithm, DeviceCoins()
-    server = algorithm.init(coins)
+    live = assemble(task, [transform.restore({}) for transform in task.data.transform])
+    phase, coins = live.algorithm.last, DeviceCoins()
+    server = phase.server.init(coins)
     rng = np.random.default_rng(0)
     rows = live.transform(rng.integers(0, 17, (20, 64)).astype(np.float32))
-    batch = Batch(rows=rows, labels=rng.integers(0, 10, 20).astype(np.int32), mask=np.ones(20, np.float32))
-    release, _ = algorithm.device_step(algorithm.check_out(server), algorithm.device_init(), batch, coins)
-    sent = algorithm.sanitise(release, coins)
+    batch = Batch(rows=rows, targets=rng.integers(0, 10, 20).astype(np.int32), mask=np.ones(20, np.float32))
+    sent, _ = phase.contribute(phase.server.check_out(server), phase.begin(), batch, coins)
     # The bytes have the one legal layout, and the server finds nothing that an honest device could not have sent.
     read = live.messages.check_in.decode(live.messages.check_in.encode(message(0, sent)))["content"]
     assert all(leaf.dtype == np.int32 for leaf in trees.leaves(read))
-    assert acceptance(live.plan).problem(read) is None
-    after, _ = algorithm.commit(algorithm.absorb(server, (), read, np.int32(0))[0])
+    assert problem_with(read, live.algorithm, live.plan) is None
+    after, _ = phase.server.commit(phase.server.absorb(server, (), read, np.int32(0))[0])
     assert any(
         (np.asarray(old) != np.asarray(new)).any()
         for old, new in zip(trees.leaves(server.parameters), trees.leaves(after.parameters), strict=True)

@@ -12,17 +12,19 @@ import jax
 import numpy as np
 import pytest
 
-from crowdml.algorithms import Task, parse
-from crowdml.algorithms.grid_gradient import grid_gradient, grid_reader, sanitise_grid
-from crowdml.algorithms.stable_walk import StableWalk
-from crowdml.core import NUMPY, Batch, trees
+from crowdml.algorithms.device_parts.local_steps import LocalSteps
+from crowdml.core import NUMPY, Batch, Broadcast, CheckIn, Ops, Release, trees
 from crowdml.device import DeviceCoins
-from crowdml.privacy.grid import make_grid, round_checked
-from crowdml.protocol import layouts, message
+from crowdml.privacy.noise.grid import make_grid, round_checked
+from crowdml.privacy.sanitisers.grid import OnGrid
+from crowdml.privacy.sanitisers.walks import Stable
 from crowdml.simulation import simulate
-from crowdml.simulation.coins import HashCoins, trial_seed
-from crowdml.simulation.debug import simulate_stepwise
-from crowdml.simulation.jax_ops import JAX
+from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
+from crowdml.simulation.engine.jax_ops import JAX
+from crowdml.simulation.stepwise import simulate_stepwise
+from crowdml.task import Task, parse
+from crowdml.wire import layouts, message
+from tests.support.phases import stepped
 
 TASK = """
 crowdml = 1
@@ -67,17 +69,21 @@ def test_rounding_gives_the_same_integers(order: int) -> None:
     x[10:20] *= np.float32(1.02 if order == 2 else 1.01)  # these need several tries, or are cut
     x[20:22] *= 3  # these become zero
     plain = round_checked(grid, x, HashCoins(SEED, 5, NUMPY), "grid", NUMPY)
-    compiled = jax.jit(lambda own: round_checked(grid, own, HashCoins(SEED, 5, JAX), "grid", JAX))(x)
+    compiled = jax.jit(lambda levels: round_checked(grid, levels, HashCoins(SEED, 5, JAX), "grid", JAX))(x)
     np.testing.assert_array_equal(plain, compiled)
     assert (plain[20:22] == 0).all() and (plain[:20] != 0).any(axis=1).all()
 
 
-def _parts(of: Task, ops: Any) -> Any:
-    from crowdml.algorithms.contract import Parts
+def on_grid(of: Task, ops: Ops) -> OnGrid:
+    """Return the sanitiser of a task, bound to its use."""
+    found = of.build(ops).last.sanitiser
+    assert isinstance(found, OnGrid)
+    return found
 
-    model = of.model_for(ops)
-    plan = of.plan(model)
-    return Parts(settings=of.algorithm, model=model, plan=plan, classes=10, hyper=of.hyper(plan), ops=ops)
+
+def released(of: Task, ops: Ops, w: Any, batch: Batch, address: int) -> Release:
+    """Return what a device makes of its batch, bounded and without noise."""
+    return stepped(of.build(ops).last, Broadcast(parameters=w), batch, HashCoins(SEED, address, ops))[0]
 
 
 @pytest.mark.parametrize("unit", ["sample", "device"])
@@ -88,14 +94,11 @@ def test_a_device_makes_nearly_the_same_integers_in_both(unit: str, mechanism: s
     rng = np.random.default_rng(2)
     rows = rng.random((12, 64)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    batch = Batch(rows=rows, labels=rng.integers(0, 10, 12).astype(np.int32), mask=np.ones(12, np.float32))
+    batch = Batch(rows=rows, targets=rng.integers(0, 10, 12).astype(np.int32), mask=np.ones(12, np.float32))
     w = ({"w": rng.standard_normal((10, 64)).astype(np.float32)},)
 
-    def run(ops: Any) -> Any:
-        parts = _parts(of, ops)
-        return grid_gradient(parts, w, batch, batch.mask, HashCoins(SEED, 7, ops)).gradient[0]["w"]
-
-    plain, compiled = run(NUMPY), np.asarray(jax.jit(lambda: run(JAX))())
+    plain = released(of, NUMPY, w, batch, 7).update[0]["w"]
+    compiled = np.asarray(jax.jit(lambda: released(of, JAX, w, batch, 7).update[0]["w"])())
     assert plain.dtype == compiled.dtype == np.int32
     assert np.abs(plain - compiled).max() <= 1 and (plain != compiled).mean() < 0.01
     assert np.abs(plain).max() > 3
@@ -104,16 +107,15 @@ def test_a_device_makes_nearly_the_same_integers_in_both(unit: str, mechanism: s
 def test_the_server_gets_back_the_mean_gradient() -> None:
     """Integers times the step are the clipped mean and the regulariser, up to rounding of one level per example."""
     of = task("privacy.clip=100.0", "privacy.epsilon=1000.0")
-    parts = _parts(of, NUMPY)
+    sanitiser, model = on_grid(of, NUMPY), of.model_for(NUMPY)
     rng = np.random.default_rng(3)
     rows = rng.random((50, 64)).astype(np.float32) / 8
-    batch = Batch(rows=rows, labels=rng.integers(0, 10, 50).astype(np.int32), mask=np.ones(50, np.float32))
+    batch = Batch(rows=rows, targets=rng.integers(0, 10, 50).astype(np.int32), mask=np.ones(50, np.float32))
     w = ({"w": rng.standard_normal((10, 64)).astype(np.float32)},)
-    found = grid_gradient(parts, w, batch, batch.mask, HashCoins(SEED, 7, NUMPY))
-    check_in = {"gradient": found.gradient, "samples": np.int32(50)}
-    exact = parts.model.gradients(w, batch).total(np.full(50, 1 / 50, np.float32))[0]["w"] + 0.001 * w[0]["w"]
-    step = parts.plan.sound.update.grid.step
-    read, _ = grid_reader(parts, alone=True).read(check_in, w)
+    check_in = CheckIn(update=released(of, NUMPY, w, batch, 7).update, weight=np.int32(50))
+    exact = model.gradients(w, batch).total(np.full(50, 1 / 50, np.float32))[0]["w"] + 0.001 * w[0]["w"]
+    step = sanitiser.mechanism.grid.step
+    read, _ = sanitiser.read(check_in, lambda: model.regulariser(w, 0.001))
     assert np.abs(read[0]["w"] - exact).max() < 5 * step / 2 / np.sqrt(50)
     assert np.abs(read[0]["w"] - exact).max() > step / 500  # so it is on the grid
 
@@ -121,34 +123,33 @@ def test_the_server_gets_back_the_mean_gradient() -> None:
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_what_leaves_a_device_is_integers(mechanism: str) -> None:
     """With the coins of a real device, through the real bytes: no leaf is a floating-point number."""
-    algorithm = task(f"privacy.mechanism={mechanism}").build(NUMPY)
-    server = algorithm.init(DeviceCoins())
-    batch = Batch(rows=np.full((70, 64), 0.1, np.float32), labels=np.zeros(70, np.int32), mask=np.ones(70, np.float32))
-    release, _ = algorithm.device_step(algorithm.check_out(server), algorithm.device_init(), batch, DeviceCoins())
-    check_in = algorithm.sanitise(release, DeviceCoins())
+    phase = task(f"privacy.mechanism={mechanism}").build(NUMPY).last
+    begun = phase.server.check_out(phase.server.init(DeviceCoins()))
+    batch = Batch(rows=np.full((70, 64), 0.1, np.float32), targets=np.zeros(70, np.int32), mask=np.ones(70, np.float32))
+    release, device = stepped(phase, begun, batch, DeviceCoins())
+    check_in, _ = phase.finish(begun, release, device, DeviceCoins())
     assert {str(np.asarray(leaf).dtype) for leaf in trees.leaves(check_in)} == {"int32"}
-    wire = layouts(algorithm.check_out(server), check_in)
+    wire = layouts(begun, check_in)
     body = wire.check_in.encode(message(0, check_in))
     assert b"F32" not in body[:600] and b"I32" in body[:600]
     decoded = wire.check_in.decode(body)["content"]
-    np.testing.assert_array_equal(decoded["gradient"][0]["w"], check_in["gradient"][0]["w"])
+    np.testing.assert_array_equal(decoded.update[0]["w"], check_in.update[0]["w"])
     # And the noise is there: no two releases of the same batch are alike.
-    again = algorithm.sanitise(release, DeviceCoins())
-    assert (again["gradient"][0]["w"] != check_in["gradient"][0]["w"]).mean() > 0.9
+    again, _ = phase.finish(begun, release, device, DeviceCoins())
+    assert (again.update[0]["w"] != check_in.update[0]["w"]).mean() > 0.9
 
 
 def test_padding_never_reaches_the_sum() -> None:
-    parts = _parts(task(), NUMPY)
     rng = np.random.default_rng(4)
     rows = rng.random((6, 64)).astype(np.float32) / 8
     labels, w = np.arange(6, dtype=np.int32), ({"w": np.zeros((10, 64), np.float32)},)
     mask = np.array([1, 1, 1, 0, 0, 0], np.float32)
-    here = grid_gradient(parts, w, Batch(rows=rows, labels=labels, mask=mask), mask, HashCoins(SEED, 1, NUMPY))
+    here = released(task(), NUMPY, w, Batch(rows=rows, targets=labels, mask=mask), 1)
     rows[3:] = np.nan
-    there = grid_gradient(parts, w, Batch(rows=rows, labels=labels, mask=mask), mask, HashCoins(SEED, 1, NUMPY))
-    np.testing.assert_array_equal(here.gradient[0]["w"], there.gradient[0]["w"])
-    noise = sanitise_grid(parts, here.gradient, HashCoins(SEED, 1, NUMPY))
-    assert noise[0]["w"].dtype == np.int32
+    there = released(task(), NUMPY, w, Batch(rows=rows, targets=labels, mask=mask), 1)
+    np.testing.assert_array_equal(here.update[0]["w"], there.update[0]["w"])
+    noisy, _ = on_grid(task(), NUMPY).noise(here, (), HashCoins(SEED, 1, NUMPY))
+    assert noisy.update[0]["w"].dtype == np.int32
 
 
 def test_both_drivers_learn_alike() -> None:
@@ -178,19 +179,16 @@ LOCAL = (
 def test_stable_steps_are_the_same_walk_in_a_simulation_and_its_epsilon_is_a_devices() -> None:
     """In single precision there, so nothing is proven of its arithmetic: what it states is the plan of the device."""
     of, walked = task(*LOCAL), []
-    assert of.plan(of.model_for(JAX)) == of.plan(of.model_for(NUMPY))
     rng = np.random.default_rng(0)
     batch = Batch(
         rows=rng.standard_normal((6, 64)).astype(np.float32),
-        labels=np.arange(6, dtype=np.int32),
+        targets=np.arange(6, dtype=np.int32),
         mask=np.ones(6, np.float32),
     )
     for ops in (NUMPY, JAX):
-        parts, settings = _parts(of, ops), of.algorithm
-        stable = parts.plan.sound.update.stable
-        assert stable is not None
-        walk = StableWalk(parts=parts, rate=settings.rate, stable=stable, local_batch=2, padded=False)
-        start = trees.map(lambda leaf: leaf + 0.5, parts.model.zeros())
-        walked.append(np.asarray(walk.take(start, ops.xp.int32(1), batch)[0][0]["w"]))
+        device = of.build(ops).last.device
+        assert isinstance(device, LocalSteps) and isinstance(device.walk, Stable)
+        start, coins = trees.map(lambda leaf: leaf + 0.5, of.model_for(ops).zeros()), HashCoins(SEED, 1, ops)
+        walked.append(np.asarray(device.walk.take(start, (), ops.xp.int32(1), batch, coins)[0][0]["w"]))
     assert walked[0].dtype == np.float64 and np.abs(walked[0]).max() > 0.01
     np.testing.assert_allclose(walked[0], walked[1], rtol=1e-5, atol=1e-7)

@@ -26,11 +26,12 @@ from unittest import mock
 import numpy as np
 from scipy import stats
 
-from crowdml.algorithms.stable_walk import StableWalk
-from crowdml.core import NUMPY, Batch, trees
-from crowdml.device.coins import DeviceCoins
-from crowdml.models.flat import flatten
-from crowdml.privacy.grid import round_checked, to_levels
+from crowdml.core import NUMPY, Batch, Release, trees
+from crowdml.device.entropy_coins import DeviceCoins
+from crowdml.models import flatten
+from crowdml.privacy.noise.grid import round_checked, to_levels
+from crowdml.privacy.sanitisers.walks import Stable
+from tests.support.plans import update_of
 from tests.support.stable import (
     Bench,
     Given,
@@ -104,7 +105,7 @@ def attack(bench: Bench, pair: Neighbours, trials: int, family: int, noise: floa
     length = float(np.linalg.norm(way))
     if length == 0:
         return Verdict(bench.setting, 0.0, bench.plan.event.promise(DELTAS[0]).epsilon, DELTAS[0], 0.0)
-    delta, threshold = _best_test(bench, length, bench.plan.update.scale * noise, trials, alpha)
+    delta, threshold = _best_test(bench, length, update_of(bench.plan).scale * noise, trials, alpha)
     coins = DeviceCoins()
     hits, misses = (
         int(np.sum((_messages(bench, broadcast, b, trials, coins, noise) - middle) @ way / length > threshold))
@@ -128,19 +129,20 @@ def _best_test(bench: Bench, length: float, scale: float, trials: int, alpha: fl
 
 def _messages(bench: Bench, broadcast: Any, batch: Batch, trials: int, coins: DeviceCoins, noise: float) -> Any:
     """Release many times. The steps need no coins, so they are taken once; rounding and noise are new each time."""
-    grid = bench.plan.update.grid
-    change, _ = walk_of(bench.setting).take(broadcast, np.int32(1), batch)
-    levels = to_levels(grid, flatten(change)[None], NUMPY)
+    grid = update_of(bench.plan).grid
     same: Any = Given(7)
+    change, _, _ = walk_of(bench.setting).take(broadcast, (), np.int32(1), batch, same)
+    levels = to_levels(grid, flatten(change)[None], NUMPY)
     sent = integers(bench.algorithm, started(bench.algorithm, broadcast), batch, same)
     assert (round_checked(grid, levels, same, "grid", NUMPY)[0] == sent).all(), "this is not what a device does"
     plain = round_checked(grid, np.tile(levels, (trials, 1)), coins, "grid", NUMPY)
     algorithm = bench.algorithm
     if noise != 1.0:
         task = bench.setting.task()
-        scale = {"noise": bench.plan.update.scale * noise}
-        algorithm = task.build(NUMPY, task.hyper(task.plan(task.model_for(NUMPY))) | scale)
-    return algorithm.sanitise({"change": plain}, coins)["change"].astype(float)
+        scale = {"noise": update_of(bench.plan).scale * noise}
+        algorithm = task.build(NUMPY, task.hyper(task.calibrated) | scale)
+    release = Release(update=plain, rows=np.int32(len(batch.mask)))
+    return algorithm.last.sanitiser.noise(release, (), coins)[0].update.astype(float)
 
 
 def worst_pair(bench: Bench, rng: np.random.Generator) -> Neighbours:
@@ -149,15 +151,17 @@ def worst_pair(bench: Bench, rng: np.random.Generator) -> Neighbours:
         return max(candidates(bench.setting, rng), key=bench.apart)
 
 
-def far_from_zero(walk: StableWalk, parameters: Any, begin: Any, batch: Batch) -> tuple[Any, Any]:
+def far_from_zero(
+    walk: Stable, parameters: Any, memory: Any, begin: Any, batch: Batch, _coins: Any
+) -> tuple[Any, Any, Any]:
     """Take the steps with the parameters themselves as the state, in doubles as they are near them."""
     origin, bounded = walk.near(parameters), walk.bounded(batch)
-    own, eta = origin, walk.eta(begin)
-    for at in range(0, len(bounded.mask), walk.local_batch):
-        part = trees.map(lambda leaf, at=at: leaf[at : at + walk.local_batch], bounded)
-        nothing = trees.map(np.zeros_like, own)
-        own = trees.map(lambda old, slope: old - slope * eta, own, walk.gradient(own, nothing, part))
-    return trees.map(lambda new, old: new - old, own, origin), np.int32(0)
+    here, eta = origin, walk.eta(begin)
+    for at in range(0, len(bounded.mask), walk.work.size):
+        part = trees.map(lambda leaf, at=at: leaf[at : at + walk.work.size], bounded)
+        nothing = trees.map(np.zeros_like, here)
+        here = trees.map(lambda old, slope: old - slope * eta, here, walk.gradient(here, nothing, part))
+    return trees.map(lambda new, old: new - old, here, origin), memory, np.int32(0)
 
 
 def rounded_control(trials: int, family: int) -> Verdict:
@@ -166,7 +170,7 @@ def rounded_control(trials: int, family: int) -> Verdict:
     rows[-1] = 1, 0
     pair = Neighbours(w=np.array([[6e5, 0.0]]), rows=rows, labels=np.zeros(100, int), row=rows[-1], label=1)
     setting = Setting(kind="logistic", features=2, rate=5.9e-11, clip=1.2e-10, part=100, count=1, epsilon=1.0)
-    with mock.patch.object(StableWalk, "take", far_from_zero):
+    with mock.patch.object(Stable, "take", far_from_zero):
         return attack(Bench.of(setting), pair, trials, family)
 
 
@@ -181,12 +185,13 @@ def attack_family(settings: int, trials: int, seed: int, tell: Callable[[str], o
     rng, found = np.random.default_rng(seed), list[Verdict]()
     while len(found) < settings:
         bench = Bench.of(random_setting(rng))
-        if bench.plan.update.stable is None:
+        if update_of(bench.plan).stable is None:
             continue  # the bound on the whole message stands there: another proof, and another test
         found.append(attack(bench, worst_pair(bench, rng), trials, settings))
         if len(found) % 20 == 0:
-            nearest = max(own.share for own in found)
-            tell(f"{len(found)} of {settings}: {sum(own.caught for own in found)} refuted, nearest {nearest:.2f}")
+            nearest = max(verdict.share for verdict in found)
+            refuted = sum(verdict.caught for verdict in found)
+            tell(f"{len(found)} of {settings}: {refuted} refuted, nearest {nearest:.2f}")
     return found
 
 
@@ -198,20 +203,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     wanted = parser.parse_args()
     found = attack_family(wanted.settings, wanted.trials, wanted.seed, print)
-    shares = sorted((own.share for own in found), reverse=True)
-    apart = [own.apart for own in found]
+    shares = sorted((verdict.share for verdict in found), reverse=True)
+    apart = [verdict.apart for verdict in found]
     print(
-        f"{len(found)} settings, {wanted.trials} releases of each device: {sum(own.caught for own in found)} claims "
-        f"refuted; the nearest bound is {shares[0]:.2f} of its claim, the median {np.median(shares):.2f}; messages "
-        f"were {max(apart):.3f} of the sensitivity apart at most, {np.median(apart):.3f} in the median"
+        f"{len(found)} settings, {wanted.trials} releases of each device: {sum(verdict.caught for verdict in found)} "
+        f"claims refuted; the nearest bound is {shares[0]:.2f} of its claim, the median {np.median(shares):.2f}; "
+        f"messages were {max(apart):.3f} of the sensitivity apart at most, {np.median(apart):.3f} in the median"
     )
-    for own in sorted(found, key=lambda own: -own.share)[:5]:
-        print(f"  ε ≥ {own.bound:.2f} where {own.claim:.2f} is claimed at δ = {own.delta:g}: {own.setting}")
+    for verdict in sorted(found, key=lambda verdict: -verdict.share)[:5]:
+        claim = f"{verdict.claim:.2f} is claimed at δ = {verdict.delta:g}"
+        print(f"  ε ≥ {verdict.bound:.2f} where {claim}: {verdict.setting}")
     controls = {"half the noise": halved_control, "rounded far from zero": rounded_control}
     caught = {name: control(wanted.trials, wanted.settings) for name, control in controls.items()}
-    for name, own in caught.items():
-        print(f"control, {name}: ε ≥ {own.bound:.2f} where {own.claim:.2f} is claimed at δ = {own.delta:g}")
-    sys.exit(any(own.caught for own in found) or not all(own.caught for own in caught.values()))
+    for name, verdict in caught.items():
+        print(f"control, {name}: ε ≥ {verdict.bound:.2f} where {verdict.claim:.2f} is claimed at δ = {verdict.delta:g}")
+    sys.exit(any(verdict.caught for verdict in found) or not all(verdict.caught for verdict in caught.values()))
 
 
 if __name__ == "__main__":

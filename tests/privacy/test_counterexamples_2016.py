@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdml.algorithms import Algorithm, parse
-from crowdml.core import NUMPY, BadInput, Batch
+from crowdml.algorithms import Algorithm
+from crowdml.core import NUMPY, BadInput, Batch, Broadcast
 from crowdml.privacy import MECHANISMS
+from crowdml.task import parse
+from tests.support.phases import stepped
+from tests.support.plans import update_of
 
 TASK = """
 crowdml = 1
@@ -51,21 +54,21 @@ class Halves:
     def discrete_laplace(self, stage: str, scale: float, shape: tuple[int, ...]) -> Any:
         return np.zeros(shape, np.int32)
 
-    discrete_gaussian = discrete_laplace
+    rounded_gaussian = discrete_laplace
 
     def retry(self, number: Any) -> Halves:
         return self
 
 
 def changes(made: Algorithm, w: list[float], batches: list[Batch]) -> list[Any]:
-    start = {"count": np.int32(1), "parameters": ({"w": np.array([w], np.float32)},)}
-    released = [made.device_step(start, made.device_init(), own, Halves())[0] for own in batches]
-    return [release["change"][0]["w"] for release in released]
+    start = Broadcast(parameters=({"w": np.array([w], np.float32)},), count=np.int32(1))
+    released = [stepped(made.last, start, given, Halves())[0] for given in batches]
+    return [release.update[0]["w"] for release in released]
 
 
 def batch(rows: Any, labels: Any) -> Batch:
     return Batch(
-        rows=np.asarray(rows, np.float32), labels=np.asarray(labels, np.int32), mask=np.ones(len(labels), np.float32)
+        rows=np.asarray(rows, np.float32), targets=np.asarray(labels, np.int32), mask=np.ones(len(labels), np.float32)
     )
 
 
@@ -90,7 +93,7 @@ def test_the_reduction_by_the_number_of_rows_fails_for_two_steps() -> None:
     moved = float(np.linalg.norm(one - other))
     assert moved == pytest.approx(0.098, abs=0.002), "the paper's 0.004 would hold"
     # Without the corner, for one step, the reduction is right.
-    alone = [Batch(rows=own.rows[:100], labels=own.labels[:100], mask=own.mask[:100]) for own in corner()]
+    alone = [Batch(rows=both.rows[:100], targets=both.targets[:100], mask=both.mask[:100]) for both in corner()]
     one, other = changes(algorithm("svm", 1, 100, 0.1), [1.0, 0.0], alone)
     assert float(np.linalg.norm(one - other)) <= 2 * 0.1 / 100 + 1e-6
 
@@ -102,13 +105,13 @@ def test_the_bound_on_the_whole_change_holds_at_the_corner(mechanism: str, order
     made = algorithm("svm", 2, 100, 0.1, SOUND.format(unit=unit, mechanism=mechanism))
     text = TASK.format(model="svm", steps=2, rows=100, rate=0.1, privacy=SOUND.format(unit=unit, mechanism=mechanism))
     task = parse(text, changes=["stop.max-releases=1", "crowd.passes=1"])
-    sound = task.plan(task.model_for(NUMPY)).sound
-    assert sound is not None and sound.update.grid.per == "release"
+    grid = update_of(task.calibrated).grid
+    assert grid.per == "release"
     one, other = changes(made, [1.0, 0.0], corner())
     moved = float(np.linalg.norm((one - other).ravel().astype(float), order))
     # On the grid 0.05 is `levels`: what would be 0.098 apart is cut to less than the bound, and more than 1/N of it.
-    assert 0.9 * sound.update.grid.levels < moved <= sound.update.grid.sensitivity
-    assert sound.of_sample == sound.of_device(200)
+    assert 0.9 * grid.levels < moved <= grid.sensitivity
+    assert task.calibrated.last.cost(1) == task.calibrated.last.cost(1, 200)
 
 
 def test_equation_11_divides_by_a_convexity_that_a_step_does_not_have() -> None:
@@ -131,7 +134,7 @@ def test_equation_6_adds_twice_the_noise_it_needs() -> None:
     """Density ∝ exp(-ε‖η‖/(2S)): moving the centre by S changes its logarithm by at most ε/2."""
     epsilon, sensitivity = 3.0, 0.7
     scale = 2 * sensitivity / epsilon
-    assert MECHANISMS["k-norm"].cost(scale / sensitivity).pure == pytest.approx(epsilon / 2)
+    assert MECHANISMS["k-norm"].cost(scale / sensitivity).event().pure == pytest.approx(epsilon / 2)
     rng = np.random.default_rng(0)
     points = rng.standard_normal((1000, 20)) * 5
     shift = np.zeros(20)
@@ -158,10 +161,7 @@ def test_adaptive_rates_make_steps_that_equation_10_does_not_know() -> None:
     rate = "algorithm.rate={ kind = 'adagrad', c = 1.0, counter = 'local-steps' }"
     made = algorithm("logistic", 1, 1, 1.0, 'mode = "none"', rate)
     tiny = [batch([[1e-3, 1e-3]], [label]) for label in (0, 1)]
-    one, other = (
-        made.device_step(({"w": np.zeros((1, 2), np.float32)},), made.device_init(), own, Halves())[0]["change"][0]["w"]
-        for own in tiny
-    )
+    one, other = changes(made, [0.0, 0.0], tiny)
     assert float(np.linalg.norm(one - other)) > 2.8 > 2 * 1.0 * math.hypot(1e-3, 1e-3)
     with pytest.raises(BadInput) as caught:
         algorithm(
@@ -177,5 +177,5 @@ def test_noise_of_a_given_deviation_promises_nothing() -> None:
         model="svm", steps=2, rows=100, rate=0.1, privacy='mode = "paper"\nmechanism = "gaussian"\nnoise-scale = 1.0'
     )
     task = parse(text)
-    plan = task.plan(task.model_for(NUMPY))
-    assert not plan.promises and plan.claim is None and plan.sound is None
+    plan = task.calibrated
+    assert not plan.promises and plan.terms.claim is None and not plan.terms.promised

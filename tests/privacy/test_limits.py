@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from crowdml.algorithms import Task, parse
-from crowdml.core import NUMPY, Batch, trees
+from crowdml.core import NUMPY, Batch, CheckIn, trees
 from crowdml.device import DeviceCoins
-from crowdml.privacy import PrivacySettings, Releases, acceptance, make_plan
-from crowdml.privacy.limits import Limit
+from crowdml.privacy import ModelBounds, PrivacySettings, Releases, make_plan
+from crowdml.privacy.limits import BLOCK, Limit, grid_limits
+from crowdml.privacy.sanitisers.grid import OnGrid
+from crowdml.task import Task, parse
+from tests.support.phases import stepped
+from tests.support.plans import limits_of, problem_with
 
 TASK = """
 crowdml = 1
@@ -52,15 +56,19 @@ def task(form: str, *changes: str) -> Task:
     return parse(TASK, changes=[*FORMS[form], *changes])
 
 
-def check_ins(of: Task, epsilon: float, count: int) -> list[Any]:
+def problem(of: Task, sent: CheckIn) -> str | None:
+    return problem_with(sent, of.built, of.calibrated)
+
+
+def check_ins(of: Task, epsilon: float, count: int) -> list[CheckIn]:
     """What a real device sends whose owner has chosen this ε; its nine rows are far longer than any clip."""
-    algorithm = of.build(NUMPY, owner_epsilon=epsilon)
+    phase = of.build(NUMPY, owner_epsilon=epsilon).last
     rng = np.random.default_rng(1)
     rows, labels = (50 * rng.standard_normal((9, 6))).astype(np.float32), rng.integers(0, 3, 9).astype(np.int32)
-    batch, coins = Batch(rows=rows, labels=labels, mask=np.ones(9, np.float32)), DeviceCoins()
-    broadcast = algorithm.check_out(algorithm.init(coins))
-    release, _ = algorithm.device_step(broadcast, algorithm.device_init(), batch, coins)
-    return [algorithm.sanitise(release, coins) for _ in range(count)]
+    batch, coins = Batch(rows=rows, targets=labels, mask=np.ones(9, np.float32)), DeviceCoins()
+    broadcast = phase.server.check_out(phase.server.init(coins))
+    release, _ = stepped(phase, broadcast, batch, coins)
+    return [phase.sanitiser.noise(release, (), coins)[0] for _ in range(count)]
 
 
 @pytest.mark.parametrize("form", list(FORMS))
@@ -69,9 +77,8 @@ def check_ins(of: Task, epsilon: float, count: int) -> list[Any]:
 def test_honest_devices_are_accepted_whatever_their_owners_chose(form: str, unit: str, mechanism: str) -> None:
     """False alarm: 60 check-ins at 1e-9 each, here and in all other cases together below 1 in 10⁶."""
     of = task(form, f"privacy.unit={unit}", f"privacy.mechanism={mechanism}")
-    limits = acceptance(of.plan(of.model_for(NUMPY)))
     for epsilon in (0.5, 2.0, 8.0):
-        assert [limits.problem(sent) for sent in check_ins(of, epsilon, 20)] == [None] * 20
+        assert [problem(of, sent) for sent in check_ins(of, epsilon, 20)] == [None] * 20
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
@@ -83,11 +90,11 @@ def test_tails_are_no_heavier_than_said_and_not_much_lighter(mechanism: str, par
     the limits limit something.
     """
     terms = PrivacySettings(mechanism=mechanism, epsilon=8.0, delta=1e-5, clip=1.0, max_uses=10)
-    plan = make_plan(terms, lambda order: None, 3, False, releases=Releases(sound=True, size=300))
-    assert plan.sound is not None
-    limit = acceptance(plan, failure=0.04).update
-    coins, scale = DeviceCoins(), plan.sound.update.scale
-    draw = coins.discrete_laplace if mechanism == "laplace" else coins.discrete_gaussian
+    last = make_plan(terms, Releases(sends="gradient", rows=1, on_grid=True), ModelBounds(size=300)).last
+    assert isinstance(last, OnGrid)
+    limit = grid_limits(last.mechanism, None, failure=0.04).update
+    coins, scale = DeviceCoins(), last.mechanism.scale
+    draw = coins.discrete_laplace if mechanism == "laplace" else coins.rounded_gaussian
     noise = draw("n", scale, (2000, 300)).astype(np.float64)
     found = np.abs(noise).max(axis=1) if part == "largest" else np.linalg.norm(noise, limit.order, axis=1)
     most = limit.largest if part == "largest" else limit.norm
@@ -95,70 +102,60 @@ def test_tails_are_no_heavier_than_said_and_not_much_lighter(mechanism: str, par
     assert (found > 0.75 * most).any()
 
 
-def changed(sent: Any, **parts: Any) -> Any:
-    return sent | parts
-
-
 def test_what_no_honest_device_sends_is_refused() -> None:
     of = task("crowd-sgd")
-    limits = acceptance(of.plan(of.model_for(NUMPY)))
     (sent,) = check_ins(of, 0.5, 1)
-    most = limits.update.most(9)
-    wild = trees.map(lambda leaf: leaf.copy(), sent["gradient"])
+    most = limits_of(of.calibrated).update.most(9)
+    wild = trees.map(lambda leaf: leaf.copy(), sent.update)
     wild[0]["w"][0, 0] = most + 1
-    long = trees.map(lambda leaf: np.full_like(leaf, most), sent["gradient"])
-    counts = sent["counts"]
+    long = trees.map(lambda leaf: np.full_like(leaf, most), sent.update)
+    counts = sent.counts
     cases = {
-        "gradient: an integer": changed(sent, gradient=wild),
-        "gradient: a norm": changed(sent, gradient=long),
-        "samples: -1 is negative": changed(sent, samples=np.int32(-1)),
-        "samples: 10 rows": changed(sent, samples=np.int32(10)),
-        "rows: 10 rows": changed(sent, counts=counts | {"rows": np.int32(10)}),
-        "fewer than": changed(sent, counts=counts | {"counted": np.int32(9), "rows": np.int32(3)}),
-        "errors: an integer": changed(sent, counts=counts | {"errors": np.int32(2**30)}),
-        "labels: an integer": changed(sent, counts=counts | {"labels": np.array([0, -(2**30), 0], np.int32)}),
+        "update: an integer": replace(sent, update=wild),
+        "update: a norm": replace(sent, update=long),
+        "weight: -1 is negative": replace(sent, weight=np.int32(-1)),
+        "weight: 10 rows": replace(sent, weight=np.int32(10)),
+        "rows: 10 rows": replace(sent, counts=replace(counts, rows=np.int32(10))),
+        "fewer than": replace(sent, counts=replace(counts, counted=np.int32(9), rows=np.int32(3))),
+        "errors: an integer": replace(sent, counts=replace(counts, errors=np.int32(2**30))),
+        "spread: an integer": replace(sent, counts=replace(counts, spread=np.array([0, -(2**30), 0], np.int32))),
     }
-    assert limits.problem(sent) is None
+    assert problem(of, sent) is None
     for words, bad in cases.items():
-        problem = limits.problem(bad)
-        assert problem is not None and words in problem, (words, problem)
+        found = problem(of, bad)
+        assert found is not None and words in found, (words, found)
     # Neither more rows counted than there are, nor more trained on.
     for counted, samples in ((9, 3), (3, 9)):
-        bad = changed(sent, samples=np.int32(samples), gradient=trees.map(np.zeros_like, sent["gradient"]))
-        bad["counts"] = counts | {"counted": np.int32(counted), "rows": np.int32(3)}
-        assert "rows: 3, which are fewer" in (limits.problem(bad) or "")
+        few = replace(counts, counted=np.int32(counted), rows=np.int32(3))
+        nothing = trees.map(np.zeros_like, sent.update)
+        bad = replace(sent, weight=np.int32(samples), update=nothing, counts=few)
+        assert "rows: 3, which are fewer" in (problem(of, bad) or "")
 
 
 def test_a_message_bounded_as_a_whole_counts_one_whatever_it_claims() -> None:
     of = task("fedavg")
-    limits = acceptance(of.plan(of.model_for(NUMPY)))
     (sent,) = check_ins(of, 8.0, 1)
-    assert "samples" not in sent and limits.problem(sent) is None
-    assert "weight: 50" in (limits.problem(changed(sent, weight=np.int32(50))) or "")
+    assert sent.weight == 1 and sent.counts == () and problem(of, sent) is None
+    assert "weight: 50" in (problem(of, replace(sent, weight=np.int32(50))) or "")
     # A device cannot make itself heard more than the others by a longer change.
-    longer = trees.map(lambda leaf: np.full_like(leaf, limits.update.most() - 1), sent["change"])
-    assert "change: a norm" in (limits.problem(changed(sent, change=longer)) or "")
+    longer = trees.map(lambda leaf: np.full_like(leaf, limits_of(of.calibrated).update.most() - 1), sent.update)
+    assert "update: a norm" in (problem(of, replace(sent, update=longer)) or "")
 
 
 def test_nobody_is_heard_more_by_claiming_rows_beyond_what_a_device_may_bring() -> None:
     of = task("fedsgd", "algorithm.max-rows=100")
-    limits = acceptance(of.plan(of.model_for(NUMPY)))
     (sent,) = check_ins(of, 8.0, 1)
-    claimed = {"samples": np.int32(101), "weight": sent["weight"]} if "weight" in sent else {"samples": np.int32(101)}
-    assert limits.problem(sent) is None
-    assert "101 rows, where 100 are the most" in (limits.problem(changed(sent, **claimed)) or "")
+    assert problem(of, sent) is None
+    assert "101 rows, where 100 are the most" in (problem(of, replace(sent, weight=np.int32(101))) or "")
 
 
 def test_limits_follow_the_smallest_choice_and_the_rows() -> None:
     wide, narrow = (
-        acceptance(of.plan(of.model_for(NUMPY)))
-        for of in (task("fedsgd"), task("fedsgd", "privacy.owner-range=[8.0, 8.0]"))
+        limits_of(of.calibrated) for of in (task("fedsgd"), task("fedsgd", "privacy.owner-range=[8.0, 8.0]"))
     )
     assert wide.update.largest > 10 * narrow.update.largest
-    assert wide.rows == 10_000 and wide.by_rows
+    assert task("fedsgd").built.schedule.most_rows == 10_000 and wide.by_rows
     assert narrow.update.most(100) - narrow.update.most(99) == narrow.update.largest_each
-    with pytest.raises(ValueError, match="sound"):
-        acceptance(make_plan(PrivacySettings(mode="none"), lambda order: None, 3, False))
 
 
 def test_extreme_integers_do_not_wrap_around() -> None:
@@ -166,3 +163,33 @@ def test_extreme_integers_do_not_wrap_around() -> None:
     for value in (-(2**31), 2**31 - 1):
         assert limit.problem(np.array([value], np.int32), 1) is not None
     assert limit.problem(np.zeros(0, np.int32), 0) is None
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
+def test_a_norm_is_compared_as_in_double_precision_however_near_the_limit(order: int, dtype: type, size: int) -> None:
+    integers: Any = np.random.default_rng(size).integers(-70_000, 70_000, size).astype(dtype)
+    values = integers.astype(np.float64)
+    norm = float(np.sqrt(np.sum(values**2)) if order == 2 else np.sum(np.abs(values)))
+    for share, refused in ((1 - 1e-9, True), (1 + 1e-9, False), (1 - 5e-4, True), (1 + 5e-4, False), (2.0, False)):
+        limit = Limit(largest=1 << 20, largest_each=0, order=order, norm=norm * share)
+        assert (limit.problem(integers, 1) is not None) == refused, share
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("size", [2, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
+def test_the_largest_integer_is_found_to_the_last_unit(dtype: type, size: int) -> None:
+    for extreme in (np.iinfo(dtype).min, np.iinfo(dtype).max, (1 << 24) + 1, -(1 << 24) - 1):
+        for place in (0, size - 1):
+            integers: Any = np.zeros(size, dtype)
+            integers[place] = extreme
+            largest = abs(int(extreme))
+            for order in (0, 1, 2):
+                assert Limit(largest=largest, largest_each=0, order=order).problem(integers, 1) is None
+                found = Limit(largest=largest - 1, largest_each=0, order=order).problem(integers, 1)
+                assert found is not None and f"an integer of {largest}" in found
+
+
+def test_no_integers_have_no_problem() -> None:
+    assert Limit(largest=0, largest_each=0, order=2, norm=0.0).problem(np.zeros(0, np.int32), 1) is None

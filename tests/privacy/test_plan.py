@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from crowdml.core import BadInput
-from crowdml.privacy import MECHANISMS, Plan, PrivacySettings, Promise, Spent, make_plan
+from crowdml.privacy import MECHANISMS, ModelBounds, Plan, PrivacySettings, Promise, Releases, make_plan
+from crowdml.privacy.cost import Gaussian
+from crowdml.privacy.noise.counts import CountNoise
 from crowdml.privacy.promise import gaussian_mu
+from crowdml.privacy.sanitisers.floats import NoNoise
+from crowdml.privacy.sanitisers.paper import Paper, PerturbedInputs
 
 
 def nothing_known(order: int) -> float | None:
@@ -24,44 +28,54 @@ def by_order(order: int) -> float | None:
 def plan(
     bound_of: Callable[[int], float | None] = by_order, classes: int = 10, counts: bool = True, **terms: Any
 ) -> Plan:
-    return make_plan(PrivacySettings(**terms), bound_of, classes, counts)
+    bounds = ModelBounds(gradient=bound_of, classes=classes)
+    return make_plan(PrivacySettings(**terms), Releases(sends="gradient", counts=counts), bounds)
+
+
+def paper(made: Plan) -> Paper:
+    assert isinstance(made.last, Paper)
+    return made.last
+
+
+def epsilon(made: Plan, uses: int = 1, delta: float = 0.0) -> float:
+    cost = made.cost(uses)
+    assert cost is not None
+    return cost.promise(delta).epsilon
 
 
 def test_no_noise_and_no_claim_in_mode_none() -> None:
     made = plan(mode="none", epsilon=3.0, clip=1.0)
-    assert made.gradient is None and made.claim is None
-    assert made.statistics is not None and (made.statistics.error_scale, made.statistics.label_scale) == (0.0, 0.0)
-    assert made.spent(100) == Spent()
-    assert plan(mode="none", counts=False).statistics is None
+    assert isinstance(made.last, NoNoise) and made.terms.claim is None and made.scales == {}
+    assert made.last.counts == CountNoise()
+    assert made.cost(100) is None
+    assert plan(mode="none", counts=False).last.counts is None
 
 
 def test_paper_mode_with_laplace_noise_and_the_models_bound() -> None:
     made = plan(mode="paper", epsilon=10.0)
-    assert made.gradient is not None
-    assert (made.gradient.bound.order, made.gradient.bound.radius, made.gradient.bound.clipped) == (1, 2.0, False)
+    bound = paper(made).mechanism.bound
+    assert (bound.order, bound.radius, bound.clipped) == (1, 2.0, False)
     # Theorem 1 of Crowd-ML 2015: scale 4 / (b ε) on the mean, so 4/ε on the sum.
-    assert made.gradient.noise == pytest.approx(4.0 / 10.0)
-    assert made.spent(1).pure == pytest.approx(10.0) and made.spent(1).mu_squared == 0.0
-    assert made.spent(5).promise(0.0).epsilon == pytest.approx(50.0)
-    assert made.claim == Promise(epsilon=10.0, delta=0.0)
-    assert made.statistics is None  # statistics-epsilon = 0: counts are not sent
+    assert made.noise == pytest.approx(4.0 / 10.0)
+    assert epsilon(made) == pytest.approx(10.0)
+    assert epsilon(made, 5) == pytest.approx(50.0)
+    assert made.terms.claim == Promise(epsilon=10.0, delta=0.0)
+    assert made.last.counts is None  # statistics-epsilon = 0: counts are not sent
 
 
 def test_a_clip_takes_the_place_of_the_models_bound() -> None:
     made = plan(nothing_known, mode="paper", epsilon=2.0, clip=0.25)
-    assert made.gradient is not None
-    assert (made.gradient.bound.radius, made.gradient.bound.clipped) == (0.25, True)
-    assert made.gradient.noise == pytest.approx(2 * 0.25 / 2.0)
+    assert (paper(made).mechanism.bound.radius, paper(made).mechanism.bound.clipped) == (0.25, True)
+    assert made.noise == pytest.approx(2 * 0.25 / 2.0)
 
 
 def test_paper_mode_with_gaussian_noise() -> None:
     made = plan(mode="paper", mechanism="gaussian", epsilon=1.0, delta=1e-5)
-    assert made.gradient is not None
-    assert (made.gradient.bound.order, made.gradient.bound.radius) == (2, 2.0**0.5)
-    assert made.gradient.noise == pytest.approx(2 * 2.0**0.5 / gaussian_mu(1.0, 1e-5))
-    assert made.spent(1).promise(1e-5).epsilon == pytest.approx(1.0, rel=1e-6)
-    assert made.claim == Promise(epsilon=1.0, delta=1e-5)
-    assert made.delta == 1e-5
+    assert (paper(made).mechanism.bound.order, paper(made).mechanism.bound.radius) == (2, 2.0**0.5)
+    assert made.noise == pytest.approx(2 * 2.0**0.5 / gaussian_mu(1.0, 1e-5))
+    assert epsilon(made, delta=1e-5) == pytest.approx(1.0, rel=1e-6)
+    assert made.terms.claim == Promise(epsilon=1.0, delta=1e-5)
+    assert made.terms.delta == 1e-5
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -69,46 +83,47 @@ def test_statistics_cost_less_than_the_paper_says(classes: int) -> None:
     """The total is ε_g + ε_e/2 + ε_y, where the paper charges ε_g + ε_e + C·ε_y."""
     made = plan(mode="paper", epsilon=10.0, statistics_epsilon=2.0, classes=classes)
     error, label = 1.0, 1.0 / classes  # ε_e, and ε_y with C·ε_y = 1
-    assert made.statistics is not None and made.gradient is not None
+    counts = made.last.counts
+    assert counts is not None
     # Equations (11) and (12): p ∝ exp(-ε/2 |z|), so scale 2/ε.
-    assert made.statistics.error_scale == pytest.approx(2 / error)
-    assert made.statistics.label_scale == pytest.approx(2 / label)
-    assert made.gradient.spent.pure == pytest.approx(8.0)
-    assert made.spent(1).pure == pytest.approx(8.0 + error / 2 + label)
-    assert made.spent(3).pure == pytest.approx(3 * (8.0 + error / 2 + label))
-    assert made.claim is not None and made.claim.epsilon == 10.0
+    assert counts.errors == pytest.approx(2 / error)
+    assert counts.spread == pytest.approx(2 / label)
+    assert paper(made).mechanism.cost.promise(0.0).epsilon == pytest.approx(8.0)
+    assert epsilon(made) == pytest.approx(8.0 + error / 2 + label)
+    assert epsilon(made, 3) == pytest.approx(3 * (8.0 + error / 2 + label))
+    assert made.terms.claim is not None and made.terms.claim.epsilon == 10.0
 
 
 def test_no_counts_no_cost() -> None:
     made = plan(mode="paper", epsilon=10.0, statistics_epsilon=2.0, counts=False)
-    assert made.statistics is None
-    assert made.spent(1).pure == pytest.approx(8.0)
+    assert made.last.counts is None
+    assert epsilon(made) == pytest.approx(8.0)
 
 
 def test_noise_on_rows_and_labels_costs_less_than_the_paper_says() -> None:
     """Equations (15) and (16) of Crowd-ML 2015 with ε_x = ε_y = ε/2: the label really costs ε_y/2."""
-    epsilon, bound, classes = 8.0, 3.0, 4
-    terms = PrivacySettings(mode="paper", epsilon=epsilon)
-    made = make_plan(terms, nothing_known, classes, False, perturbs="inputs", input_bound=bound)
-    assert made.inputs is not None and made.gradient is None and made.promises
+    total, bound, classes = 8.0, 3.0, 4
+    terms = PrivacySettings(mode="paper", epsilon=total)
+    made = make_plan(terms, Releases(sends="rows"), ModelBounds(row=bound, classes=classes))
+    assert isinstance(made.last, PerturbedInputs) and made.promises and made.last.once
     # Two rows differ by at most twice the bound in L1; Laplace noise of that over ε_x costs ε_x.
-    assert 2 * bound / made.inputs.row_scale == pytest.approx(epsilon / 2)
+    assert 2 * bound / made.last.row_scale == pytest.approx(total / 2)
     # The likeliest answer of one label against the same answer of another.
-    other = (1 - made.inputs.keep) / (classes - 1)
-    assert math.log(made.inputs.keep / other) == pytest.approx(epsilon / 4)
-    assert made.spent(1).pure == pytest.approx(epsilon / 2 + epsilon / 4)
-    assert made.spent(50) == made.spent(1)  # rows are sent once, however often they are used
-    assert made.claim == Promise(epsilon=epsilon)
+    other = (1 - made.last.keep) / (classes - 1)
+    assert math.log(made.last.keep / other) == pytest.approx(total / 4)
+    assert epsilon(made) == pytest.approx(total / 2 + total / 4)
+    assert made.cost(50) == made.cost(1)  # rows are sent once, however often they are used
+    assert made.terms.claim == Promise(epsilon=total)
 
 
 def test_rows_without_a_bound_cannot_be_sent() -> None:
     with pytest.raises(BadInput, match="nothing bounds the L1 norm of a row"):
-        make_plan(PrivacySettings(mode="paper", epsilon=1.0), by_order, 2, False, perturbs="inputs")
+        make_plan(PrivacySettings(mode="paper", epsilon=1.0), Releases(sends="rows"), ModelBounds(gradient=by_order))
 
 
 def test_an_algorithm_that_sends_nothing_promises_nothing() -> None:
-    made = make_plan(PrivacySettings(mode="paper", epsilon=1.0), by_order, 2, True, perturbs="nothing")
-    assert not made.promises and made.claim is None and made.gradient is None
+    made = make_plan(PrivacySettings(mode="paper", epsilon=1.0), Releases(sends="nothing", counts=True))
+    assert not made.promises and made.terms.claim is None and made.scales == {}
     assert plan(mode="paper", epsilon=1.0).promises and not plan(mode="none").promises
 
 
@@ -147,7 +162,8 @@ def test_a_bound_in_the_other_norm_is_not_taken() -> None:
     only_l2: Callable[[int], float | None] = {1: None, 2: 1.0}.get
     with pytest.raises(BadInput, match="nothing bounds"):
         plan(only_l2, mode="paper", epsilon=1.0, mechanism="laplace")
-    assert plan(only_l2, mode="paper", epsilon=1.0, delta=1e-5, mechanism="gaussian").gradient is not None
+    made = plan(only_l2, mode="paper", epsilon=1.0, delta=1e-5, mechanism="gaussian").cost(1)
+    assert made is not None and isinstance(made.events[0][0], Gaussian)
 
 
 @pytest.mark.parametrize("mode", ["paper", "none"])
@@ -164,7 +180,7 @@ def test_gradients_that_are_always_zero_have_a_plan_or_are_refused_in_words() ->
         made = plan(lambda order: 0.0, mode="paper", epsilon=1.0)
     except BadInput:
         return
-    assert made.spent(1).pure <= 1.0
+    assert epsilon(made) <= 1.0
 
 
 def test_every_mechanism_is_named_as_it_is_registered() -> None:

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdml.privacy import Promise, Spent
+from crowdml.privacy import Cost, Promise
+from crowdml.privacy.cost import Gaussian, Pure
 from crowdml.privacy.promise import gaussian_delta, gaussian_epsilon, gaussian_mu
 
 
 def test_five_passes_at_pure_ten_cost_fifty() -> None:
-    assert Spent(pure=10.0).times(5).promise(delta=0.0) == Promise(epsilon=50.0, delta=0.0)
-    assert Spent(pure=10.0).times(5).promise(delta=1e-5) == Promise(epsilon=50.0, delta=0.0)
+    assert Cost.of(Pure(epsilon=10.0)).times(5).promise(delta=0.0) == Promise(epsilon=50.0, delta=0.0)
+    assert Cost.of(Pure(epsilon=10.0)).times(5).promise(delta=1e-5) == Promise(epsilon=50.0, delta=0.0)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_twenty_gaussian_releases_of_the_classical_calibration(each: float, delt
     # (numerical privacy loss distributions) and are given to three digits.
     z = math.sqrt(2 * math.log(1.25 / 1e-3)) / each
     assert z * each == pytest.approx(3.78, abs=0.005)
-    spent = Spent(mu_squared=1 / z**2).times(20)
+    spent = Cost.of(Gaussian(mu_squared=1 / z**2)).times(20)
     assert spent.promise(delta).epsilon == pytest.approx(total, rel=3e-3)
     assert spent.promise(delta).delta == delta
 
@@ -44,7 +45,9 @@ def test_our_judge_agrees() -> None:
     # A mixture of pure and Gaussian releases: ours is a valid bound, so never below the numerical one.
     accountant = dp_accounting.pld.PLDAccountant(value_discretization_interval=1e-4)
     accountant.compose(dp_accounting.GaussianDpEvent(5.0), 10).compose(dp_accounting.LaplaceDpEvent(4.0), 3)
-    ours = Spent(mu_squared=1 / 25).times(10).plus(Spent(pure=1 / 4).times(3)).promise(1e-5).epsilon
+    ours = (
+        Cost.of(Gaussian(mu_squared=1 / 25)).times(10).plus(Cost.of(Pure(epsilon=1 / 4)).times(3)).promise(1e-5).epsilon
+    )
     numerical = accountant.get_epsilon(1e-5)
     assert numerical <= ours <= 0.75 + gaussian_epsilon(math.sqrt(10) / 5, 1e-5) + 1e-9
 
@@ -87,23 +90,25 @@ def test_borders() -> None:
     assert gaussian_epsilon(1.0, 0.0) == math.inf
     assert gaussian_epsilon(1e-6, 1e-5) == 0.0
     assert math.isfinite(gaussian_epsilon(1e4, 1e-5))
-    assert Spent().promise(0.0) == Promise(epsilon=0.0, delta=0.0)
-    assert Spent(mu_squared=1.0).promise(0.0).epsilon == math.inf
+    assert Cost().promise(0.0) == Promise(epsilon=0.0, delta=0.0)
+    assert Cost.of(Gaussian(mu_squared=1.0)).promise(0.0).epsilon == math.inf
+
+
+def mixture(pure: float, mu_squared: float) -> Cost:
+    return Cost.of(Pure(epsilon=pure)).plus(Cost.of(Gaussian(mu_squared=mu_squared)))
 
 
 def test_sums_are_kept_apart() -> None:
-    one = Spent(pure=1.0, mu_squared=0.25)
-    assert one.plus(Spent(pure=0.5)).plus(Spent(mu_squared=0.75)) == Spent(pure=1.5, mu_squared=1.0)
-    assert one.times(4) == Spent(pure=4.0, mu_squared=1.0)
-    assert one.times(0) == Spent()
-    mixed = Spent(pure=1.5, mu_squared=1.0).promise(1e-5)
-    assert mixed == Promise(epsilon=1.5 + gaussian_epsilon(1.0, 1e-5), delta=1e-5)
+    one = mixture(1.0, 0.25)
+    assert one.times(4).plus(one) == one.times(5) and one.times(0) == Cost()
+    mixed = mixture(1.5, 1.0).promise(1e-5)
+    assert gaussian_epsilon(1.0, 1e-5) < mixed.epsilon <= 1.5 + gaussian_epsilon(1.0, 1e-5) and mixed.delta == 1e-5
 
 
 def test_a_group_multiplies_sensitivity() -> None:
     # μ is sensitivity over standard deviation: three samples at once are three times as far apart.
-    assert Spent(pure=0.5, mu_squared=0.25).grouped(3) == Spent(pure=1.5, mu_squared=2.25)
-    assert Spent(pure=0.5, mu_squared=0.25).grouped(1) == Spent(pure=0.5, mu_squared=0.25)
+    assert mixture(0.5, 0.25).grouped(3) == mixture(1.5, 2.25)
+    assert mixture(0.5, 0.25).grouped(1) == mixture(0.5, 0.25)
     # Pure and Gaussian alike, a group in several releases is the same either way round.
-    one = Spent(pure=0.1, mu_squared=0.01)
-    assert one.grouped(2).times(5).mu_squared == pytest.approx(one.times(5).grouped(2).mu_squared)
+    one = mixture(0.1, 0.01)
+    assert one.grouped(2).times(5) == one.times(5).grouped(2)

@@ -13,9 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdml.algorithms import Algorithm, Task, parse
-from crowdml.core import NUMPY, Batch, trees
+from crowdml.algorithms import Algorithm
+from crowdml.core import NUMPY, Batch, Broadcast, Labels, Release, Tally, trees
+from crowdml.core.ops import squared_norm
 from crowdml.data import Dataset, apply_all
+from crowdml.task import Task, parse
+from tests.support.phases import model_of, stepped
+from tests.support.plans import paper_of
 
 FEATURES, CLASSES = 5, 3
 MODELS = {
@@ -87,14 +91,21 @@ def rows_from(rng: np.random.Generator, of: Task, count: int, spread: float) -> 
     raw = (spread * rng.standard_normal((count, FEATURES))).astype(np.float32)
     labels = np.zeros(count, np.int32)
     given = Dataset(
-        name="toy", train_rows=raw, train_labels=labels, test_rows=raw, test_labels=labels, label_names=("a", "b", "c")
+        name="toy",
+        train_rows=raw,
+        train_targets=labels,
+        test_rows=raw,
+        test_targets=labels,
+        target=Labels(names=("a", "b", "c")),
     )
     return apply_all(of.data.transform, given).train_rows
 
 
-def parameters_from(rng: np.random.Generator, algorithm: Algorithm, spread: float) -> Any:
-    begun = algorithm.parameters(algorithm.init(Given(0)))
-    return trees.map(lambda leaf: (spread * rng.standard_normal(leaf.shape)).astype(np.float32), begun)
+def broadcast_from(rng: np.random.Generator, algorithm: Algorithm, spread: float) -> Broadcast:
+    begun = model_of(algorithm, algorithm.last.server.init(Given(0)))
+    return Broadcast(
+        parameters=trees.map(lambda leaf: (spread * rng.standard_normal(leaf.shape)).astype(np.float32), begun)
+    )
 
 
 def distance(one: Any, other: Any, order: int) -> float:
@@ -121,54 +132,52 @@ def test_replacing_one_example_moves_the_release_by_no_more_than_the_plan_says(
     if clip is None and model in ("mlp", "squared"):
         clip = 0.3  # nothing else bounds these
     of = task(model, order, clip, held_out)
-    plan = of.plan(of.model_for(NUMPY))
-    assert plan.gradient is not None
+    plan = of.calibrated
     algorithm = of.build(NUMPY)
     rng = np.random.default_rng(seed)
     size, classes = count + padding, len(of.data.labels)
     rows, labels = rows_from(rng, of, size, spread), rng.integers(0, classes, size).astype(np.int32)
     mask = (np.arange(size) < count).astype(np.float32)
-    parameters = parameters_from(rng, algorithm, spread)
-    here = Batch(rows=rows, labels=labels, mask=mask)
+    broadcast = broadcast_from(rng, algorithm, spread)
+    here = Batch(rows=rows, targets=labels, mask=mask)
     other_rows, other_labels = rows.copy(), labels.copy()
     where = int(rng.integers(0, count))
     other_rows[where] = rows_from(rng, of, 1, spread)[0]
     other_labels[where] = rng.integers(0, classes)
-    there = Batch(rows=other_rows, labels=other_labels, mask=mask)
+    there = Batch(rows=other_rows, targets=other_labels, mask=mask)
     # The same coins on both sides: which rows are held out does not depend on data.
-    one, _ = algorithm.device_step(parameters, (), here, Given(seed))
-    other, _ = algorithm.device_step(parameters, (), there, Given(seed))
-    samples = int(one["samples"])
-    assert samples == int(other["samples"]) <= count
-    assert one["counts"]["rows"] == other["counts"]["rows"] == count
-    assert one["counts"]["counted"] == other["counts"]["counted"]
-    allowed = plan.gradient.bound.sensitivity / max(samples, 1)
+    one, _ = stepped(algorithm.last, broadcast, here, Given(seed))
+    other, _ = stepped(algorithm.last, broadcast, there, Given(seed))
+    samples = int(one.rows)
+    assert samples == int(other.rows) <= count
+    assert one.counts.rows == other.counts.rows == count
+    assert one.counts.counted == other.counts.counted
+    allowed = paper_of(plan).bound.sensitivity / max(samples, 1)
     # float32 sums of `count` numbers, and the regulariser that both sides share.
-    slack = 1e-5 * allowed + 1e-6 * float(np.sqrt(trees.squared_norm(one["gradient"], NUMPY)))
-    assert distance(one["gradient"], other["gradient"], order) <= allowed + slack
-    assert abs(int(one["counts"]["errors"]) - int(other["counts"]["errors"])) <= 1
-    assert np.abs(one["counts"]["labels"] - other["counts"]["labels"]).sum() <= 2
+    slack = 1e-5 * allowed + 1e-6 * float(np.sqrt(squared_norm(one.update, NUMPY)))
+    assert distance(one.update, other.update, order) <= allowed + slack
+    assert abs(int(one.counts.errors) - int(other.counts.errors)) <= 1
+    assert np.abs(one.counts.spread - other.counts.spread).sum() <= 2
 
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_some_neighbours_are_as_far_apart_as_the_plan_says(order: int) -> None:
     """Otherwise the noise would be larger than it has to be, or the bound above would be tested in vain."""
     of = task("logistic", order, 0.25)
-    plan = of.plan(of.model_for(NUMPY))
-    assert plan.gradient is not None
+    plan = of.calibrated
     algorithm = of.build(NUMPY)
     rows = np.zeros((4, FEATURES), np.float32)
     rows[:, 0] = 1.0
     # At zero the slope is ±1/2, so the clip of a quarter is reached from both sides.
-    parameters = ({"w": np.zeros((1, FEATURES), np.float32)},)
+    broadcast = Broadcast(parameters=({"w": np.zeros((1, FEATURES), np.float32)},))
     labels = np.ones(4, np.int32)
     other = np.array([1, 1, 0, 1], np.int32)
     sent = [
-        algorithm.device_step(parameters, (), Batch(rows=rows, labels=own, mask=np.ones(4, np.float32)), Given(0))[0]
-        for own in (labels, other)
+        stepped(algorithm.last, broadcast, Batch(rows=rows, targets=given, mask=np.ones(4, np.float32)), Given(0))[0]
+        for given in (labels, other)
     ]
-    allowed = plan.gradient.bound.sensitivity / 4
-    assert distance(sent[0]["gradient"], sent[1]["gradient"], order) == pytest.approx(allowed, rel=1e-5)
+    allowed = paper_of(plan).bound.sensitivity / 4
+    assert distance(sent[0].update, sent[1].update, order) == pytest.approx(allowed, rel=1e-5)
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -176,26 +185,25 @@ def test_some_neighbours_are_as_far_apart_as_the_plan_says(order: int) -> None:
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_noise_added_has_the_scale_that_was_claimed(order: int, clip: float | None, count: int) -> None:
     of = task("softmax", order, clip)
-    plan = of.plan(of.model_for(NUMPY))
-    assert plan.gradient is not None
+    plan = of.calibrated
     algorithm = of.build(NUMPY)
     rng = np.random.default_rng(5)
     mask = (np.arange(6) < count).astype(np.float32)
-    batch = Batch(rows=rows_from(rng, of, 6, 1.0), labels=np.zeros(6, np.int32), mask=mask)
-    release, _ = algorithm.device_step(parameters_from(rng, algorithm, 1.0), (), batch, Given(1))
+    batch = Batch(rows=rows_from(rng, of, 6, 1.0), targets=np.zeros(6, np.int32), mask=mask)
+    release, _ = stepped(algorithm.last, broadcast_from(rng, algorithm, 1.0), batch, Given(1))
     coins = Given(1, constant=1.0)
-    check_in = algorithm.sanitise(release, coins)
-    added = [a - b for a, b in zip(trees.leaves(check_in["gradient"]), trees.leaves(release["gradient"]), strict=True)]
+    check_in, _ = algorithm.last.sanitiser.noise(release, (), coins)
+    added = [a - b for a, b in zip(trees.leaves(check_in.update), trees.leaves(release.update), strict=True)]
     # Scale × sensitivity-1 cost: the release at this scale really costs what the plan charges.
-    scale = plan.gradient.noise / count
+    scale = paper_of(plan).noise / count
     assert all(np.allclose(leaf, scale, rtol=1e-5) for leaf in added)
-    cost = plan.gradient.law.cost(scale / (2 * plan.gradient.bound.radius / count))
-    assert cost.promise(plan.delta).epsilon == pytest.approx(2.0, rel=1e-5)  # 3.0 less 1.0 for statistics
+    cost = paper_of(plan).law.cost(scale / (2 * paper_of(plan).bound.radius / count))
+    assert cost.promise(plan.terms.delta).epsilon == pytest.approx(2.0, rel=1e-5)  # 3.0 less 1.0 for statistics
     # Counts: ε_e = 1/2 and C·ε_y = 1/2, so scales 2/ε_e = 4 and 2/ε_y = 4·C.
     assert coins.scales == {"counts/errors": pytest.approx(4.0), "counts/labels": pytest.approx(4.0 * CLASSES)}
-    assert int(check_in["counts"]["errors"]) == int(release["counts"]["errors"]) + 7
-    np.testing.assert_array_equal(check_in["counts"]["labels"], release["counts"]["labels"] + 7)
-    assert check_in["counts"]["rows"] == count
+    assert int(check_in.counts.errors) == int(release.counts.errors) + 7
+    np.testing.assert_array_equal(check_in.counts.spread, release.counts.spread + 7)
+    assert check_in.counts.rows == check_in.weight == count
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -206,16 +214,15 @@ def test_noise_is_drawn_afresh_for_every_coordinate(order: int) -> None:
     quarter is more than six of those, below 1 in 10⁸. The seed is fixed besides.
     """
     of = task("softmax", order, 0.5)
-    plan = of.plan(of.model_for(NUMPY))
-    assert plan.gradient is not None
+    plan = of.calibrated
     algorithm = of.build(NUMPY)
-    release = {
-        "gradient": ({"w": np.zeros((30, 100), np.float32)},),
-        "samples": np.int32(10),
-        "counts": {"errors": np.int32(0), "labels": np.zeros(CLASSES, np.int32)},
-    }
-    noise = algorithm.sanitise(release, Given(3))["gradient"][0]["w"]
-    scale = plan.gradient.noise / 10
+    release = Release(
+        update=({"w": np.zeros((30, 100), np.float32)},),
+        rows=np.int32(10),
+        counts=Tally(rows=np.int32(10), counted=np.int32(0), errors=np.int32(0), spread=np.zeros(CLASSES, np.int32)),
+    )
+    noise = algorithm.last.sanitiser.noise(release, (), Given(3))[0].update[0]["w"]
+    scale = paper_of(plan).noise / 10
     variance = {1: 2.0, 2: 1.0}[order] * scale**2
     assert float(np.mean(noise**2)) == pytest.approx(variance, rel=0.25)
     assert len(np.unique(noise)) > 2900
@@ -225,9 +232,9 @@ def test_the_scales_of_theorem_1() -> None:
     """Crowd-ML 2015: noise 4/(b ε) on the mean for softmax with ‖x‖₁ ≤ 1; 8/(b ε) with a bias."""
     for model, factor in (("softmax", 4.0), ("softmax-bias", 8.0), ("logistic", 2.0)):
         of = task(model, 1, None)
-        plan = of.plan(of.model_for(NUMPY))
-        assert plan.gradient is not None and not plan.gradient.bound.clipped
-        assert plan.gradient.noise == pytest.approx(factor / 2.0)
+        plan = of.calibrated
+        assert not paper_of(plan).bound.clipped
+        assert paper_of(plan).noise == pytest.approx(factor / 2.0)
 
 
 def test_held_out_rows_get_the_noise_of_the_fewer_rows() -> None:
@@ -235,12 +242,12 @@ def test_held_out_rows_get_the_noise_of_the_fewer_rows() -> None:
     of = task("softmax", 1, 1.0, held_out=0.5)
     algorithm = of.build(NUMPY)
     rng = np.random.default_rng(2)
-    batch = Batch(rows=rows_from(rng, of, 8, 1.0), labels=np.zeros(8, np.int32), mask=np.ones(8, np.float32))
-    release, _ = algorithm.device_step(parameters_from(rng, algorithm, 1.0), (), batch, Given(4))
+    batch = Batch(rows=rows_from(rng, of, 8, 1.0), targets=np.zeros(8, np.int32), mask=np.ones(8, np.float32))
+    release, _ = stepped(algorithm.last, broadcast_from(rng, algorithm, 1.0), batch, Given(4))
     training = int((Given(4).uniform("held-out", (8,)) >= 0.5).sum())
     assert 0 < training < 8  # with this seed
-    assert int(release["samples"]) == training
-    check_in = algorithm.sanitise(release, Given(4, constant=1.0))
-    added = check_in["gradient"][0]["w"] - release["gradient"][0]["w"]
+    assert int(release.rows) == training
+    check_in, _ = algorithm.last.sanitiser.noise(release, (), Given(4, constant=1.0))
+    added = check_in.update[0]["w"] - release.update[0]["w"]
     np.testing.assert_allclose(added, 2 * 1.0 / 2.0 / training, rtol=1e-5)
-    assert math.isclose(float(release["counts"]["counted"]), 8 - training)
+    assert math.isclose(float(release.counts.counted), 8 - training)

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdml.algorithms import Task, parse
-from crowdml.algorithms.explanation import explain
-from crowdml.core import NUMPY
-from crowdml.privacy import Event, Plan
-from crowdml.privacy.accounting import rdp_epsilon
+from crowdml.privacy import Cost, Event, Plan
+from crowdml.privacy import figure as cost_figure
+from crowdml.privacy.cost import EXACT, LOSSES, RENYI, SUM, Figure, Gaussian
 from crowdml.privacy.promise import gaussian_epsilon
-from crowdml.privacy.reporting import LOSSES, RENYI, SUM, Figure, Schedule, figure, paper_figure, pld_epsilon
+from crowdml.privacy.renyi import rdp_epsilon
+from crowdml.privacy.sanitisers.paper import Paper
+from crowdml.task import parse
+from crowdml.task.explanation import explain
+from tests.support.schedules import Schedule, figure, pld_epsilon
 
 TASK = """
 crowdml = 1
@@ -123,13 +125,15 @@ def test_borders() -> None:
     assert pld_epsilon(Schedule(pure=((800.0, 2),)), 1e-5) == pytest.approx(1600.0)
 
 
-def planned(task: Task) -> Plan:
-    return task.plan(task.model_for(NUMPY))
+def paper_figure(plan: Plan, releases: int, rows: int | None = None) -> Figure:
+    found = plan.figure(releases, rows)
+    assert found is not None
+    return found
 
 
 def test_five_passes_at_pure_ten_give_fifty() -> None:
     """At δ = 0, and at any δ that means something: Σρ alone would say 357."""
-    assert paper_figure(planned(parse(TASK)), 5) == Figure(epsilon=50.0, delta=0.0, by=SUM)
+    assert paper_figure(parse(TASK).calibrated, 5) == Figure(epsilon=50.0, delta=0.0, by=SUM)
     explained = explain(parse(TASK, changes=SOUND)).total["sample"]
     assert explained is not None and explained.by == SUM and explained.delta == 0.0
     assert 49.9 < explained.epsilon <= 50.0
@@ -139,15 +143,16 @@ def test_paper_figures_count_every_part() -> None:
     """Counts beside Gaussian noise: a loss distribution, smaller than the sum of both figures."""
     gaussian = ("privacy.mechanism=gaussian", "privacy.clip=0.5", "privacy.epsilon=1.0", "privacy.delta=1e-5")
     counts = ("privacy.statistics-epsilon=0.2", "algorithm.statistics=true")
-    plain, both = (planned(parse(TASK, changes=changes)) for changes in (gaussian, (*gaussian, *counts)))
+    plain, both = (parse(TASK, changes=changes).calibrated for changes in (gaussian, (*gaussian, *counts)))
     assert paper_figure(plain, 1).epsilon == pytest.approx(1.0, rel=1e-6)
-    assert both.gradient is not None and both.statistics is not None
-    alone = gaussian_epsilon(math.sqrt(5 * both.gradient.spent.mu_squared), 1e-5)
+    assert isinstance(both.last, Paper) and both.last.counts is not None
+    ((gaussian_release, _),) = both.last.mechanism.cost.events
+    assert isinstance(gaussian_release, Gaussian)
+    strength, pure = gaussian_release.mu_squared, both.last.counts.event().pure
+    alone = gaussian_epsilon(math.sqrt(5 * strength), 1e-5)
     found = paper_figure(both, 5)
-    assert found.by == LOSSES and alone < found.epsilon < alone + 5 * both.statistics.spent.pure
-    schedule = Schedule(
-        pure=((3 * both.statistics.spent.pure, 5),), gaussian=((3 * math.sqrt(both.gradient.spent.mu_squared), 5),)
-    )
+    assert found.by == LOSSES and alone < found.epsilon < alone + 5 * pure
+    schedule = Schedule(pure=((3 * pure, 5),), gaussian=((3 * math.sqrt(strength), 5),))
     assert paper_figure(both, 5, 3).epsilon == pytest.approx(judged(schedule, 1e-5), rel=3e-6)
 
 
@@ -164,7 +169,28 @@ def test_an_explanation_names_what_enforces_and_what_proves() -> None:
     assert figures == sorted(figures)
 
 
-def test_gaussian_noise_on_the_grid_has_no_loss_distribution() -> None:
+def test_rounded_gaussian_noise_is_known_exactly() -> None:
     changes = (*SOUND, "privacy.mechanism=gaussian", "privacy.clip=0.5", "privacy.epsilon=4.0", "privacy.delta=1e-5")
-    found = explain(parse(TASK, changes=changes)).total["sample"]
-    assert found is not None and found.by == RENYI and found.epsilon <= 4.0
+    task = parse(TASK, changes=changes)
+    explained = explain(task)
+    found = explained.total["sample"]
+    assert found is not None and found.by == EXACT and 3.95 < found.epsilon <= 4.0
+    assert explained.enforced_by == EXACT
+    # Rényi divergences would have stated an eighth more for the same noise.
+    assert task.calibrated.event.times(5).epsilon("rdp", 1e-5) > 1.07 * found.epsilon
+    assert found.epsilon == pytest.approx(explained.curve[-1][1], rel=1e-9)
+
+
+def test_counts_beside_rounded_noise_are_reported_by_their_losses() -> None:
+    changes = (*SOUND, "privacy.mechanism=gaussian", "privacy.clip=0.5", "privacy.epsilon=4.0", "privacy.delta=1e-5")
+    counts = ("algorithm.statistics=true", "privacy.statistics-epsilon=2.0", "privacy.max-uses=1", "crowd.passes=1")
+    explained = explain(parse(TASK, changes=(*changes, *counts)))
+    found = explained.total["sample"]
+    assert explained.enforced_by == EXACT and found is not None and found.by == LOSSES
+    assert 0.6 * 4.0 < found.epsilon < explained.curve[-1][1] <= 4.0
+
+
+def test_discrete_gaussian_noise_has_no_loss_distribution() -> None:
+    event = Event.of_discrete_gaussian(1.0, 4.0)
+    assert cost_figure(Cost.of_event(event), 1e-5).by == RENYI
+    assert cost_figure(Cost.of_event(Event.of_rounded_gaussian(1.0, 4.0)), 1e-5).by == EXACT

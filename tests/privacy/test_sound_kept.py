@@ -5,6 +5,7 @@ Everything goes through real task files and the real device half; the coins are 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdml.algorithms import Algorithm, Task, parse
-from crowdml.core import NUMPY, Batch, trees
+from crowdml.algorithms import Algorithm
+from crowdml.core import NUMPY, Batch, Release, trees
+from crowdml.task import Task, parse
+from tests.support.phases import stepped
+from tests.support.plans import update_of
 
 FEATURES = 5
 FORMS = {
@@ -74,7 +78,7 @@ class Given:
         self.scales[stage] = scale
         return np.full(shape, self.noise, np.int32)
 
-    discrete_gaussian = discrete_laplace
+    rounded_gaussian = discrete_laplace
 
     def laplace(self, stage: str, shape: tuple[int, ...]) -> Any:
         raise TypeError("a device never draws continuous noise")
@@ -89,15 +93,15 @@ def flat(tree: Any) -> Any:
     return np.concatenate([np.asarray(leaf).ravel().astype(np.int64) for leaf in trees.leaves(tree)])
 
 
-def released(algorithm: Algorithm, batch: Batch, spread: float, seed: int) -> Any:
+def released(algorithm: Algorithm, batch: Batch, spread: float, seed: int) -> Release:
     """The integers before noise, at parameters far from zero."""
-    rng = np.random.default_rng(seed)
-    broadcast: Any = algorithm.check_out(algorithm.init(Given(0)))
-    moved = trees.map(lambda leaf: (leaf + spread * rng.standard_normal(leaf.shape)).astype(leaf.dtype), broadcast)
-    if isinstance(broadcast, dict):
-        moved = moved | {"count": broadcast["count"]}
+    rng, server = np.random.default_rng(seed), algorithm.last.server
+    broadcast = server.check_out(server.init(Given(0)))
+    moved = trees.map(
+        lambda leaf: (leaf + spread * rng.standard_normal(leaf.shape)).astype(leaf.dtype), broadcast.parameters
+    )
     with np.errstate(all="ignore"):  # some of these steps are meant to leave all bounds
-        return algorithm.device_step(moved, algorithm.device_init(), batch, Given(seed))[0]
+        return stepped(algorithm.last, replace(broadcast, parameters=moved), batch, Given(seed))[0]
 
 
 @settings(deadline=None, max_examples=200)
@@ -114,8 +118,7 @@ def test_neighbours_move_the_integers_by_no_more_than_the_plan_says(
     form: str, model: str, unit: str, mechanism: str, clip: float, spread: float, seed: int
 ) -> None:
     of = task(form, model, unit, mechanism, clip)
-    sound = of.plan(of.model_for(NUMPY)).sound
-    assert sound is not None
+    grid = update_of(of.calibrated).grid
     rng = np.random.default_rng(seed)
     rows = (spread * rng.standard_normal((8, FEATURES))).astype(np.float32)
     labels, mask = rng.integers(0, 2, 8).astype(np.int32), (np.arange(8) < 7).astype(np.float32)
@@ -125,19 +128,20 @@ def test_neighbours_move_the_integers_by_no_more_than_the_plan_says(
     other_labels[replaced] = 1 - labels[replaced]
     algorithm = of.build(NUMPY)
     one, other = (
-        released(algorithm, Batch(rows=r, labels=y, mask=mask), spread, seed)
+        released(algorithm, Batch(rows=r, targets=y, mask=mask), spread, seed)
         for r, y in ((rows, labels), (other_rows, other_labels))
     )
-    moved = flat(one[sound.sends]) - flat(other[sound.sends])
-    assert set(one) == set(other)
-    assert all(np.array_equal(one[key], other[key]) for key in one if key != sound.sends)
-    grid = sound.update.grid
+    moved = flat(one.update) - flat(other.update)
+    for found, expected in zip(
+        trees.leaves(replace(one, update=())), trees.leaves(replace(other, update=())), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
     if grid.order == 1:
         assert np.abs(moved).sum() <= 2 * grid.limit
     else:
-        assert (moved**2).sum() <= grid.sensitivity_squared
+        assert (moved**2).sum() <= grid.sensitivity_power
     if grid.per == "release":
-        norm = np.abs(flat(one[sound.sends])).sum() if grid.order == 1 else (flat(one[sound.sends]) ** 2).sum()
+        norm = np.abs(flat(one.update)).sum() if grid.order == 1 else (flat(one.update) ** 2).sum()
         assert norm <= grid.limit
 
 
@@ -150,7 +154,7 @@ def test_padding_is_no_part_of_a_message(form: str, unit: str) -> None:
     other = rows.copy()
     other[6:] = rows[0]
     one, two = (
-        released(algorithm, Batch(rows=given_rows, labels=np.zeros(8, np.int32), mask=mask), 0.1, 5)
+        released(algorithm, Batch(rows=given_rows, targets=np.zeros(8, np.int32), mask=mask), 0.1, 5)
         for given_rows in (rows, other)
     )
     for found, expected in zip(trees.leaves(two), trees.leaves(one), strict=True):
@@ -162,21 +166,22 @@ def test_padding_is_no_part_of_a_message(form: str, unit: str) -> None:
 def test_the_noise_added_is_the_noise_charged(form: str, unit: str, mechanism: str) -> None:
     """One draw per coordinate, of the plan's scale, to every integer and nowhere else."""
     of = task(form, "softmax", unit, mechanism, 0.5)
-    sound = of.plan(of.model_for(NUMPY)).sound
-    assert sound is not None
+    plan, update = of.calibrated, update_of(of.calibrated)
     algorithm = of.build(NUMPY)
     rng = np.random.default_rng(1)
     batch = Batch(
         rows=rng.standard_normal((8, FEATURES)).astype(np.float32),
-        labels=np.zeros(8, np.int32),
+        targets=np.zeros(8, np.int32),
         mask=np.ones(8, np.float32),
     )
     release = released(algorithm, batch, 0.1, 5)
     coins = Given(5, noise=7)
-    check_in = algorithm.sanitise(release, coins)
-    assert (flat(check_in[sound.sends]) - flat(release[sound.sends]) == 7).all()
-    assert coins.scales == {sound.sends: sound.update.scale}
-    total = sound.event.times(10).promise(1e-5)
+    check_in, _ = algorithm.last.sanitiser.noise(release, (), coins)
+    assert (flat(check_in.update) - flat(release.update) == 7).all()
+    assert int(check_in.weight) == (int(release.rows) if update.grid.per == "example" else 1)
+    assert check_in.counts == release.counts == ()
+    assert coins.scales == {of.releases.sends: update.scale}
+    total = plan.event.times(10).promise(1e-5)
     assert total.epsilon <= 3.0 * (1 + 1e-9)
 
 
@@ -184,15 +189,14 @@ def test_the_noise_added_is_the_noise_charged(form: str, unit: str, mechanism: s
 def test_some_neighbours_are_as_far_apart_as_the_plan_says(mechanism: str) -> None:
     """A device whose rows all change their label sends nearly the opposite: the factor 2 of replacement is needed."""
     of = task("steps", "softmax", "device", mechanism, 0.01)
-    sound = of.plan(of.model_for(NUMPY)).sound
-    assert sound is not None
+    grid = update_of(of.calibrated).grid
     algorithm = of.build(NUMPY)
     rows = np.zeros((8, FEATURES), np.float32)
     rows[:, 0] = 1.0
     sent = [
-        released(algorithm, Batch(rows=rows, labels=np.full(8, y, np.int32), mask=np.ones(8, np.float32)), 0.0, 3)
+        released(algorithm, Batch(rows=rows, targets=np.full(8, y, np.int32), mask=np.ones(8, np.float32)), 0.0, 3)
         for y in (0, 1)
     ]
-    moved = flat(sent[0]["change"]) - flat(sent[1]["change"])
-    length = np.linalg.norm(moved, sound.update.grid.order)
-    assert 0.97 * 2 * sound.update.grid.levels < length <= sound.update.grid.sensitivity
+    moved = flat(sent[0].update) - flat(sent[1].update)
+    length = np.linalg.norm(moved, grid.order)
+    assert 0.97 * 2 * grid.levels < length <= grid.sensitivity

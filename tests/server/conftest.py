@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from crowdml.algorithms import parse
-from crowdml.algorithms.live import LiveTask, assemble
-from crowdml.server.connection import ConnectionLimits, bounded
+from crowdml.server.http.bounded_connection import ConnectionLimits, bounded
+from crowdml.task import parse
+from crowdml.task.live_task import LiveTask, assemble
 from tests.support.application import Application, Gate, Makes
 from tests.support.on_socket import Hasty, OnSocket
 from tests.support.process import Process
@@ -115,7 +115,7 @@ def refused() -> Callable[..., dict[str, Any]]:
         )
         assert got == status, (got, body)
         assert headers["content-type"] == "application/json"
-        assert headers["crowdml-protocol"] == "1"
+        assert headers["crowdml-protocol"] == "2"
         return check_error(body, code)
 
     return check

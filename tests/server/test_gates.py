@@ -91,7 +91,7 @@ def test_9_nothing_in_the_package_runs_what_it_reads() -> None:
 def test_18_the_server_asks_nobody() -> None:
     found = {}
     for path in sorted((SOURCE / "server").rglob("*.py")):
-        names = [name for name in imports(ast.parse(path.read_text())) if any(own == name for own in FETCHES)]
+        names = [name for name in imports(ast.parse(path.read_text())) if any(fetcher == name for fetcher in FETCHES)]
         if names:
             found[path.name] = names
     assert found == {}

@@ -1,8 +1,9 @@
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from crowdml.algorithms import Task, parse
+from crowdml.task import Task, parse
 
 DIGITS = """
 crowdml = 1
@@ -31,3 +32,10 @@ curve = 5
 def digits() -> Callable[..., Task]:
     """A small task; changes are given as for --set."""
     return lambda *changes: parse(DIGITS, "digits.toml", changes)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Checkpoints of a test are its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from crowdml.algorithms import Task
 from crowdml.core import NUMPY, BadInput
+from crowdml.privacy.sanitisers import Use
 from crowdml.simulation import simulate
-from crowdml.simulation.coins import HashCoins, trial_seed
+from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
 from crowdml.simulation.prepare import prepare
+from crowdml.task import Task
 
 Make = Callable[..., Task]
 BATCH = "algorithm={ kind = 'central-batch', iterations = 500 }"
@@ -36,7 +37,7 @@ def test_it_reaches_the_minimum(digits: Make) -> None:
     task = digits(BATCH, "model.regularisation=0.001")
     result = simulate(task, trials=3)
     _, dataset = prepare(task)
-    x, y = dataset.train_rows.astype(float), dataset.train_labels
+    x, y = dataset.train_rows.astype(float), dataset.train_targets
     best = minimize(risk, np.zeros(640), args=(x, y, 0.001), jac=slope, method="BFGS").fun
     assert risk(result.parameters[0]["w"][0].astype(float).reshape(-1), x, y, 0.001) <= best + 1e-5
     assert (result.measured["test_error"][0] == result.measured["test_error"][0, 0]).all()
@@ -54,8 +55,8 @@ def test_noise_on_rows_is_another_in_every_trial_and_costs_once(digits: Make) ->
 def test_perturbed_labels_and_rows_follow_their_laws(digits: Make) -> None:
     """At five standard errors: a false alarm in 2 million, per figure."""
     task = digits(BATCH, L1, "privacy.mode=paper", "privacy.epsilon=10.0")
-    perturb = task.build(NUMPY).perturb
-    assert perturb is not None
+    (sanitiser,) = task.calibrated.sanitisers
+    perturb = sanitiser.bind(Use(ops=NUMPY, scales={}, like=tuple, target=task.target)).rows
     size = 200_000
     rows, labels = np.zeros((size, 3), np.float32), np.full(size, 7, np.int32)
     noisy, changed = perturb(rows, labels, HashCoins(trial_seed(0, 0), np.arange(size), NUMPY))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crowdml.algorithms import load, parse
 from crowdml.core import NUMPY
 from crowdml.models import Model
+from crowdml.task import load, parse
 
 TASKS = Path(__file__).parents[2] / "src" / "crowdml" / "studies" / "tasks"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdml.algorithms import parse
 from crowdml.core import NUMPY, BadInput
 from crowdml.models import Model
 from crowdml.slicing import cost_graph
-from crowdml.slicing.neurons import neuron_graph
+from crowdml.slicing.cost_graph import neuron_graph
 from crowdml.slicing.published import EDGES, FIRST_EDGES, NODES, PUBLISHED, recognise
+from crowdml.task import parse
 
 
 def test_the_mlp_has_the_nodes_edges_and_costs_of_the_paper(mlp: Model) -> None:
@@ -29,7 +29,7 @@ def test_the_cnn_has_the_nodes_and_edges_of_the_paper(cnn: Model) -> None:
 
 
 def test_nets_are_recognised(mlp: Model, cnn: Model, small: Model) -> None:
-    assert [recognise(cost_graph(own)) for own in (mlp, cnn, small)] == ["mlp", "cnn", None]
+    assert [recognise(cost_graph(model)) for model in (mlp, cnn, small)] == ["mlp", "cnn", None]
 
 
 def test_a_window_of_a_pooling_layer_is_one_cell(cnn: Model) -> None:

@@ -38,8 +38,8 @@ def test_a_window_of_weights_keeps_what_is_seldom_uploaded() -> None:
         window.upload(np.array([0, 1]), floats(1.0, 7.0))
         window.upload(np.array([0]), floats(2.0))
         window.upload(np.array([0]), floats(3.0))
-    assert [own.tolist() for own in uploads.download(0.0)] == [[0], [2.5]]
-    assert [own.tolist() for own in weights.download(0.0)] == [[0, 1], [2.5, 7.0]]
+    assert [column.tolist() for column in uploads.download(0.0)] == [[0], [2.5]]
+    assert [column.tolist() for column in weights.download(0.0)] == [[0, 1], [2.5, 7.0]]
     assert weights.download(0.5)[0].tolist() == [0] and weights.download(1.0)[0].tolist() == []
 
 
@@ -63,7 +63,7 @@ def test_weights_belong_to_the_owner_of_their_source_and_the_rest_is_always_shar
     pieces = cut(graph, 3, balance=3.0)
     like = small.zeros()
     owners = owners_of_parameters(sliced_net(small, pieces, graph), like)
-    weights = flatten(tuple({name: np.full(leaf.shape, name == "w") for name, leaf in own.items()} for own in like))
+    weights = flatten(tuple({name: np.full(leaf.shape, name == "w") for name, leaf in layer.items()} for layer in like))
     assert ((owners == ALWAYS) == ~weights.astype(bool)).all()
     dense = trees.map(np.array, like)[10]["w"].shape
     assert dense == (12, 6) and set(owners.tolist()) == {ALWAYS, -1, 0, 1, 2}

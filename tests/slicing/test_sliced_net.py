@@ -27,7 +27,7 @@ def batch_of(model: Model, size: int) -> Batch:
     mask = np.ones(size)
     mask[-1] = 0
     labels = generator.integers(0, model.loss.width, size)
-    return Batch(rows=generator.random((size, model.features)), labels=labels, mask=mask)
+    return Batch(rows=generator.random((size, model.features)), targets=labels, mask=mask)
 
 
 def whole(model: Model, parameters: Any, batch: Batch) -> Any:
@@ -36,11 +36,11 @@ def whole(model: Model, parameters: Any, batch: Batch) -> Any:
 
 def assert_equal(left: Any, right: Any) -> None:
     """Equal to 1e-12 of the largest number of each layer; single numbers of a layer may be 0 by their nature."""
-    for number, (own, other) in enumerate(zip(left, right, strict=True)):
-        assert set(own) == set(other)
+    for number, (one, other) in enumerate(zip(left, right, strict=True)):
+        assert set(one) == set(other)
         scale = max((float(np.abs(leaf).max()) for leaf in other.values()), default=1.0)
         for name in other:
-            assert np.abs(own[name] - other[name]).max() <= 1e-12 * scale, f"layer {number}, {name}"
+            assert np.abs(one[name] - other[name]).max() <= 1e-12 * scale, f"layer {number}, {name}"
 
 
 def net_of(model: Model, pieces: int, slicer: str, balance: float = 1.05, apart: bool = True) -> SlicedNet:
@@ -75,10 +75,10 @@ def test_every_kind_of_layer(small: Model, pieces: int) -> None:
 
 def test_an_owner_knows_the_weights_that_leave_its_neurons_and_no_others(small: Model) -> None:
     net, parameters = net_of(small, 4, "in-order", 3.0), parameters_of(small)
-    for stage, own in zip(net.graph.stages, net.parts, strict=True):
+    for stage, pieces in zip(net.graph.stages, net.parts, strict=True):
         weights = parameters[stage.linear]
         held = np.zeros_like(weights["w"])
-        for part in own:
+        for part in pieces:
             part.give({"w": np.ones_like(part.take(weights)["w"])}, {"w": (mine := np.zeros_like(weights["w"]))})
             spoilt = {"w": np.where(mine > 0, weights["w"], 1e9)}
             assert np.abs(part.take(spoilt)["w"]).max() < 1e6
@@ -91,7 +91,7 @@ def without_batch_norm(model: Model) -> Model:
     from crowdml.models.layers.normalisation import BatchNorm
     from crowdml.models.model import build
 
-    declared = tuple(own for own in model.declared if not isinstance(own, BatchNorm))
+    declared = tuple(layer for layer in model.declared if not isinstance(layer, BatchNorm))
     return build(declared, model.loss, model.features, model.ops, model.shape)
 
 
@@ -110,7 +110,8 @@ def test_exact_normalisation_waits_for_the_whole_batch_and_pipelined_does_not(sm
     assert_equal(exact.gradient, whole(small, parameters, batch))
     pipelined = batch_gradients(net, parameters, batch, micro_batches=2, normalisation="pipelined")
     halves = [
-        Batch(rows=batch.rows[own], labels=batch.labels[own], mask=batch.mask[own]) for own in (slice(4), slice(4, 8))
+        Batch(rows=batch.rows[part], targets=batch.targets[part], mask=batch.mask[part])
+        for part in (slice(4), slice(4, 8))
     ]
     first, second = (whole(small, parameters, half) for half in halves)
     assert_equal(pipelined.gradient, trees.map(lambda a, b: (4 * a + 3 * b) / 7, first, second))

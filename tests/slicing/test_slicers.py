@@ -59,8 +59,8 @@ def test_sums_across_cuts_are_counted_by_the_definition(small: Model, slicer: st
     pieces = cut(graph, 3, slicer, 2.0)
     assert crossings(graph, pieces).sum() == counted(graph, pieces)
     found = costs(graph, pieces)
-    assert sum(own.sends for own in (*found.pieces, found.dominator)) == found.crossing
-    assert sum(own.receives for own in (*found.pieces, found.dominator)) == found.crossing
+    assert sum(piece.sends for piece in (*found.pieces, found.dominator)) == found.crossing
+    assert sum(piece.receives for piece in (*found.pieces, found.dominator)) == found.crossing
     assert found.dominator.sends == 6 * 6 * 8
 
 

@@ -96,10 +96,10 @@ def soak(server: Server, folder: Path, minutes: float, devices: int, seed: int) 
     began = time.monotonic()
     server.open(*STREAM)
     crowd = [Busy(folder / f"device-{number}", seed + number, FAULTS) for number in range(devices)]
-    for own in crowd:
-        Device.join(server.invite(), own.place, accept=lambda offer: True)
-    for own in crowd:
-        own.start()
+    for device in crowd:
+        Device.join(server.invite(), device.place, accept=lambda offer: True)
+    for device in crowd:
+        device.start()
     wait_for(crowd, devices)
     reader = Reader(server, crowd[0])
     reader.start()
@@ -112,7 +112,7 @@ def soak(server: Server, folder: Path, minutes: float, devices: int, seed: int) 
     finish(crowd)
     seen = check_history(reader, crowd, least=1)
     receipts = check(server, crowd, least=devices)
-    faults = sum((own.recorder.network.faults for own in crowd), Counter[str]())
+    faults = sum((device.recorder.network.faults for device in crowd), Counter[str]())
     print(f"ends of the server: {sum(done.values()) + len(starts)} {dict(done)}")
     print(f"faults of the network: {faults.total()} {dict(faults)}")
     print(f"acknowledged: {stormy} in the storm, {acknowledgements(crowd) - stormy} in the calm; receipts: {receipts}")

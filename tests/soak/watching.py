@@ -41,19 +41,19 @@ class Watch:
 
     def _memory_mib(self) -> float:
         lines = Path(f"/proc/{self._pid}/status").read_text().splitlines()
-        (line,) = (own for own in lines if own.startswith("VmRSS:"))
+        (line,) = (text for text in lines if text.startswith("VmRSS:"))
         return int(line.split()[1]) / 1024
 
     @property
     def growth_mib(self) -> float:
         """Memory at the end, less that at the beginning: means over a fifth of the time each."""
         some = max(1, len(self._seen) // 5)
-        first, last = ([own for own, _ in part] for part in (self._seen[:some], self._seen[-some:]))
+        first, last = ([memory for memory, _ in part] for part in (self._seen[:some], self._seen[-some:]))
         return sum(last) / some - sum(first) / some
 
     def told(self) -> str:
         """Say what was seen."""
-        files = [own for _, own in self._seen]
+        files = [count for _, count in self._seen]
         return (
             f"left alone, with {self._served} check-ins: memory grew by {self.growth_mib:.1f} MiB, "
             f"open files {min(files)} to {max(files)}, log at most {self._most_log / 2**20:.0f} MiB"
@@ -61,7 +61,7 @@ class Watch:
 
     def require_steady(self) -> None:
         """Fail if anything grew."""
-        files = [own for _, own in self._seen]
+        files = [count for _, count in self._seen]
         assert self._served > 0, "nothing was served in the calm"
         assert self.growth_mib < MEMORY_MIB, "memory grows"
         assert files[-1] - files[0] <= FILES, "open files grow"

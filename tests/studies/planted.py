@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.simulation.personal import COMMON
+from crowdml.simulation.baselines import COMMON
 from crowdml.studies.comparisons import COMMONEST
-from crowdml.studies.contract import Study
+from crowdml.studies.study import Study
 
 POINTS, TRIALS = 300, 2
 
@@ -42,6 +42,6 @@ def planted(study: Study, error: Callable[[str], float] | None = None) -> Mappin
             updates=1000,
             times=pace * np.tile(np.arange(1.0, POINTS + 1)[:, None], (1, TRIALS)),
             privacy={"sample": {"epsilon": 1.0}, "paper_claim": {"epsilon": 1.0}, "first_cut": {"epsilon": 1.0}},
-            beside={COMMON: np.full(TRIALS, found), "own steps": np.full(TRIALS, found)},
+            baselines={COMMON: np.full(TRIALS, found), "own steps": np.full(TRIALS, found)},
         )
     return results

@@ -7,15 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from crowdml.algorithms import Task, load
-from crowdml.core import NUMPY
-from crowdml.privacy.reporting import sound_figure
 from crowdml.simulation import Result
 from crowdml.studies import STUDIES
-from crowdml.studies.admm import local, noise, total, waiting
-from crowdml.studies.admm.common import CENTRALISED, TASK, gap, standard_error
+from crowdml.studies.admm import paper_figures, total, waiting
+from crowdml.studies.admm.common import CENTRALISED, gap
+from crowdml.studies.comparisons import standard_error
 from crowdml.studies.run import _side_by_side
+from crowdml.task import Task, load
+from crowdml.task.task_checks import check
 
+TASK = paper_figures.FIG3.task
 NAMES = [name for name in STUDIES if name.startswith("admm/")]
 
 
@@ -42,24 +43,25 @@ def test_every_curve_is_a_valid_task(name: str) -> None:
     groups = _side_by_side(STUDIES[name], STUDIES[name].curves)
     assert sum(len(labels) for labels, _ in groups) == len(STUDIES[name].curves)
     for _, tasks in groups:
-        tasks[0].check()
+        check(tasks[0])
 
 
 def test_every_sound_curve_promises_the_total_that_its_name_says() -> None:
     for line in total.LINES:
         for curve, epsilon in zip(line.curves(), line.cells, strict=True):
             task = load(TASK, [*curve.changes, *(f"{key}={value}" for key, value in curve.chosen.items())])
-            sound = task.plan(task.model_for(NUMPY)).sound
-            assert sound is not None and sound.filter.delta == 1e-5
+            plan = task.calibrated
+            assert plan.terms.limit.delta == 1e-5
             releases = task.most_uses or task.stop.max_releases or 0
-            rows = None if sound.unit == "sample" else 30
-            assert 0.98 * epsilon < sound_figure(sound, releases, 1e-5, rows).epsilon <= epsilon
+            rows = None if plan.terms.unit == "sample" else 30
+            added = plan.figure(releases, rows)
+            assert added is not None and 0.98 * epsilon < added.epsilon <= epsilon
 
 
 def test_the_papers_line_stands_where_its_iterations_add_up() -> None:
     for epsilon in total.PAPER_RHO:
-        assert noise.composed(total.claim_for(epsilon), 1e-5) == pytest.approx(epsilon, rel=1e-3)
-    assert noise.composed(0.1, 1e-5) == pytest.approx(0.410, abs=1e-3)
+        assert paper_figures.composed(total.claim_for(epsilon), 1e-5) == pytest.approx(epsilon, rel=1e-3)
+    assert paper_figures.composed(0.1, 1e-5) == pytest.approx(0.410, abs=1e-3)
 
 
 def test_gaps_are_taken_split_by_split() -> None:
@@ -73,12 +75,12 @@ def test_gaps_are_taken_split_by_split() -> None:
 
 def test_verdicts_of_figure_3_can_fail() -> None:
     task = load(TASK)
-    good = {curve.label: result(task, 0.85 - 0.01 * at) for at, curve in enumerate(local.FIG3.curves)}
-    good[local.ADMM] = result(task, 0.846)
-    verdicts = [row.verdict for row in local.FIG3.compare(good)]
+    good = {curve.label: result(task, 0.85 - 0.01 * at) for at, curve in enumerate(paper_figures.FIG3.curves)}
+    good[paper_figures.ADMM] = result(task, 0.846)
+    verdicts = [row.verdict for row in paper_figures.FIG3.compare(good)]
     assert "differs" not in verdicts and verdicts.count("holds") == 2
-    bad = good | {local.ADMM: result(task, 0.84), "local, 50 devices": result(task, 0.85)}
-    assert [row.verdict for row in local.FIG3.compare(bad)].count("differs") == 2
+    bad = good | {paper_figures.ADMM: result(task, 0.84), "local, 50 devices": result(task, 0.85)}
+    assert [row.verdict for row in paper_figures.FIG3.compare(bad)].count("differs") == 2
 
 
 def test_time_is_when_every_trial_gets_there() -> None:

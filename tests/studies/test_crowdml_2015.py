@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdml.algorithms import load
 from crowdml.core import BadInput
 from crowdml.data import Dataset, locate
 from crowdml.data import load as load_dataset
 from crowdml.simulation import Result, prepare
 from crowdml.studies import STUDIES, Report, reproduce, search
-from crowdml.studies.crowdml_2015.images import difference, gaps
+from crowdml.studies.comparisons import gaps, statement
+from crowdml.task import load
 
 needs_mnist = pytest.mark.skipif(locate("mnist") is None, reason="MNIST is not on this machine: crowdml data get mnist")
 needs_activity = pytest.mark.skipif(locate("activity-slots") is None, reason="the activity data is not on this machine")
@@ -39,7 +39,7 @@ def a_result(errors: list[float]) -> Result:
 
 def test_a_difference_is_taken_trial_by_trial() -> None:
     found = gaps(a_result([0.3, 0.5]), a_result([0.2, 0.4]))
-    row = difference("x", found, bool(found.mean() < 0), "below 0")
+    row = statement("x", "difference", found, bool(found.mean() < 0), "below 0")
     assert row.ours == pytest.approx(0.1) and row.std == pytest.approx(0.0, abs=1e-12) and row.verdict == "differs"
 
 
@@ -111,7 +111,7 @@ def shrunk(name: str, keep: Callable[[str], bool], **changes: Any) -> Report:
     def compare(results: Mapping[str, Result]) -> Any:
         return study.compare(results) if len(curves) == len(study.curves) else ()
 
-    return reproduce(name, replace(study, curves=curves, compare=compare), trials=2)
+    return reproduce(name, replace(study, curves=curves, rows=compare), trials=2)
 
 
 @needs_mnist
@@ -161,7 +161,7 @@ def test_the_search_never_sees_the_test_rows(monkeypatch: pytest.MonkeyPatch) ->
 
     def garbled(name: str) -> Dataset:
         dataset = load_dataset(name)
-        return replace(dataset, test_labels=np.zeros_like(dataset.test_labels))
+        return replace(dataset, test_targets=np.zeros_like(dataset.test_targets))
 
     monkeypatch.setattr(prepare, "load_dataset", garbled)
     monkeypatch.setattr(prepare, "_prepared", {})

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdml.algorithms import Task, load
 from crowdml.simulation import Result
 from crowdml.studies import STUDIES
-from crowdml.studies.contract import Unstated
-from crowdml.studies.crowdml_2016 import devices, noise, trade_off
-from crowdml.studies.crowdml_2016.unstated import CANDIDATES, Ends
+from crowdml.studies.crowdml_2016 import devices, local_steps
+from crowdml.studies.crowdml_2016 import noise_and_rates as noise
+from crowdml.studies.crowdml_2016.noise_and_rates import CANDIDATES, Ends
 from crowdml.studies.run import _side_by_side, search
+from crowdml.studies.study import Unstated
+from crowdml.task import Task, load
 
 STUDIES_2016 = [name for name in STUDIES if name.startswith("crowdml-2016/")]
 
@@ -40,7 +41,7 @@ def result(task: Task, accuracies: list[float], updates: int = 1000) -> Result:
 
 def cells(of: Callable[[float, float], float]) -> dict[str, Result]:
     """Results of figure 2 with a final accuracy given by noise and rate."""
-    task = load(noise.TASK)
+    task = load(noise.FIG2.task)
     return {
         noise.label(law, reading, deviation, rate): result(task, [0.1, of(deviation, rate)])
         for law in noise.LAWS
@@ -59,9 +60,10 @@ def test_every_curve_is_a_valid_task(name: str) -> None:
 def test_figure_2_has_thirty_cells_in_each_reading_and_two_compilations() -> None:
     assert len(noise.FIG2.curves) == 2 * 30
     assert [len(tasks) for _, tasks in _side_by_side(noise.FIG2, noise.FIG2.curves, noise.FIG2.settled)] == [30, 30]
-    task = load(noise.TASK)
-    own = task.algorithm
-    assert (own.local_steps, own.local_batch, own.server_batch, task.stop.max_versions) == (10, 100, 1, 1000)
+    task = load(noise.FIG2.task)
+    algorithm = task.algorithm
+    assert (algorithm.local_steps, algorithm.local_batch, algorithm.server_batch) == (10, 100, 1)
+    assert task.stop.max_versions == 1000
 
 
 def test_figure_2_holds_when_the_best_rate_moves() -> None:
@@ -84,7 +86,9 @@ def test_what_the_paper_leaves_open_is_searched_in_valid_tasks_and_decided_by_th
     unstated = noise.UNSTATED
     assert unstated.used in unstated.candidates and len(unstated.candidates) == 36
     assert set(unstated.curves) <= {curve.label for curve in noise.FIG2.curves}
-    structures = {load(noise.TASK, [*changes, "data.validation=10000"]).structure() for changes in CANDIDATES.values()}
+    structures = {
+        load(noise.FIG2.task, [*changes, "data.validation=10000"]).structure() for changes in CANDIDATES.values()
+    }
     assert len(structures) == 36, "two names for one setting"
 
 
@@ -97,7 +101,7 @@ def test_the_criterion_counts_wrong_rates_then_distances() -> None:
 
 def test_a_setting_is_scored_by_medians_on_rows_held_back() -> None:
     """One dead net in three trials does not decide, and test rows do not count."""
-    task = load(noise.TASK)
+    task = load(noise.FIG2.task)
 
     def cell(errors: list[float]) -> Result:
         found = result(task, [0.0])
@@ -172,6 +176,6 @@ def test_a_figure_is_drawn(tmp_path: Path) -> None:
 
 
 def test_check_ins_needed_are_read_off_the_curve() -> None:
-    found = result(load(noise.TASK), [0.5, 0.91, 0.95, 0.96], updates=400)
-    assert trade_off.needed(found) == 200.0
-    assert trade_off.needed(result(load(noise.TASK), [0.5])) == float("inf")
+    found = result(load(noise.FIG2.task), [0.5, 0.91, 0.95, 0.96], updates=400)
+    assert local_steps.needed(found) == 200.0
+    assert local_steps.needed(result(load(noise.FIG2.task), [0.5])) == float("inf")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdml.algorithms import load
-from crowdml.simulation.personal import COMMON
-from crowdml.studies.contract import Study
+from crowdml.simulation.baselines import COMMON
 from crowdml.studies.odpfl import STUDIES
+from crowdml.studies.study import Study
+from crowdml.task import load
 
 
 @pytest.mark.parametrize("name", [name for name in STUDIES if name not in ("odpfl/private", "odpfl/writers")])
@@ -87,7 +87,7 @@ def test_writers_have_models_of_their_own(tmp_path: Path) -> None:
     assert task.crowd.devices == 539 and task.crowd.personal.steps == 20
     found = results(study, lambda label: 0.05)
     for label, errors in (("federated averaging", (0.04, 0.03)), ("each writer alone", (0.9, 0.1))):
-        found[label].beside = {COMMON: np.full(3, errors[0]), "with steps": np.full(3, errors[1])}
+        found[label].baselines = {COMMON: np.full(3, errors[0]), "with steps": np.full(3, errors[1])}
     rows = study.compare(found)
     assert [round(row.ours or 0.0, 3) for row in rows] == [0.95, 0.96, 0.97, 0.9] and rows[2].verdict == "holds"
     drawn(study, found, tmp_path)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdml.algorithms import load
 from crowdml.core import NUMPY
-from crowdml.studies.odpfl.private import PRIVATE, _compare
+from crowdml.studies.odpfl.private import PRIVATE
+from crowdml.task import load
 
 
 @pytest.mark.parametrize("label", ["CIFAR-10, net, ε = 8", "MNIST, net, ε = 3"])
@@ -31,7 +31,7 @@ def fake(accuracy: float, epsilon: float, claim: float) -> Any:
 
 def test_verdicts_ask_for_accuracy_and_for_the_promise() -> None:
     features, net = "CIFAR-10, fixed features, ε = 8", "MNIST, net, ε = 3"
-    rows = _compare({features: fake(0.61, 7.99, 8.0), net: fake(0.976, 2.99, 3.0)})
+    rows = PRIVATE.compare({features: fake(0.61, 7.99, 8.0), net: fake(0.976, 2.99, 3.0)})
     assert [row.verdict for row in rows] == ["beyond", "holds"] and rows[0].paper == 0.30
-    rows = _compare({features: fake(0.61, 8.2, 8.0), net: fake(0.97, 2.99, 3.0)})
+    rows = PRIVATE.compare({features: fake(0.61, 8.2, 8.0), net: fake(0.97, 2.99, 3.0)})
     assert [row.verdict for row in rows] == ["differs", "differs"]

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowdml.algorithms import Task, load
 from crowdml.simulation import Result
 from crowdml.slicing.published import PUBLISHED
 from crowdml.studies import STUDIES, reproduce
-from crowdml.studies.slicenet import crowd, shares, tables, trade_off
+from crowdml.studies.slicenet import cost_tables, noise_trade_off, training_tables
+from crowdml.task import Task, load
 
 TRAINED = (
     "slicenet/table1",
@@ -65,7 +65,7 @@ def test_definition_1_as_it_is_written_does_not_give_table_v() -> None:
     hidden = range(1, 4)
     written = sum(sizes[at] * (sizes[at - 1] + sizes[at + 1]) for at in hidden)
     used = sum(sizes[at] * (1 + sizes[at + 1]) for at in hidden)
-    assert used == int(tables.counted_as_published("mlp").costs.sum()) == 101700
+    assert used == int(cost_tables.counted_as_published("mlp").costs.sum()) == 101700
     for pieces, paper in PUBLISHED["mlp"].items():
         assert used // pieces == paper.ideal
         assert all(factor * written // pieces != paper.ideal for factor in range(1, 10))
@@ -86,7 +86,7 @@ def table_1(errors: dict[str, float]) -> list[str]:
 
 
 def test_table_1_asks_for_levels_and_for_the_order() -> None:
-    good = dict(zip(crowd.TABLE1, (6.6, 4.2, 3.3, 2.7, 2.5, 1.9), strict=True))
+    good = dict(zip(training_tables.TABLE1, (6.6, 4.2, 3.3, 2.7, 2.5, 1.9), strict=True))
     assert table_1(good) == ["trend", "beyond", "holds", "holds", "holds", "holds", "holds"]
     assert table_1(good | {"n = 5": 6.0})[1] == "trend", "worse than the paper's, in the right order"
     assert set(table_1(good | {"n = 10": 4.3})) == {"differs"}, "no level helps without the order"
@@ -95,16 +95,16 @@ def test_table_1_asks_for_levels_and_for_the_order() -> None:
 def test_settings_that_the_paper_leaves_open_are_judged_on_rows_held_back() -> None:
     study = STUDIES["slicenet/table1"]
     assert study.unstated is not None and study.unstated.candidates[study.unstated.used] == ()
-    own = result(load(study.task), 3.0)
+    found = result(load(study.task), 3.0)
     measured = {"test_error": np.array([[0.5]]), "validation_error": np.array([[0.03]])}
-    assert study.unstated.score({"n = 10": replace(own, measured=measured)})[0] == 0.03
+    assert study.unstated.score({"n = 10": replace(found, measured=measured)})[0] == 0.03
     for changes in study.unstated.candidates.values():
         load(study.task, changes)
 
 
 def test_errors_are_drawn_beside_the_papers(tmp_path: Path) -> None:
     study = STUDIES["slicenet/table1"]
-    results = {name: result(load(study.task), value) for name, value in crowd.TABLE1.items()}
+    results = {name: result(load(study.task), value) for name, value in training_tables.TABLE1.items()}
     assert study.draw is not None
     study.draw(results, tmp_path / "drawn.png", "table I")
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
@@ -114,19 +114,19 @@ def test_photographs_are_compared_with_their_own_figures() -> None:
     study = STUDIES["slicenet/table1"]
     assert study.full is not None
     task = load(study.full)
-    rows = study.compare({name: result(task, value) for name, value in crowd.TABLE1_CNN.items()})
-    assert [row.paper for row in rows] == [*crowd.TABLE1_CNN.values(), None]
+    rows = study.compare({name: result(task, value) for name, value in training_tables.TABLE1_CNN.items()})
+    assert [row.paper for row in rows] == [*training_tables.TABLE1_CNN.values(), None]
 
 
 def test_table_3_asks_for_its_shape() -> None:
     task, study = load(STUDIES["slicenet/table3"].task), STUDIES["slicenet/table3"]
     for worst, verdict in ((5.0, "holds"), (3.1, "differs")):
-        values = dict(zip(shares.TABLE3, (3.0, 2.9, 2.7, 2.9, 3.0, worst), strict=True))
-        rows = study.compare({f"τ = {tau:g}": result(task, value) for tau, value in values.items()})
+        values = dict(zip(training_tables.TABLE3, (3.0, 2.9, 2.7, 2.9, 3.0, worst), strict=True))
+        rows = study.compare({name: result(task, value) for name, value in values.items()})
         assert rows[-1].verdict == verdict
 
 
-@pytest.mark.parametrize(("name", "labels"), [("table2", shares.THETAS), ("table4", shares.OMEGAS)])
+@pytest.mark.parametrize(("name", "labels"), [("table2", training_tables.THETAS), ("table4", training_tables.OMEGAS)])
 def test_trends_can_fail(name: str, labels: tuple[float, ...]) -> None:
     study, task = STUDIES[f"slicenet/{name}"], load(STUDIES[f"slicenet/{name}"].task)
     letter = "θ" if name == "table2" else "ω"
@@ -136,13 +136,13 @@ def test_trends_can_fail(name: str, labels: tuple[float, ...]) -> None:
 
 
 def test_the_trade_off_says_whether_noise_stops_reading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    task = load(trade_off.TRADE_OFF.task)
-    results = {f"noise {noise:g}": result(task, 10.0) for noise in trade_off.NOISES}
+    task = load(noise_trade_off.TRADE_OFF.task)
+    results = {f"noise {noise:g}": result(task, 10.0) for noise in noise_trade_off.NOISES}
     for least, verdict in ((0.12, "holds"), (0.5, "differs")):
         shares = iter([0.8, 0.8, 0.6, 0.4, 0.2, least])
-        monkeypatch.setattr(trade_off, "_best_reading", lambda own, shares=shares: next(shares))
-        assert trade_off.TRADE_OFF.compare(results)[-1].verdict == verdict
-    monkeypatch.setattr(trade_off, "_best_reading", lambda own: 0.5)
-    assert trade_off.TRADE_OFF.draw is not None
-    trade_off.TRADE_OFF.draw(results, tmp_path / "drawn.png", "trade-off")
+        monkeypatch.setattr(noise_trade_off, "_best_reading", lambda result, shares=shares: next(shares))
+        assert noise_trade_off.TRADE_OFF.compare(results)[-1].verdict == verdict
+    monkeypatch.setattr(noise_trade_off, "_best_reading", lambda result: 0.5)
+    assert noise_trade_off.TRADE_OFF.draw is not None
+    noise_trade_off.TRADE_OFF.draw(results, tmp_path / "drawn.png", "trade-off")
     assert (tmp_path / "drawn.png").stat().st_size > 10_000

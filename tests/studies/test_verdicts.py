@@ -13,9 +13,9 @@ from crowdml.data import load as load_dataset
 from crowdml.data import locate
 from crowdml.studies import STUDIES
 from crowdml.studies.comparisons import COMMONEST, constant_rows, learns, level, not_run, shown, statement
-from crowdml.studies.contract import TUNED, Row
 from crowdml.studies.records import study_verdict
-from crowdml.studies.slicenet import tables, trade_off
+from crowdml.studies.slicenet import cost_tables, noise_trade_off
+from crowdml.studies.study import TUNED, Row
 from tests.studies.planted import planted
 
 TRAINED = [name for name, study in STUDIES.items() if study.curves]
@@ -25,7 +25,7 @@ PASSED = ("holds", "trend", "beyond")
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_constant_predictor_passes_no_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So every row that claims something has values with which it fails."""
-    monkeypatch.setattr(trade_off, "_best_reading", lambda result: 0.9 if "noise 0" in str(result) else 0.1)
+    monkeypatch.setattr(noise_trade_off, "_best_reading", lambda result: 0.9 if "noise 0" in str(result) else 0.1)
     rows = STUDIES[name].compare(planted(STUDIES[name]))
     assert [(row.setting, row.metric) for row in rows if row.verdict in PASSED] == []
     judged = [row for row in rows if row.verdict == "differs"]
@@ -35,7 +35,7 @@ def test_a_constant_predictor_passes_no_row(name: str, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("name", TRAINED)
 def test_models_without_error_do_not_show_what_the_paper_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody ahead of anybody, nothing lost to noise: a level of the paper's that is an error does not hold."""
-    monkeypatch.setattr(trade_off, "_best_reading", lambda result: 0.1)
+    monkeypatch.setattr(noise_trade_off, "_best_reading", lambda result: 0.1)
     rows = STUDIES[name].compare(planted(STUDIES[name], lambda label: 0.0))
     levels = [row for row in rows if row.paper not in (None, 0.0) and row.metric != "c0"]
     assert all(row.verdict != "holds" for row in levels)
@@ -47,10 +47,10 @@ def test_costs_that_are_not_the_papers_pass_no_row(name: str, monkeypatch: pytes
     piece = SimpleNamespace(nodes=1, edges=1)
     lump: Any = SimpleNamespace(largest=1, balance=5.0, kib=0.0, kib_per_device=0.0, pieces=(piece,))
     graph = SimpleNamespace(all_nodes=1, all_edges=1, first_edges=1, last=SimpleNamespace(reach=SimpleNamespace(nnz=0)))
-    monkeypatch.setattr(tables, "costs_of", lambda net, pieces, slicer: lump)
-    monkeypatch.setattr(tables, "largest_by_metis", lambda net, pieces, near: near + 6)
-    monkeypatch.setattr(tables, "counted_as_published", lambda net: SimpleNamespace(costs=np.ones(3)))
-    monkeypatch.setattr(tables, "graph_of", lambda net: graph)
+    monkeypatch.setattr(cost_tables, "costs_of", lambda net, pieces, slicer: lump)
+    monkeypatch.setattr(cost_tables, "largest_by_metis", lambda net, pieces, near: near + 6)
+    monkeypatch.setattr(cost_tables, "counted_as_published", lambda net: SimpleNamespace(costs=np.ones(3)))
+    monkeypatch.setattr(cost_tables, "graph_of", lambda net: graph)
     rows = STUDIES[name].compare({})
     assert {row.verdict for row in rows} <= {"differs", "shown"} and any(row.verdict == "differs" for row in rows)
 
@@ -118,7 +118,7 @@ def test_the_constant_predictors_error_is_counted_on_the_rows_themselves(name: s
         pytest.skip(f"{name} is not on this machine: crowdml data get {name}")
     dataset = load_dataset(name)
     labels = {
-        "activity-slots": dataset.train_labels,
-        "adult": np.concatenate([dataset.train_labels, dataset.test_labels]),
-    }.get(name, dataset.test_labels)
+        "activity-slots": dataset.train_targets,
+        "adult": np.concatenate([dataset.train_targets, dataset.test_targets]),
+    }.get(name, dataset.test_targets)
     assert COMMONEST[name][1] == pytest.approx(1 - np.bincount(labels).max() / len(labels), abs=6e-4)

@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import uvloop
 
-from crowdml.server.app import Access, create_app
-from crowdml.server.coordinator import Options
-from crowdml.server.limits import Pace
-from crowdml.server.serving import TOKEN_FILE, require_identity
+from crowdml.server.http.requests import Pace
+from crowdml.server.setup.application import Access, create_app
+from crowdml.server.setup.serving import TOKEN_FILE, require_identity
 from crowdml.server.store import Applied, open_store
+from crowdml.server.tasks.coordinator import Options
 from tests.support.served import WAIT_S, Member, Served
 
 FAST = Pace(per_second=1e6, burst=1_000_000)
@@ -81,6 +81,10 @@ class Application(Served):
         answer: httpx.Response = self.thread.run(self.session.request(method, path, **more))
         return answer
 
+    def framework(self) -> Any:
+        """Return the framework behind the front door."""
+        return self.app._framework._inner._loading.result()  # type: ignore[attr-defined]
+
     def begin(self, method: str, path: str, **more: Any) -> Future[Any]:
         """Send a request without waiting for its answer: a future."""
         return self.thread.begin(self.session.request(method, path, **more))
@@ -88,7 +92,7 @@ class Application(Served):
     def waiting(self, task: str = "walk") -> int:
         """How many check-ins wait for the writer of a task."""
         lines = self.send("GET", "/metrics").text.splitlines()
-        (line,) = (own for own in lines if own.startswith(f'crowdml_waiting{{task="{task}"'))
+        (line,) = (text for text in lines if text.startswith(f'crowdml_waiting{{task="{task}"'))
         return int(line.split()[-1])
 
     def await_waiting(self, number: int) -> None:

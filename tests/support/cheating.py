@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.protocol.sums import SumAborted, SumServer, shamir
-from crowdml.protocol.sums.graph import Graph, circle
-from crowdml.protocol.sums.hashing import digest
-from crowdml.protocol.sums.masks import Masks, own_mask_key
-from crowdml.protocol.sums.messages import Consents, Flags, Items, Mail, Survivors, cut_tags
-from crowdml.protocol.sums.packing import unpack
-from crowdml.protocol.sums.secrets import AgreementKey, mask_key
+from crowdml.secure_aggregation import SumAborted, SumServer, shamir
+from crowdml.secure_aggregation.commitments import digest
+from crowdml.secure_aggregation.graph import Graph, circle
+from crowdml.secure_aggregation.masked_vectors import Masks, own_mask_key, unpack
+from crowdml.secure_aggregation.member_keys import AgreementKey, mask_key
+from crowdml.secure_aggregation.stages import CONSENT, DONE, REVEAL
+from crowdml.secure_aggregation.sum_messages import Consents, Flags, Items, Mail, Survivors, cut_tags
 
 OWN, KEY = 0, 1
 
@@ -165,7 +165,7 @@ class CheatingServer(SumServer):
 
     def close_consents(self) -> None:
         """Fix nothing."""
-        self._leave("consent", "reveal", None)
+        self._leave(CONSENT, REVEAL, None)
 
     def consents(self, slot: int) -> Consents:
         """Give a member all tags of those who saw the same as it."""
@@ -189,7 +189,7 @@ class CheatingServer(SumServer):
 
     def finish(self) -> Any:
         """Work out what the plan was after, and give no sum to anybody."""
-        self.stage = "done"
+        self.stage = DONE
         self.recovered = self.sum_of(self.plan.target)
         raise SumAborted("the cheating server has what it wanted, or not")
 
@@ -206,15 +206,15 @@ class CheatingServer(SumServer):
 
     def sum_of(self, group: list[int]) -> Any:
         """Take all masks off the sum of a group; None where one of them stays."""
-        masks, modulus = Masks(self.terms), 1 << self.terms.bits
+        masks, modulus = Masks(self.terms.size, self.terms.bits), 1 << self.terms.bits
         total = np.zeros(self.terms.size, np.int64)
         sharers = set(np.flatnonzero(self.sharers).tolist())
         for me in group:
-            own = self.secret(me, OWN)
-            if own is None or me not in self.raw:
+            mask = self.secret(me, OWN)
+            if mask is None or me not in self.raw:
                 return None
             total += unpack(self.raw[me][: self.terms.body_bytes], self.terms.size, self.terms.bits).astype(np.int64)
-            total -= masks.words(own_mask_key(own, self._context)).astype(np.int64)
+            total -= masks.words(own_mask_key(mask, self._context)).astype(np.int64)
             masked_with = set(self._near[me]) & sharers
             if isinstance(self.plan, FewNeighbours) and me == self.plan.target[0]:
                 masked_with = self.plan.chosen
@@ -271,7 +271,7 @@ def forget(monkeypatch: Any, *checks: str) -> None:
     """Let devices check something no more."""
     for name in checks:
         gullible = _believe if name == "saw_the_same" else _ignore
-        monkeypatch.setattr(f"crowdml.protocol.sums.checks.{name}", gullible)
+        monkeypatch.setattr(f"crowdml.secure_aggregation.checks.{name}", gullible)
 
 
 def _ignore(*_: Any) -> None:
@@ -286,4 +286,4 @@ def _believe(tags: Items, _: Items) -> tuple[bool, ...]:
 def as_at_first(monkeypatch: Any) -> None:
     """Make devices as gullible as those of the first version."""
     forget(monkeypatch, *CHECKS)
-    monkeypatch.setattr("crowdml.protocol.sums.terms.make_graph", first_graph)
+    monkeypatch.setattr("crowdml.secure_aggregation.sum_terms.make_graph", first_graph)

@@ -25,16 +25,18 @@ import numpy as np
 from safetensors.numpy import load as read_tensors
 from sqlalchemy import create_engine, text
 
-from crowdml.algorithms.live import StillCoins, open_task
+from crowdml.core.ops import ZeroCoins
 from crowdml.device import Device, Ledger
-from crowdml.device.connection import Backoff, Connection
-from crowdml.device.home import Home
-from crowdml.server.store.engines import parse
+from crowdml.device.device_home import Home
+from crowdml.device.server_connection import Backoff, Connection
+from crowdml.server.store.open_database import parse
+from crowdml.task.live_task import open_task
 
 # Everything is imported once, and most servers are forks of it: a start then takes no time and is a start all the same.
 NURSERY = """
 import os, sys
-import crowdml.server.app, crowdml.server.framework, crowdml.server.serving, crowdml.server.reach
+import crowdml.server.setup.application, crowdml.server.setup.framework
+import crowdml.server.setup.serving, crowdml.server.setup.serve_options
 from crowdml.cli import main
 for _ in sys.stdin:
     pid = os.fork()
@@ -52,7 +54,7 @@ class Nursery:
     """Starts servers in the place of one that was killed; what is given as `more` is run before the first."""
 
     def __init__(self, server: Any, more: str = "") -> None:
-        self.server = server
+        self.server, self.running = server, 0
         place = ["--home", str(server.folder), "--port", str(server.port), *server.options]
         command = [sys.executable, "-c", more + NURSERY, "serve", *place]
         with open(server.folder / "server.log", "ab") as log:
@@ -65,6 +67,8 @@ class Nursery:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
+        if self.running:  # a test that failed half-way: its server holds our pipe open
+            os.kill(self.running, signal.SIGKILL)
         self.process.communicate()
 
     def start(self) -> int:
@@ -72,13 +76,15 @@ class Nursery:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+        self.running = int(self.process.stdout.readline())
+        return self.running
 
     def end(self, pid: int, how: int = signal.SIGKILL) -> None:
         """End the server that was started, and wait for that."""
         assert self.process.stdout is not None
         os.kill(pid, how)
         assert self.process.stdout.readline() == "ended\n"
+        self.running = 0
 
     def pause(self, pid: int, seconds: float) -> None:
         """Let the server stand still for a while."""
@@ -161,11 +167,11 @@ class Busy(threading.Thread):
 
 def finish(crowd: list[Busy]) -> None:
     """Let the crowd come to its end."""
-    for own in crowd:
-        own.stop.set()
-    for own in crowd:
-        own.join(60.0)
-        assert not own.is_alive() and own.error is None, own.error
+    for device in crowd:
+        device.stop.set()
+    for device in crowd:
+        device.join(60.0)
+        assert not device.is_alive() and device.error is None, device.error
 
 
 def check(server: Any, crowd: list[Busy], least: int) -> int:
@@ -174,9 +180,9 @@ def check(server: Any, crowd: list[Busy], least: int) -> int:
     Returns:
         The number of receipts, which is at least `least`.
     """
-    sent = {key: body for own in crowd for key, body in own.recorder.sent.items()}
-    acknowledged = {key: told for own in crowd for key, told in own.recorder.acknowledged.items()}
-    charged = [key for own in crowd for key in charges(own.place)]
+    sent = {key: body for device in crowd for key, body in device.recorder.sent.items()}
+    acknowledged = {key: told for device in crowd for key, told in device.recorder.acknowledged.items()}
+    charged = [key for device in crowd for key in charges(device.place)]
     shown, model = server.ask(f"/v1/tasks/{server.task}"), read_tensors(server.fetch(f"/v1/tasks/{server.task}/model"))
     rows = receipts(server.database, server.task)
     found = {row["key"]: row for row in rows}
@@ -192,15 +198,16 @@ def check(server: Any, crowd: list[Busy], least: int) -> int:
 def replay(place: Path, rows: list[dict[str, Any]], sent: dict[str, bytes]) -> Any:
     """Fold in the recorded bytes once more, in the order of the receipts."""
     home = Home(place)
-    live = open_task(home.sheet(home.member()))
-    server, kept = live.server.init(StillCoins()), dict[int, Any]()
+    live = open_task(home.document(home.member()))
+    part = live.server.last.server
+    server, kept = part.init(ZeroCoins()), dict[int, Any]()
     for version, row in enumerate(rows):
         message = live.server_messages.check_in.decode(sent[row["key"]])
         assert (row["version"], int(message["version"])) == (version + 1, row["started"])
-        before, stale = kept.get(row["slot"], live.server.row_init()), np.int32(version - row["started"])
-        server, kept[row["slot"]] = live.server.absorb(server, before, message["content"], stale)
-        server, _ = live.server.commit(server)
-    return live.server.parameters(server)
+        before, stale = kept.get(row["slot"], part.row()), np.int32(version - row["started"])
+        server, kept[row["slot"]] = part.absorb(server, before, message["content"], stale)
+        server, _ = part.commit(server)
+    return part.report(server).parameters
 
 
 def wait_for(crowd: list[Busy], more: int) -> None:
@@ -208,17 +215,17 @@ def wait_for(crowd: list[Busy], more: int) -> None:
     wanted = acknowledgements(crowd) + more
     end = time.monotonic() + 60.0
     while acknowledgements(crowd) < wanted:
-        assert time.monotonic() < end, [own.error for own in crowd]
+        assert time.monotonic() < end, [device.error for device in crowd]
         time.sleep(0.002)
 
 
 def acknowledgements(crowd: list[Busy]) -> int:
-    return sum(len(own.recorder.acknowledged) for own in crowd)
+    return sum(len(device.recorder.acknowledged) for device in crowd)
 
 
 def charges(place: Path) -> list[str]:
     with Ledger(place / "ledger.sqlite") as ledger:  # verifies the chain
-        return [own["key"] for own in map(json.loads, ledger.entries()) if own["kind"] == "charge"]
+        return [entry["key"] for entry in map(json.loads, ledger.entries()) if entry["kind"] == "charge"]
 
 
 def receipts(database: str, task: str) -> list[dict[str, Any]]:

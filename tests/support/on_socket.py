@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from crowdml.server.connection import BoundedProtocol, ConnectionLimits, bounded
-from crowdml.server.serving import Place, bind, make_server
+from crowdml.server.http.bounded_connection import BoundedProtocol, ConnectionLimits, bounded
+from crowdml.server.setup.serving import Place, bind, make_server
 from tests.support.application import Application
 from tests.support.served import WAIT_S
 

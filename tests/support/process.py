@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from crowdml.server.serving import TOKEN_FILE
+from crowdml.server.setup.serving import TOKEN_FILE
 from tests.support.served import WAIT_S, Served
 
 

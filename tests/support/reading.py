@@ -22,7 +22,7 @@ import httpx
 import numpy as np
 from safetensors.numpy import load as read_tensors
 
-from crowdml.device.home import Home
+from crowdml.device.device_home import Home
 from tests.support.crowd import Busy
 
 
@@ -172,8 +172,8 @@ class Reader(threading.Thread):
 
     def _devices(self, answer: httpx.Response) -> dict[str, int]:
         devices = answer.json()["devices"]
-        total = {"check-ins": sum(own["check_ins"] for own in devices)}
-        return total | {f"check-ins of slot {own['slot']}": own["check_ins"] for own in devices}
+        total = {"check-ins": sum(device["check_ins"] for device in devices)}
+        return total | {f"check-ins of slot {device['slot']}": device["check_ins"] for device in devices}
 
     def _curve(self, answer: httpx.Response) -> dict[str, int]:
         points = answer.json()["curve"]
@@ -191,12 +191,12 @@ class Reader(threading.Thread):
 
     def _metrics(self, answer: httpx.Response) -> dict[str, int]:
         found = re.search(rf'^crowdml_version{{task="{self.task}"}} (\d+)$', answer.text, re.M)
-        assert found is not None
+        assert found is not None, answer.text
         return {"version": int(found[1])}
 
     def _first_page(self, answer: httpx.Response) -> dict[str, int]:
-        found = re.search(rf'href="/tasks/{self.task}".*?version (\d+).*?(\d+) check-ins', answer.text, re.S)
-        assert found is not None
+        found = re.search(rf'href="/tasks/{self.task}".*?version (\d+).*?(\d+) check-in', answer.text, re.S)
+        assert found is not None, answer.text
         return {"version": int(found[1]), "check-ins": int(found[2])}
 
     def _page(self, answer: httpx.Response) -> dict[str, int]:
@@ -227,8 +227,8 @@ def check_history(reader: Reader, crowd: list[Busy], least: int) -> int:
     assert reader.error is None, reader.error
     assert min(reader.reads[path] for path in reader.routes) >= least, reader.reads
     now = time.monotonic()
-    for own in crowd:
-        for told in own.recorder.acknowledged.values():
+    for device in crowd:
+        for told in device.recorder.acknowledged.values():
             seen = Seen(route="receipt", what="version", value=told["version"], exact=False, began=0.0, ended=now)
             reader.history.append(seen)
     reader.read_once()

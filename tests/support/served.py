@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 import numpy as np
 
-from crowdml.algorithms.live import LiveTask, open_task
 from crowdml.core import Batch
+from crowdml.core.keys import SigningKey
 from crowdml.device import DeviceCoins
-from crowdml.protocol import SignedSheet, message
-from crowdml.protocol.check_in_key import check_in_key
-from crowdml.protocol.joining import InviteLink, sign_enrolment
-from crowdml.protocol.keys import SigningKey
+from crowdml.task.live_task import LiveTask, open_task
+from crowdml.wire import SignedTask, message
+from crowdml.wire.join_link import InviteLink, sign_enrolment
+from crowdml.wire.messages import check_in_key
 
 TASK = """
 crowdml = 1
@@ -44,15 +44,15 @@ WAIT_S = 20.0
 def honest(live: LiveTask, version: int, seed: int = 0, rows: int = 4) -> bytes:
     """Make the check-in of a device that follows the rules."""
     draws = np.random.default_rng(seed)
-    size = max(live.algorithm.batch, live.algorithm.rounds.multiple if live.algorithm.rounds else 1)
+    size = live.algorithm.schedule.batch
     mask = (np.arange(size) < rows).astype(np.float32)
     features = draws.uniform(-1, 1, (size, live.task.features)).astype(np.float32)
     labels = draws.integers(0, len(live.task.data.labels), size).astype(np.int32)
     broadcast = live.messages.check_out.example["content"]
-    algorithm, coins = live.algorithm, DeviceCoins()
-    batch = Batch(rows=features * mask[:, None], labels=labels, mask=mask)
-    release, _ = algorithm.device_step(broadcast, algorithm.device_init(), batch, coins)
-    return live.messages.check_in.encode(message(version, algorithm.sanitise(release, coins)))
+    phase = live.algorithm.last
+    batch = Batch(rows=features * mask[:, None], targets=labels, mask=mask)
+    check_in, _ = phase.contribute(broadcast, phase.begin(), batch, DeviceCoins())
+    return live.messages.check_in.encode(message(version, check_in))
 
 
 class Member:
@@ -127,7 +127,7 @@ class Served:
         return dict(found.json())
 
     def live(self, task: str = "walk") -> LiveTask:
-        return open_task(SignedSheet.from_json(self.show(task)["signed_sheet"]).open())
+        return open_task(SignedTask.from_json(self.show(task)["signed_task"]).open())
 
     def move(self, state: str, task: str = "walk") -> httpx.Response:
         return self.as_operator("PATCH", f"/v1/tasks/{task}", {"state": state})
@@ -143,9 +143,9 @@ class Served:
     @staticmethod
     def enrolment(link: InviteLink, key: SigningKey) -> dict[str, str]:
         """Write what a device sends to join."""
-        signature = sign_enrolment(key, link.task, link.code, link.sheet)
+        signature = sign_enrolment(key, link.task, link.code, link.task_hash)
         parts = {"key": base64url(key.public), "signature": base64url(signature)}
-        return {"invite": link.code, "sheet": link.sheet} | parts
+        return {"invite": link.code, "task_hash": link.task_hash} | parts
 
     def device(self, task: str = "walk") -> Member:
         (link,), key = self.invites(1, task), SigningKey.make()

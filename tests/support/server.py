@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from crowdml.protocol.sheet import write_arrays
+from crowdml.wire.signed_task import write_arrays
 
 RUN = [sys.executable, "-c", "from crowdml.cli import main; main()"]
 

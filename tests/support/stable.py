@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms import Task, parse
-from crowdml.algorithms.contract import Algorithm, Parts
-from crowdml.algorithms.stable_walk import StableWalk
-from crowdml.core import NUMPY, Batch, trees
-from crowdml.privacy import Sound
-from crowdml.privacy.sound import sample_sensitivity
+from crowdml.algorithms import Algorithm
+from crowdml.algorithms.device_parts.local_steps import LocalSteps
+from crowdml.core import NUMPY, Batch, Broadcast, trees
+from crowdml.privacy import Plan
+from crowdml.privacy.noise.grid import sample_sensitivity
+from crowdml.privacy.sanitisers.walks import Stable
+from crowdml.task import Task, parse
+from tests.support.phases import stepped
+from tests.support.plans import update_of
 
 FEATURES = 5
 
@@ -145,16 +148,16 @@ class Neighbours:
         order = np.tile(np.arange(len(self.rows)), setting.epochs)
         mask = np.ones(len(order), np.float32)
         return tuple(  # type: ignore[return-value]
-            Batch(rows=rows[order].astype(np.float32), labels=marks[order].astype(np.int32), mask=mask)
+            Batch(rows=rows[order].astype(np.float32), targets=marks[order].astype(np.int32), mask=mask)
             for rows, marks in ((self.rows, self.labels), (other, labels))
         )
 
 
 class Given:
-    """Coins from a seed that answer the same to every asker."""
+    """Coins from a seed that answer the same to every asker; on a fine grid nobody may ask for another try."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, fine: bool = True) -> None:
+        self.seed, self.fine = seed, fine
 
     def uniform(self, stage: str, shape: tuple[int, ...]) -> Any:
         return np.random.default_rng([self.seed, *stage.encode()]).random(shape).astype(np.float32)
@@ -167,41 +170,36 @@ class Given:
     def discrete_laplace(self, stage: str, scale: float, shape: tuple[int, ...]) -> Any:
         raise AssertionError("no noise is asked for")
 
-    discrete_gaussian = discrete_laplace
+    rounded_gaussian = discrete_laplace
 
     def retry(self, number: Any) -> Given:
-        raise AssertionError("on a fine grid no bounded vector is ever too long")
+        assert not self.fine, "on a fine grid no bounded vector is ever too long"
+        return Given(self.seed + 1 + int(number), fine=False)
 
 
-def sound(of: Task) -> Sound:
-    """Return the plan, which has to be sound."""
-    found = of.plan(of.model_for(NUMPY)).sound
-    assert found is not None
-    return found
+def sound(of: Task) -> Plan:
+    """Return the plan, which has to promise something."""
+    assert of.calibrated.terms.promised
+    return of.calibrated
 
 
-def started(algorithm: Algorithm, broadcast: Any) -> Any:
+def started(algorithm: Algorithm, broadcast: Any) -> Broadcast:
     """Return what a device checks out where the parameters are these."""
-    told = algorithm.check_out(algorithm.init(Given(0)))
-    return told | {"parameters": broadcast} if isinstance(told, dict) else broadcast
+    server = algorithm.last.server
+    return replace(server.check_out(server.init(Given(0))), parameters=broadcast)
 
 
-def integers(algorithm: Algorithm, start: Any, batch: Batch, coins: Any) -> Any:
+def integers(algorithm: Algorithm, start: Broadcast, batch: Batch, coins: Any) -> Any:
     """Return what a device would send, without noise, as one vector."""
-    release, _ = algorithm.device_step(start, algorithm.device_init(), batch, coins)
-    return np.concatenate([leaf.ravel().astype(np.int64) for leaf in trees.leaves(release["change"])])
+    release, _ = stepped(algorithm.last, start, batch, coins)
+    return np.concatenate([leaf.ravel().astype(np.int64) for leaf in trees.leaves(release.update)])
 
 
-def walk_of(setting: Setting) -> StableWalk:
+def walk_of(setting: Setting) -> Stable:
     """Return the walk of a setting's device."""
-    task = setting.task()
-    model = task.model_for(NUMPY)
-    plan = task.plan(model)
-    stable = plan.sound and plan.sound.update.stable
-    assert stable
-    parts = Parts(settings=task.algorithm, model=model, plan=plan, classes=2, hyper=task.hyper(plan), ops=NUMPY)
-    padded = setting.recipe == "fedavg"
-    return StableWalk(parts=parts, rate=task.algorithm.rate, stable=stable, local_batch=setting.part, padded=padded)
+    device = setting.task().build(NUMPY).last.device
+    assert isinstance(device, LocalSteps) and isinstance(device.walk, Stable)
+    return device.walk
 
 
 @dataclass(frozen=True)
@@ -210,7 +208,7 @@ class Bench:
 
     setting: Setting
     algorithm: Algorithm
-    plan: Sound
+    plan: Plan
     claim: float
 
     @staticmethod
@@ -218,12 +216,17 @@ class Bench:
         """Build it."""
         task = setting.task()
         plan = sound(task)
-        return Bench(setting, task.build(NUMPY), plan, sample_sensitivity(plan.update.grid, plan.update.stable))
+        return Bench(setting, task.build(NUMPY), plan, sample_sensitivity(update_of(plan).grid, update_of(plan).stable))
+
+    def coins(self, seed: int) -> Given:
+        """Return coins for the grid: it is fine only where the steps are proven to be stable."""
+        return Given(seed, fine=update_of(self.plan).stable is not None)
 
     def apart(self, pair: Neighbours, seed: int = 1) -> float:
         """Return how far apart two neighbours are in levels, as a share of the claim."""
         start = started(self.algorithm, pair.broadcast(self.setting.bias))
-        one, other = (integers(self.algorithm, start, batch, Given(seed)) for batch in pair.batches(self.setting))
+        coins = self.coins(seed)
+        one, other = (integers(self.algorithm, start, batch, coins) for batch in pair.batches(self.setting))
         return float(np.linalg.norm((one - other).astype(float))) / self.claim
 
 

@@ -12,8 +12,9 @@ dense layer), with rows of bounded norm and rates η with η(β + λ) ≤ 2, whe
 
 In double precision. A device's step is a step in real numbers plus an error. If no error is longer than E, two devices
 are apart by at most 2E more after each of T steps, so by `Stability.rounding` = 2TE more in all. That is small beside
-`moved` only because the walk (`stable_walk`) keeps u = w - w₀, the difference from the broadcast w₀, and not w itself:
-doubles near w are as far apart as 1e-16·‖w‖, however small the rate is; doubles near u become finer with the rate.
+`moved` only because the walk (`sanitisers.walks.Stable`) keeps u = w - w₀, the difference from the broadcast w₀, and
+not w itself: doubles near w are as far apart as 1e-16·‖w‖, however small the rate is; doubles near u become finer with
+the rate.
 
 Assumed of NumPy (v = 2⁻⁵³): sums, differences, products, quotients and roots are off by a factor of at most 1 ± v, or
 by 2⁻¹⁰²² where they underflow (flushed to zero or not); a sum of n products, in whatever order and with fused
@@ -52,15 +53,13 @@ from __future__ import annotations
 
 import math
 
-from crowdml.core import record
 from crowdml.models import Model
-from crowdml.privacy.sound import Stability
+from crowdml.privacy.noise.grid import Stability
+from crowdml.privacy.releases import Steps
+from crowdml.privacy.sanitisers.walks import LONGEST
 
 TOLERANCE = 1 + 1e-9
 """A rate may be written down as much too large; the walk shortens it to where η(β + λ) ≤ 2 is true."""
-
-LONGEST = 1e6
-"""The broadcast is brought into a ball of this radius first: it is the server's, and could be anything."""
 
 UNIT = 2.0**-53
 """Half the distance from 1 to the next double."""
@@ -78,27 +77,10 @@ FEWEST_STEPS, MOST_STEPS = 1000, 1 << 20
 """Steps that a proof should allow a device at least, and at most, where they follow from its rows."""
 
 
-@record
-class Steps:
-    """What a recipe's local steps are, as far as their stability depends on it.
-
-    Attributes:
-        rate: Largest rate; None where the rate is adaptive.
-        part: Rows per step.
-        epochs: Times a sample is used in a release.
-        count: Steps in a release; None where they follow from the rows that a device has.
-    """
-
-    rate: float | None
-    part: int
-    epochs: int
-    count: int | None = None
-
-
 def stability(model: Model, row: float | None, regularisation: float, steps: Steps | None) -> Stability | None:
     """Return how far one sample can move a message, or None where nothing is proven."""
     largest, steepest = largest_rate(model, row, regularisation), model.gradient_bound(2, row)
-    if steps is None or steps.rate is None or largest is None or steepest is None or row is None:
+    if steps is None or not steps.by_walk or steps.rate is None or largest is None or steepest is None or row is None:
         return None
     if steps.rate > largest * TOLERANCE or not _usual(model, row, regularisation, steps):
         return None

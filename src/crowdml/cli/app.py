@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 import crowdml
-from crowdml.cli import (
-    audit,
-    backup,
-    data,
-    demo,
-    device,
-    import_legacy,
-    privacy,
-    reproduce,
-    serve,
-    simulate,
-    slice,
-    task,
-)
-from crowdml.cli.words import Commands
+from crowdml.cli import cache, data, demo, device, privacy, reproduce, serve, simulate, slicing, task
+from crowdml.cli.command_groups import Commands
 
 EXTRAS = {
     **{name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL", "pymetis")},
@@ -31,11 +18,39 @@ EXTRAS = {
 }
 """Which extra brings a package that the base installation, a device, does without."""
 
+
+class Programme(Commands):
+    """All commands, under headings that say for whom they are."""
+
+    headings: ClassVar[dict[str, tuple[str, ...]]] = {
+        "See it work": ("demo",),
+        "Simulate and compare": (
+            "simulate",
+            "privacy",
+            "reproduce",
+            "slice",
+            "audit",
+            "data",
+            "cache",
+            "import-legacy",
+        ),
+        "Run a server": ("serve", "task", "invite", "backup", "restore"),
+        "Take part": ("device",),
+    }
+
+
+ABOUT = """A crowd of devices learns a common model without giving up its data.
+
+Federated learning with differential privacy, simulated and for real. Every device keeps its rows, adds noise to what
+it sends, and charges its privacy budget in a ledger before anything leaves. One task file says what is learnt, how, and
+on which privacy terms: simulation, server and devices all read it.
+"""
+
 app = typer.Typer(
-    cls=Commands,
+    cls=Programme,
     name="crowdml",
-    help="A crowd of devices learns a common model without giving up its data.",
-    epilog="Start with: crowdml demo",
+    help=ABOUT,
+    epilog="Start with: crowdml demo. Then: crowdml simulate TASK.toml, and crowdml privacy explain TASK.toml",
     no_args_is_help=True,
     add_completion=False,
     # Plain help: the rich one costs 0.3 s at every start.
@@ -44,17 +59,18 @@ app = typer.Typer(
 )
 app.command(name="demo")(demo.demo)
 app.command(name="simulate")(simulate.simulate)
-app.command(name="slice")(slice.slice_)
-app.command(name="audit")(audit.audit)
+app.command(name="slice")(slicing.slice_)
+app.command(name="audit")(slicing.audit)
 app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="serve")(serve.serve)
 app.add_typer(task.app, name="task")
 app.command(name="invite")(task.invite)
 app.add_typer(device.app, name="device")
-app.command(name="backup")(backup.backup)
-app.command(name="restore")(backup.restore)
-app.command(name="import-legacy")(import_legacy.import_legacy)
+app.command(name="backup")(serve.backup)
+app.command(name="restore")(serve.restore)
+app.command(name="import-legacy")(simulate.import_legacy)
 app.add_typer(data.app, name="data")
+app.add_typer(cache.app, name="cache")
 app.add_typer(privacy.app, name="privacy")
 
 
@@ -64,13 +80,13 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=ABOUT)
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """A crowd of devices learns a common model without giving up its data."""
+    """Print the version where that is asked for."""
 
 
 def _show_help(arguments: list[str]) -> None:
@@ -103,10 +119,10 @@ def main() -> None:
     except Exception as error:
         from crowdml.core.errors import CrowdError  # imported late: it brings NumPy along
 
-        told = str(error) if isinstance(error, CrowdError) else _full_disk(error)
-        if not told:
+        message = str(error) if isinstance(error, CrowdError) else _full_disk(error)
+        if not message:
             raise
-        print(f"error: {told}", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
 
 

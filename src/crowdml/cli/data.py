@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import json
+from typing import Annotated, Any
 
 import typer
 
-from crowdml.cli.words import Commands
+from crowdml.cli import output
+from crowdml.cli.command_groups import command_group
 
-if TYPE_CHECKING:
-    from crowdml.data.files import FileStatus
-
-app = typer.Typer(
-    cls=Commands,
-    name="data",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="List, check and fetch the datasets that task files can name.",
-)
+app = command_group("List, check and fetch the datasets that task files can name.")
 
 
 @app.command("list")
@@ -30,14 +23,14 @@ def list_(
     dataset = "mnist" under [data].
     """
     from crowdml.data.catalogue import DATASETS
+    from crowdml.task.plugins import load_plugins
 
+    load_plugins()
     entries = [_entry(name) for name in DATASETS]
     if as_json:
-        import json
-
         typer.echo(json.dumps(entries, indent=2))
     else:
-        _table(entries)
+        _print(entries)
 
 
 def _entry(name: str) -> dict[str, Any]:
@@ -50,7 +43,8 @@ def _entry(name: str) -> dict[str, Any]:
         "train_rows": source.rows[0],
         "test_rows": source.rows[1],
         "features": source.features,
-        "classes": len(source.label_names),
+        "classes": source.target.bins if source.label_names else None,
+        "target": source.target.described,
         "licence": source.licence,
         "citation": source.citation,
         "homepage": source.homepage,
@@ -59,17 +53,16 @@ def _entry(name: str) -> dict[str, Any]:
     }
 
 
-def _table(entries: list[dict[str, Any]]) -> None:
-    from rich.console import Console
+def _print(entries: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     table = Table("name", "rows", "features", "classes", "licence", "here")
     for entry in entries:
         rows = f"{entry['train_rows']} + {entry['test_rows']}"
         here = "present" if entry["present"] else "missing"
-        columns = (rows, str(entry["features"]), str(entry["classes"]), entry["licence"], here)
+        columns = (rows, str(entry["features"]), str(entry["classes"] or "a number"), entry["licence"], here)
         table.add_row(entry["name"], *columns)
-    Console().print(table)
+    output.show(table)
 
 
 @app.command()
@@ -89,16 +82,13 @@ def verify(
     for each in chosen:
         for file in check(each):
             typer.echo(f"{file.status:9} {file.path}")
-            wrong += [file] if _is_wrong(file) else []
+            if file.status == "corrupt" or (file.status == "missing" and not file.optional):
+                wrong.append(file)
     if wrong:
         raise BadInput(
             f"{wrong[0].path} is {wrong[0].status}" + (f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""),
             hint=f"fetch again with: crowdml data get {name or 'NAME'}",
         )
-
-
-def _is_wrong(file: FileStatus) -> bool:
-    return file.status == "corrupt" or (file.status == "missing" and not file.optional)
 
 
 @app.command()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from crowdml.cli import output
+
 if TYPE_CHECKING:
     from crowdml.cli.demo_crowd import Crowd
 
@@ -45,7 +47,6 @@ def demo(
     import sklearn  # noqa: F401
     import uvicorn  # noqa: F401
 
-    from crowdml.cli import output
     from crowdml.cli.demo_crowd import Crowd
 
     output.check_paths(json, None)
@@ -60,14 +61,10 @@ def demo(
 
 def _learn(crowd: Crowd, algorithm: str) -> dict[str, Any]:
     """Let the crowd learn, with a bar; return what it came to."""
-    from crowdml.algorithms import load
-    from crowdml.cli import output
-
-    task = load(TASK, ALGORITHMS[algorithm])
     with output.Progress("starting the server") as progress:
         crowd.open(TASK, ALGORITHMS[algorithm])
-        output.say(f"page: {crowd.address}/tasks/{task.name}")
-        total = DEVICES * (task.stop.max_releases or 1)
+        output.say(f"page: {crowd.address}/tasks/{crowd.task.name}")
+        total = DEVICES * (crowd.task.stop.max_releases or 1)
         crowd.join(DEVICES)
         for check_ins, error in crowd.learning():
             progress.named(f"{DEVICES} devices, {check_ins} check-ins", min(1.0, check_ins / total), error)
@@ -77,21 +74,14 @@ def _learn(crowd: Crowd, algorithm: str) -> dict[str, Any]:
 
 def _print(outcome: dict[str, Any]) -> None:
     """Say what was learnt and what it cost."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    console.print(f"[bold]accuracy on unseen digits   {outcome['accuracy']:.1%}[/bold]")
-    console.print(f"without noise               {outcome['accuracy_without_noise']:.1%}")
-    spent = outcome["spent"]
-    if spent is None:
-        console.print("ε spent                     no formal guarantee")
-    else:
-        console.print(
-            f"ε spent                     {spent['epsilon']:.3g}, δ = {spent['delta']:g}, for one {outcome['unit']}: "
-            "the most in any ledger"
-        )
-    console.print(
-        f"{outcome['check_ins']} check-ins of {outcome['devices']} devices, version {outcome['version']}, "
-        f"{outcome['seconds']:.0f} s",
-        style="dim",
+    spent, cost = outcome["spent"], "no formal guarantee"
+    if spent:
+        whom = f"for one {outcome['unit']}: the most in any ledger"
+        cost = f"{spent['epsilon']:.3g}, δ = {spent['delta']:g}, {whom}"
+    output.show(
+        f"[bold]accuracy on unseen digits   {outcome['accuracy']:.1%}[/bold]",
+        f"without noise               {outcome['accuracy_without_noise']:.1%}",
+        f"ε spent                     {cost}",
     )
+    devices = f"{outcome['check_ins']} check-ins of {outcome['devices']} devices"
+    output.show(f"{devices}, version {outcome['version']}, {outcome['seconds']:.0f} s", style="dim")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
+import signal
 import subprocess
 import sys
 import time
@@ -12,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms import Task, load
 from crowdml.cli.operator import Operator
 from crowdml.core import NUMPY, CrowdError, trees
 from crowdml.data import Dataset
 from crowdml.data import load as load_dataset
 from crowdml.data.transforms import fit_all
+from crowdml.task import Task, load
 
 PATIENCE_S = 60.0
 _CONTEXT = multiprocessing.get_context("forkserver")
 
 
 class DemoFailed(CrowdError):
-    """The demo could not be shown."""
+    """The demo's server did not start, or one of its devices failed."""
 
 
 class Crowd:
@@ -35,7 +37,6 @@ class Crowd:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Start nothing yet."""
         self._folder = folder
         self._server: subprocess.Popen[bytes] | None = None
         self._devices: list[Any] = []
@@ -43,11 +44,11 @@ class Crowd:
         self._began = time.monotonic()
 
     def __enter__(self) -> Crowd:
-        """Use in a `with` block."""
+        """Return the crowd, of which nothing runs yet."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End all processes."""
+        """End all devices, then the server."""
         for device in self._devices:
             device.terminate()
         if self._server is not None and self._server.poll() is None:
@@ -77,14 +78,15 @@ class Crowd:
     def join(self, devices: int) -> None:
         """Give every device its share of the images and let it join and work, each in a process of its own."""
         links = self._operator.ask("POST", f"/v1/tasks/{self.task.name}/invites", {"count": devices})["invites"]
-        order = np.random.default_rng(0).permutation(len(self._dataset.train_labels))
-        _CONTEXT.set_forkserver_preload(["crowdml.cli.demo_device"])
+        order = np.random.default_rng(0).permutation(len(self._dataset.train_targets))
+        _CONTEXT.set_forkserver_preload([__name__, "crowdml.device.device", "crowdml.device.joining"])
         self._results = _CONTEXT.SimpleQueue()
-        for number, (link, own) in enumerate(zip(links, np.array_split(order, devices), strict=True)):
+        for number, (link, share) in enumerate(zip(links, np.array_split(order, devices), strict=True)):
             rows = self._folder / f"rows-{number}.npz"
-            np.savez(rows, rows=self._dataset.train_rows[own], labels=self._dataset.train_labels[own])
-            home = self._folder / f"device-{number}"
-            self._devices.append(_start(link, home, rows, self._results))
+            np.savez(rows, rows=self._dataset.train_rows[share], labels=self._dataset.train_targets[share])
+            given = (link, self._folder / f"device-{number}", rows, self._results)
+            self._devices.append(_CONTEXT.Process(target=_work, args=given, daemon=True))
+            self._devices[-1].start()
 
     def learning(self) -> Iterator[tuple[int, float]]:
         """Yield check-ins so far and the test error, until all devices have ended."""
@@ -99,22 +101,21 @@ class Crowd:
         """Measure the present model on images that no device has."""
         from safetensors.numpy import load as read
 
-        raw = self._operator.fetch("GET", f"/v1/tasks/{self.task.name}/model").content
-        arrays = read(raw)
+        arrays = read(self._operator.fetch("GET", f"/v1/tasks/{self.task.name}/model").content)
         model = self.task.model_for(NUMPY)
         parameters = trees.map_paths(lambda path, _leaf: arrays[path], model.zeros())
-        ready = self._transformed()
-        return float(np.mean(model.predict(parameters, ready.test_rows) != ready.test_labels))
+        wrong = model.predict(parameters, self._transformed.test_rows) != self._transformed.test_targets
+        return float(np.mean(wrong))
 
     def outcome(self) -> dict[str, Any]:
         """Say what was learnt, what it cost, and what would have been learnt without noise."""
         summary = self._summary()
         spent = [self._results.get() for _ in self._devices]
-        promised = [own for own in spent if own is not None]
+        promised = [spending for spending in spent if spending is not None]
         return {
             "accuracy": 1 - self.error(),
             "accuracy_without_noise": 1 - _without_noise(self.task),
-            "spent": max(promised, key=lambda own: own["epsilon"]) if promised else None,
+            "spent": max(promised, key=lambda spending: spending["epsilon"]) if promised else None,
             "unit": self.task.privacy.unit,
             "devices": summary["devices"],
             "check_ins": summary["check_ins"],
@@ -130,10 +131,9 @@ class Crowd:
         except KeyboardInterrupt:
             raise SystemExit(130) from None
 
+    @functools.cached_property
     def _transformed(self) -> Dataset:
-        if not hasattr(self, "_ready"):
-            _, self._ready = fit_all(self.task.data.transform, self._dataset)
-        return self._ready
+        return fit_all(self.task.data.transform, self._dataset)[1]
 
     def _summary(self) -> dict[str, Any]:
         found: dict[str, Any] = self._operator.ask("GET", f"/v1/tasks/{self.task.name}")
@@ -150,20 +150,24 @@ class Crowd:
         raise DemoFailed(f"the server did not start: {log or 'it said nothing'}")
 
 
-def _start(link: str, home: Path, rows: Path, results: Any) -> Any:
-    from crowdml.cli.demo_device import run
+def _work(link: str, home: Path, rows: Path, results: Any) -> None:
+    """Be one device: join, work until everything is spent, and report ε. Runs in a process of its own."""
+    from crowdml.device.device import Device
+    from crowdml.device.joining import join
 
-    process = _CONTEXT.Process(target=run, args=(link, home, rows, results), daemon=True)
-    process.start()
-    return process
+    # Ctrl-C goes to the demo, which ends its devices.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    join(link, home, accept=lambda _: True, accept_no_guarantee=lambda _: True)
+    with Device(home) as device:
+        releases = device.live.task.stop.max_releases
+        summary = device.run(rows, releases=releases)
+        promised = device.live.plan.terms.promised
+    results.put({"epsilon": summary.spent.epsilon, "delta": summary.spent.delta} if promised else None)
 
 
 def _without_noise(task: Task) -> float:
     """Simulate the same crowd without noise and return its test error."""
-    from crowdml.algorithms.task import Task as Settings
     from crowdml.privacy import PrivacySettings
     from crowdml.simulation import simulate
 
-    plain = task.model_copy(update={"privacy": PrivacySettings(mode="none")})
-    assert isinstance(plain, Settings)  # noqa: S101  model_copy keeps the type
-    return simulate(plain, trials=1).test_error
+    return simulate(task.model_copy(update={"privacy": PrivacySettings(mode="none")}), trials=1).test_error

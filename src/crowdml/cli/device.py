@@ -1,4 +1,4 @@
-"""crowdml device: take part in a task with your own rows, and see what it costs you."""
+"""crowdml device: take part in a task with your own rows, and see what that costs of your privacy budget."""
 
 from __future__ import annotations
 
@@ -7,27 +7,30 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from crowdml.cli.words import Commands
+from crowdml.cli import device_output as output
+from crowdml.cli.command_groups import command_group, one_blas_thread
 
 if TYPE_CHECKING:
-    from crowdml.device.home import Home
+    from crowdml.device.device_home import Home
     from crowdml.device.joining import Offer
-    from crowdml.device.samples import RowsChanged
+    from crowdml.device.rows.sample_numbers import RowsChanged
     from crowdml.device.sending import Outcome
-    from crowdml.protocol import Sheet
+    from crowdml.wire import TaskDocument
 
-app = typer.Typer(
-    cls=Commands,
-    name="device",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Take part in a task: your rows stay here, your ledger counts what leaves.",
+app = command_group(
+    "Take part in a task: your rows stay here, and a ledger keeps your privacy budget.",
     epilog="Start with the link an operator gave you: crowdml device join 'https://…'",
 )
 
+LabelColumn = Annotated[
+    str,
+    typer.Option(help="The column of a .csv file that holds the labels; not given, that of a number has its name."),
+]
 HomeOption = Annotated[Path | None, typer.Option("--home", help="The device's folder, instead of the usual place.")]
 NameOption = Annotated[str, typer.Option("--name", help="Which of your devices, in the usual place.")]
 TaskOption = Annotated[str | None, typer.Option("--task", help="Which task, if the device has joined several.")]
+app.callback()(one_blas_thread)
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
@@ -49,7 +52,7 @@ def join(
         str | None,
         typer.Option(help="The file you will run with: terms that say nothing to so many rows are refused at once."),
     ] = None,
-    label_column: Annotated[str, typer.Option(help="The column of a .csv file that holds the labels.")] = "label",
+    label_column: LabelColumn = "label",
     ca: Annotated[Path | None, typer.Option(help="Certificates to trust instead of the usual ones.")] = None,
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Allow http beyond this machine: others can read along.")
@@ -66,10 +69,9 @@ def join(
 ) -> None:
     """Join a task by the link that its operator gave you.
 
-    The signed sheet is checked against the link. Then you see, worked out on this device, what would leave it and
+    The signed task is checked against the link. Then you see, worked out on this device, what would leave it and
     what is promised; nothing is sent about you before you accept. If the connection breaks, type the same again.
     """
-    from crowdml.cli import device_output as output
     from crowdml.device import joining
 
     def accept(offer: Offer) -> bool:
@@ -108,13 +110,14 @@ def run(
         str,
         typer.Option(
             help="A .csv file (a header, labels by name), an .npz file (arrays rows and labels), or - for JSON lines "
-            'on standard input: {"row": [0.5, 1.0], "label": "walking"}. Columns that the task names are found by name.'
+            'on standard input: {"row": [0.5, 1.0], "label": "walking"}; targets and "target" for a number. '
+            "Columns that the task names are found by name."
         ),
     ],
     home: HomeOption = None,
     name: NameOption = "default",
     task: TaskOption = None,
-    label_column: Annotated[str, typer.Option(help="The column of a .csv file that holds the labels.")] = "label",
+    label_column: LabelColumn = "label",
     once: Annotated[bool, typer.Option("--once", help="End after one release.")] = False,
     releases: Annotated[int | None, typer.Option(min=1, help="End after so many releases.")] = None,
     accept_restored: Annotated[
@@ -129,20 +132,19 @@ def run(
     ] = "ask",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON line per check-in, and one at the end.")] = False,
 ) -> None:
-    """Learn with your rows until the task ends or your ledger is exhausted.
+    """Learn with your rows until the task ends or your privacy budget is spent.
 
     Every release is charged to the ledger, with its final bytes, before it is sent. Ctrl-C, a crash or a power cut lose
     nothing: started again, the device sends the same bytes again and goes on.
     """
-    from crowdml.cli import device_output as output
     from crowdml.core import BadInput
     from crowdml.device.device import Device
 
     if once and releases is not None:
         raise BadInput("--once and --releases exclude each other")
 
-    def confirm(sheet: Sheet) -> bool:
-        question = f"{sheet.task} was restored from a backup; terms and ledger stay. Go on?"
+    def confirm(document: TaskDocument) -> bool:
+        question = f"{document.task} was restored from a backup; terms and ledger stay. Go on?"
         return accept_restored or (output.can_ask() and output.ask(question, "--accept-restored"))
 
     def other_samples(change: RowsChanged) -> bool:
@@ -177,7 +179,7 @@ def personal(
     home: HomeOption = None,
     name: NameOption = "default",
     task: TaskOption = None,
-    label_column: Annotated[str, typer.Option(help="The column of a .csv file that holds the labels.")] = "label",
+    label_column: LabelColumn = "label",
     steps: Annotated[int, typer.Option(min=0, help="Steps on your rows; 0: the common model as it is.")] = 20,
     batch: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 10,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 0.1,
@@ -191,20 +193,21 @@ def personal(
     The server gives the common model to every device of the task, at any time. Nothing is sent and nothing is charged;
     the file is for you alone, since your steps have no noise.
     """
-    from crowdml.algorithms.personal import PersonalSettings
-    from crowdml.cli import device_output as output
+    from crowdml.algorithms.solitary import PersonalSettings
     from crowdml.core import BadInput
-    from crowdml.core.validation import writable
-    from crowdml.device.personal import personal_of, require_kind
+    from crowdml.core.files import writable
+    from crowdml.device.personal_model import personal_of, require_kind
 
     require_kind(out)
     writable(out)
     if rate <= 0:
         raise BadInput(f"a rate of {rate:g} teaches nothing", where="--rate", hint="such as 0.1")
     place, settings = _home(home, name), PersonalSettings(steps=steps, batch=batch, rate=rate)
-    own = personal_of(place, rows, settings, task=task, held_out=held_out, label_column=label_column, warn=output.warn)
-    own.save(out, place.sheet(place.member(task)).arrays)
-    output.print_personal(own, out, json)
+    model = personal_of(
+        place, rows, settings, task=task, held_out=held_out, label_column=label_column, warn=output.warn
+    )
+    model.save(out, place.document(place.member(task)).arrays)
+    output.print_personal(model, out, json)
 
 
 @app.command()
@@ -215,8 +218,7 @@ def status(
     offline: Annotated[bool, typer.Option("--offline", help="Do not ask the server.")] = False,
 ) -> None:
     """Show which tasks the device has joined, what it has spent, and what the server says."""
-    from crowdml.cli import device_output as output
-    from crowdml.device.status import report
+    from crowdml.device.owner_reports import report
 
     output.print_status(report(_home(home, name), ask=not offline), json)
 
@@ -230,12 +232,12 @@ def ledger(
         bool, typer.Option("--verify", help="Compare with the server's receipts, too; 2 if they disagree.")
     ] = False,
 ) -> None:
-    """Show what the ledger holds: promises, releases, ε spent and left, and the hash of the last entry.
+    """Show your privacy budget: what was promised, what every release has spent of it, and what is left.
 
-    Reading it verifies the whole chain of hashes; a ledger that was changed is refused.
+    The ledger is this device's own record, an entry for each release before it is sent, and it refuses what would go
+    beyond the promise. Reading it verifies the whole chain of hashes; a ledger that was changed is refused.
     """
-    from crowdml.cli import device_output as output
-    from crowdml.device.status import ledger_report
+    from crowdml.device.owner_reports import ledger_report
 
     output.print_ledger(ledger_report(_home(home, name), compare=verify), json)
 
@@ -248,12 +250,11 @@ def cap(
     delta: Annotated[float | None, typer.Option(help="δ of all tasks together at most.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show or set your limit for all tasks of this device together.
+    """Show or set your privacy budget for all tasks of this device together.
 
-    A task that would pass it is refused when the device joins. What is promised already stays promised.
+    A task that would go beyond it is refused when the device joins. What is promised already stays promised.
     """
-    from crowdml.cli import device_output as output
-    from crowdml.device.status import cap_report
+    from crowdml.device.owner_reports import cap_report
 
     place = _home(home, name)
     if epsilon is not None or delta is not None:
@@ -274,15 +275,14 @@ def renumber(
     Without it nobody can tell how often which row was used. So every sample, old or new, counts from now on as used as
     often as the one that was used most; putting the lost file back is better.
     """
-    from crowdml.cli import device_output as output
-    from crowdml.device import lost_numbers
+    from crowdml.device import task_memory
 
     place = _home(home, name)
     member = place.member(task)
     question = f"Count every sample of {member.task} as used as often as the most used one? This cannot be undone."
     if not yes and not output.ask(question, "--yes"):
         raise typer.Exit(1)
-    most = lost_numbers.renumber(place, member)
+    most = task_memory.renumber(place, member)
     typer.echo(f"{member.task}: every sample counts as used {most} times from now on")
 
 
@@ -326,9 +326,8 @@ def resync(
     Ask the operator first what happened. A device that begins again gives up, once, the proof that nothing was set
     back; its ledger stays as it is, and charges every release as before.
     """
-    from crowdml.cli import device_output as output
-    from crowdml.device.resync import Gap
-    from crowdml.device.resync import resync as run
+    from crowdml.device.restores import Gap
+    from crowdml.device.restores import resync as run
 
     def confirm(gap: Gap) -> bool:
         typer.echo(
@@ -355,7 +354,6 @@ def withdraw(
 
     What was released before cannot be taken back; the ledger goes on counting it.
     """
-    from crowdml.cli import device_output as output
     from crowdml.device import joining
 
     place = _home(home, name)
@@ -370,13 +368,13 @@ def withdraw(
 
 
 def _place(home: Path | None, name: str) -> Path:
-    from crowdml.device.home import default_home
+    from crowdml.device.device_home import default_home
 
     return default_home(name) if home is None else home
 
 
 def _home(home: Path | None, name: str) -> Home:
-    from crowdml.device.home import Home
+    from crowdml.device.device_home import Home
 
     return Home(_place(home, name))
 

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crowdml.core import BadInput
+from crowdml.cli import output
 
 if TYPE_CHECKING:
+    from crowdml.core import Target
     from crowdml.device.device import Device, Summary
     from crowdml.device.joining import Offer
-    from crowdml.device.personal import Personal
-    from crowdml.device.samples import RowsChanged
+    from crowdml.device.personal_model import HeldOut, Personal
+    from crowdml.device.rows.sample_numbers import RowsChanged
     from crowdml.device.sending import Outcome
 
 WAITS = {"paused": "paused by its operator", "draft": "not open yet"}
@@ -37,14 +38,16 @@ def show(offer: Offer) -> None:
     print_explanation(offer.live.task, offer.explain())
     if offer.state in WAITS:
         print(f"\nThe task is {WAITS[offer.state]}: you can join, and this device then waits and sends nothing.")
-    print(f"\na row      {offer.live.task.data.row_in_words}")
-    print(f"server     {offer.link.server}\noperator   {offer.link.key}\nsheet      {offer.signed.hash}")
+    print(f"\na row        {offer.live.task.data.row_in_words}")
+    print(f"predicts     {offer.live.task.target.described}")
+    print(f"server       {offer.link.server}")
+    print(f"operator     {offer.link.key}")
+    print(f"signed task  {offer.signed.hash}")
 
 
 def print_cap_advice(offer: Offer, place: Path, given: tuple[float | None, float | None], again: str) -> None:
     """Say that no cap limits all tasks together, where that is so, and which would be sensible."""
-    from crowdml.device.home import Home, suggested_cap
-    from crowdml.device.terms import terms_of
+    from crowdml.device.device_home import Home, suggested_cap, terms_of
     from crowdml.privacy import Promise
 
     home = Home(place) if (place / "tasks").is_dir() else None
@@ -65,7 +68,7 @@ def print_cap_advice(offer: Offer, place: Path, given: tuple[float | None, float
 
 
 def print_cap(found: dict[str, Any], as_json: bool) -> None:
-    """Print the owner's cap."""
+    """Print the owner's budget over all tasks, and what counts against it."""
     print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else _cap(found))
 
 
@@ -90,6 +93,8 @@ def can_ask() -> bool:
 def ask(question: str, option: str) -> bool:
     """Ask the owner; where nobody can answer, name the option that does."""
     if not can_ask():
+        from crowdml.core import BadInput
+
         raise BadInput("nobody is there to be asked", hint=f"read the terms, then say {option}")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -124,11 +129,10 @@ class Progress:
     """One line on standard error per check-in; on a terminal they replace each other."""
 
     def __init__(self) -> None:
-        """Look whether this is a terminal."""
         self._live = sys.stderr.isatty()
 
     def tell(self, line: str) -> None:
-        """Show one line."""
+        """Show a line; on a terminal it takes the place of the one before."""
         if self._live:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
         else:
@@ -137,7 +141,7 @@ class Progress:
     def update(self, device: Device, outcome: Outcome) -> None:
         """Show what became of a check-in."""
         what = f"refused ({outcome.code}), spent all the same" if outcome.status == "refused" else outcome.status
-        spent = f"ε = {outcome.epsilon:.4g}" if device.live.plan.sound else "no formal guarantee"
+        spent = f"ε = {outcome.epsilon:.4g}" if device.live.plan.terms.promised else "no formal guarantee"
         self.tell(f"release {outcome.releases}: {what}, version {outcome.version}, {spent}")
 
     def end(self, device: Device, summary: Summary) -> None:
@@ -145,10 +149,10 @@ class Progress:
         if self._live:
             print("\r\x1b[K", end="", file=sys.stderr)
         print(f"{summary.releases} releases, {summary.used} used, {summary.refused} refused: {summary.reason}")
-        if device.live.plan.sound:
-            delta = f", δ = {summary.spent.delta:g}" if summary.spent.delta else ""
-            whom = "the sample that is worst off" if device.live.plan.sound.unit == "sample" else "this device"
-            print(f"spent so far: ε = {summary.spent.epsilon:.4g}{delta} for {whom}")
+        if device.live.plan.terms.promised:
+            spent = output.promise_text(summary.spent.epsilon, summary.spent.delta)
+            whom = "the sample that is worst off" if device.live.plan.terms.unit == "sample" else "this device"
+            print(f"spent so far: {spent} for {whom}")
         else:
             print("no formal guarantee")
 
@@ -162,12 +166,12 @@ class JsonLines:
 
     def update(self, device: Device, outcome: Outcome) -> None:
         """Write what became of a check-in."""
-        epsilon = outcome.epsilon if device.live.plan.sound else None
+        epsilon = outcome.epsilon if device.live.plan.terms.promised else None
         self._write({"event": "check-in"} | vars(outcome) | {"epsilon": epsilon})
 
     def end(self, device: Device, summary: Summary) -> None:
         """Write how it ended."""
-        spent = vars(summary.spent) if device.live.plan.sound else None
+        spent = vars(summary.spent) if device.live.plan.terms.promised else None
         self._write({"event": "end"} | vars(summary) | {"spent": spent})
 
     @staticmethod
@@ -175,105 +179,108 @@ class JsonLines:
         print(json.dumps(content, ensure_ascii=False), flush=True)
 
 
-def print_personal(own: Personal, path: Path, as_json: bool) -> None:
+def print_personal(model: Personal, path: Path, as_json: bool) -> None:
     """Say how a model of the owner's own compares with the common one, and where it is."""
-    compared = own.held_out
+    compared = model.held_out
     if as_json:
-        told = {"model": str(path), "version": own.version, "steps": own.steps}
+        told = {"model": str(path), "version": model.version, "steps": model.steps}
         print(json.dumps(told | {"held_out": vars(compared) if compared else None}))
         return
-    print(f"version {own.version} of the common model, and {own.steps} steps of your own: {path}")
+    print(f"version {model.version} of the common model, and {model.steps} steps of your own: {path}")
     if compared:
-        wrong = f"{compared.common} wrong with the common model, {compared.own} with yours"
+        wrong = _compared(compared, model.live.task.target)
         print(f"on {compared.rows} rows kept back: {wrong}")
-        if compared.own > compared.common:
+        if compared.personal > compared.common:
             print("the common model does better here: fewer or smaller steps (--steps, --rate) may help")
     print("keep the file to yourself: your steps have no noise")
 
 
+def _compared(found: HeldOut, target: Target) -> str:
+    """Say how both models did: by rows that were wrong, or by the mean error of a number in its unit."""
+    if target.has_accuracy:
+        return f"{found.common:g} wrong with the common model, {found.personal:g} with yours"
+    common, personal = (target.error_of(share / found.rows) for share in (found.common, found.personal))
+    return f"off by {common} with the common model, by {personal} with yours, in the mean"
+
+
 def print_status(report: dict[str, Any], as_json: bool) -> None:
-    """Print what a device has joined."""
+    """Print which tasks a device has joined, what each promised and spent, and what its server says."""
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
         return
     print(f"device in {report['home']}\n{_cap(report['cap'])}")
-    for own in report["tasks"] or [None]:
-        print("has not joined any task" if own is None else "")
-        for name, value in () if own is None else _status_lines(own):
+    for task in report["tasks"] or [None]:
+        print("has not joined any task" if task is None else "")
+        for name, value in () if task is None else _status_lines(task):
             print(f"  {name:12} {value}")
 
 
-def _status_lines(own: dict[str, Any]) -> list[tuple[str, str]]:
-    says, spending = own["server_says"], own["spending"]
-    lines = [("task", f"{own['task']} ({own['state']})"), ("server", own["server"])]
+def _status_lines(task: dict[str, Any]) -> list[tuple[str, str]]:
+    says, spending = task["server_says"], task["spending"]
+    lines = [("task", f"{task['task']} ({task['state']})"), ("server", task["server"])]
     if spending:
-        lines += [("promised", _promised(spending)), ("rests on", own["rests_on"]), ("spent", _spent(spending))]
-    if own["unsettled"]:
-        lines.append(("unsettled", f"{own['unsettled']}: will be sent again, unchanged"))
+        lines += [("promised", _promised(spending)), ("rests on", task["rests_on"]), ("spent", _spent(spending))]
+    if task["unsettled"]:
+        lines.append(("unsettled", f"{task['unsettled']}: will be sent again, unchanged"))
     if says and "error" in says:
         lines.append(("server says", "; ".join(part.strip() for part in says["error"].splitlines())))
     elif says:
-        sheet = "" if says["same_sheet"] else "; ITS SHEET IS NOT THE ONE YOU ACCEPTED"
+        changed = "" if says["same_task"] else "; ITS SIGNED TASK IS NOT THE ONE YOU ACCEPTED"
         state = SAYS.get(says["state"], "in an unknown state")
-        lines.append(("server says", f"{state}, {says['check_ins']} check-ins of this device{sheet}"))
+        lines.append(("server says", f"{state}, {says['check_ins']} check-ins of this device{changed}"))
     return lines
 
 
 def print_ledger(report: dict[str, Any], as_json: bool) -> None:
-    """Print what a ledger holds."""
+    """Print promises, releases and the last hash of a ledger, and how the server's receipts compare with it."""
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
         return
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
-    sums = Table("task", "promised", "spent", "left", "for the whole device", title="Promises", title_justify="left")
-    for account, own in report["tasks"].items():
-        sums.add_row(account, _promised(own), _spent(own), _left(own), _told(own["spent_by_device"]))
-    console.print(sums)
-    console.print(_cap(report["cap"]))
+    promises = Table("task", "promised", "spent", "left", "for the whole device", title="Promises")
+    promises.title_justify = "left"
+    for account, spending in report["tasks"].items():
+        by_device = _told(spending["spent_by_device"])
+        promises.add_row(account, _promised(spending), _spent(spending), _left(spending), by_device)
     releases = Table("#", "task", "version", "samples", "uses of the most used", "key", title="Releases")
     releases.title_justify = "left"
-    for number, own in enumerate(report["releases"], start=1):
-        key = own["key"] + (" (unsettled)" if own["key"] in report["unsettled"] else "")
-        releases.add_row(str(number), own["task"], str(own["version"]), str(own["samples"]), str(own["most"]), key)
-    console.print(releases)
-    console.print(f"{report['entries']} entries, chain verified; last hash {report['head']}")
+    for number, release in enumerate(report["releases"], start=1):
+        key = release["key"] + (" (unsettled)" if release["key"] in report["unsettled"] else "")
+        figures = (str(release[name]) for name in ("version", "samples", "most"))
+        releases.add_row(str(number), release["task"], *figures, key)
+    chain = f"{report['entries']} entries, chain verified; last hash {report['head']}"
+    output.show(promises, _cap(report["cap"]), releases, chain)
     for account, found in (report["compared"] or {}).items():
-        told = f"not compared: {found['error']}" if "error" in found else _agrees(found)
-        console.print(f"{account}: {told}")
+        if "error" in found:
+            output.show(f"{account}: not compared: {found['error']}")
+        else:
+            receipts = f"the server has {found['receipts']} receipts, each with a charge here"
+            output.show(f"{account}: {receipts}; {found['charges']} charges in all")
 
 
-def _agrees(found: dict[str, Any]) -> str:
-    return f"the server has {found['receipts']} receipts, each with a charge here; {found['charges']} charges in all"
+def _promised(spending: dict[str, Any]) -> str:
+    if spending["promised"] is None:
+        return str(spending["guarantee"])
+    return f"{_told(spending['promised'])} for each {spending['unit']} in {spending['uses']} releases"
 
 
-def _promised(own: dict[str, Any]) -> str:
-    if own["promised"] is None:
-        return str(own["guarantee"])
-    return f"{_told(own['promised'])} for each {own['unit']} in {own['uses']} releases"
+def _spent(spending: dict[str, Any]) -> str:
+    told = "" if spending["promised"] is None else f", {_told(spending['spent'])}"
+    return f"{spending['releases']} releases{told}" + (" (closed)" if spending["closed"] else "")
 
 
-def _spent(own: dict[str, Any]) -> str:
-    told = "" if own["promised"] is None else f", {_told(own['spent'])}"
-    return f"{own['releases']} releases{told}" + (" (closed)" if own["closed"] else "")
-
-
-def _left(own: dict[str, Any]) -> str:
-    if own["promised"] is None:
+def _left(spending: dict[str, Any]) -> str:
+    if spending["promised"] is None:
         return "-"
-    if own["closed"]:
-        return f"nothing: closed, counts {_told(own['counted'])} against a cap"
-    if own["unit"] == "device":
-        return f"{own['uses_left']} releases"
-    samples = own["samples"]
-    most = own["uses"] - samples.get("floor", 0)
+    if spending["closed"]:
+        return f"nothing: closed, counts {_told(spending['counted'])} against a cap"
+    if spending["unit"] == "device":
+        return f"{spending['uses_left']} releases"
+    samples = spending["samples"]
+    most = spending["uses"] - samples.get("floor", 0)
     return f"{samples['used_up']} of {samples['used']} samples used up; {most} uses of each in all"
 
 
 def _told(promise: dict[str, float] | None) -> str:
-    if promise is None:
-        return "no formal guarantee"
-    delta = f", δ = {promise['delta']:g}" if promise["delta"] else ""
-    return f"ε = {promise['epsilon']:.4g}{delta}"
+    return output.promise_text(promise["epsilon"], promise["delta"]) if promise else "no formal guarantee"

@@ -1,4 +1,4 @@
-"""How commands of an operator speak to a server: its address, its token, its errors."""
+"""A server's folder on this machine, and how an operator's commands speak to a server: address, token, errors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crowdml.cli.homes import server_home
+from crowdml.cli.output import say
 from crowdml.core import BadInput, CrowdError
-from crowdml.core.certificates import untrusted
-from crowdml.core.validation import write_whole
+from crowdml.core.errors import untrusted
+from crowdml.core.files import make_folder, require_private, write_whole
+from crowdml.wire.messages import PROTOCOL_HEADER, PROTOCOL_VERSION, server_protocol_problem
 
 if TYPE_CHECKING:
     import httpx
@@ -18,6 +19,26 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "CROWDML_OPERATOR_TOKEN"  # noqa: S105  the name of a variable
 ADDRESS_FILE = "server.address"
 DEFAULT_ADDRESS = "http://127.0.0.1:8800"
+
+
+def data_home() -> Path:
+    """Return where crowdml keeps data of this user: $XDG_DATA_HOME/crowdml, or ~/.local/share/crowdml."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "crowdml"
+
+
+def server_home(given: Path | None, make: bool = False) -> Path:
+    """Return the server's folder; make it and close it to others where that is asked for."""
+    folder = given or data_home() / "server"
+    if make:
+        make_folder(folder, "--home")
+        if require_private(folder, "--home"):
+            say(f"note: others could look into {folder}; it is closed to them now (mode 0700)")
+    return folder
+
+
+def database_url(home: Path | None, db: str | None, make: bool = False) -> str:
+    """Return the address of the server's database: the given one, or a SQLite file in its folder."""
+    return db or f"sqlite:///{server_home(home, make) / 'crowdml.sqlite'}"
 
 
 class ServerRefused(CrowdError):
@@ -35,9 +56,8 @@ class Operator:
     """
 
     def __init__(self, server: str | None, home: Path | None, ca: Path | None, *, public: bool = False) -> None:
-        """Find address and token."""
         folder = server_home(home)
-        known, _, own_ca = (_read(folder / ADDRESS_FILE) or DEFAULT_ADDRESS).partition("\n")
+        known, _, known_ca = (_read(folder / ADDRESS_FILE) or DEFAULT_ADDRESS).partition("\n")
         self.address = (server or known).rstrip("/")
         if not self.address.startswith(("http://", "https://")):
             raise BadInput(
@@ -45,9 +65,9 @@ class Operator:
                 where="--server",
                 hint="such as https://crowd.example:8800",
             )
-        if ca is None and own_ca and self.address == known:
-            ca = Path(own_ca)
-        self._headers = {"crowdml-protocol": "1"}
+        if ca is None and known_ca and self.address == known:
+            ca = Path(known_ca)
+        self._headers = {PROTOCOL_HEADER: str(PROTOCOL_VERSION)}
         if not public:
             self._headers["authorization"] = f"Bearer {_token(folder / 'operator.token')}"
         self._verify = True if ca is None else _trust(ca)
@@ -76,6 +96,9 @@ class Operator:
             raise BadInput(
                 f"{self.address} does not answer: {error}", hint="start it with: crowdml serve; or give --server URL"
             ) from None
+        problem = server_protocol_problem(answer.headers)
+        if problem is not None:
+            raise ServerRefused(problem)
         if answer.is_success:
             return answer
         try:

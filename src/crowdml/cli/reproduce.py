@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crowdml.cli import output
+
 if TYPE_CHECKING:
+    from crowdml.studies import Report, Study
     from crowdml.studies.records import Record
     from crowdml.studies.run import Found
 
@@ -35,13 +38,11 @@ def reproduce(
     Each row says whether the paper's statement holds, goes beyond, is a trend at another level, or differs; rows of
     which nothing is claimed are shown, and what nobody has run says so.
     """
-    from crowdml.cli import output
     from crowdml.core import BadInput
-    from crowdml.core.validation import writable
     from crowdml.studies import STUDIES
     from crowdml.studies import reproduce as run
     from crowdml.studies import search as run_search
-    from crowdml.studies.records import place, read_record, record_of, write_record
+    from crowdml.studies.records import read_record
 
     if id_ is None:
         for name, study in STUDIES.items():
@@ -57,12 +58,8 @@ def reproduce(
     if record:
         if search or full:
             raise BadInput("only the study itself has a record", where="--record", hint="without --search and --full")
-        place(record, id_).parent.mkdir(parents=True, exist_ok=True)
-        writable(place(record, id_))
-    if full:
-        if study.full is None:
-            raise BadInput(f"{id_} has no larger setting", where="--full", hint="leave it out")
-        study = replace(study, task=study.full, curves=study.full_curves or study.curves, missing=())
+        _require_place(record, id_)
+    study = _in_full(study, id_) if full else study
     with output.Progress(id_, quiet=json == Path("-")) as progress:
         if search:
             found = run_search(study, trials or 2, seed, progress.named)
@@ -70,43 +67,56 @@ def reproduce(
             report = run(id_, study, trials, seed, progress.named)
     if search:
         _print_search(found)
-        return
+    else:
+        _deliver(report, record, json, plot)
+
+
+def _deliver(report: Report, record: Path | None, json: Path | None, plot: Path | None) -> None:
+    """Print a report, and write what was asked for."""
+    from crowdml.studies.records import record_of, write_record
+
     made = record_of(report)
     if json != Path("-"):
         _print_record(made)
     output.write_json(report.to_json(), json)
     if record:
         output.say(f"record: {write_record(made, record)}")
-    if plot:
-        report.plot(plot)
-        output.say(f"figure: {plot}")
+    output.draw(report.plot, plot)
+
+
+def _require_place(folder: Path, study_id: str) -> None:
+    """Make the folder of a record, and refuse one that cannot be written, before anything is run."""
+    from crowdml.core.files import writable
+    from crowdml.studies.records import place
+
+    place(folder, study_id).parent.mkdir(parents=True, exist_ok=True)
+    writable(place(folder, study_id))
+
+
+def _in_full(study: Study, study_id: str) -> Study:
+    """Return the study in the paper's own setting."""
+    from crowdml.core import BadInput
+
+    if study.full is None:
+        raise BadInput(f"{study_id} has no larger setting", where="--full", hint="leave it out")
+    return replace(study, task=study.full, curves=study.full_curves or study.curves, missing=())
 
 
 def _print_record(record: Record) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from crowdml.studies.records import cells, provenance
 
-    table = Table(title=f"{record.id}: {record.title}", title_justify="left", box=None)
-    for name, right in (("setting", 0), ("metric", 0), ("paper", 1), ("ours", 1), ("s.d.", 1), ("verdict", 0)):
-        table.add_column(name, justify="right" if right else "left")
-    for row in record.rows:
-        table.add_row(*cells(row))
-    console = Console()
-    console.print(table)
-    console.print(f"verdict: {record.verdict}", highlight=False)
-    if record.claim:
-        console.print(f"claim: {record.claim}. Refuted by {record.refuted_by}.", style="dim", highlight=False)
-    for note in record.notes:
-        console.print(f"note: {note}", style="dim", highlight=False)
-    console.print(provenance(record), style="dim", highlight=False)
+    columns = ("setting", "metric", "paper", "ours", "s.d.", "verdict")
+    rows = [cells(row) for row in record.rows]
+    output.show(output.table(f"{record.id}: {record.title}", columns, rows, right=columns[2:5]))
+    output.show(f"verdict: {record.verdict}")
+    claim = [f"claim: {record.claim}. Refuted by {record.refuted_by}."] if record.claim else []
+    output.show(*claim, *(f"note: {note}" for note in record.notes), provenance(record), style="dim")
 
 
 def _print_search(found: list[Found]) -> None:
     """Print the best cells, and whether the best one is the one that the study uses."""
-    for own in found:
-        print(f"{own.label} ({own.measure})")
-        for cell in sorted(own.cells, key=lambda cell: cell.value)[:8]:
-            marks = " best" * (cell.name == own.best) + " in use" * (cell.name == own.chosen)
+    for curve in found:
+        print(f"{curve.label} ({curve.measure})")
+        for cell in sorted(curve.cells, key=lambda cell: cell.value)[:8]:
+            marks = " best" * (cell.name == curve.best) + " in use" * (cell.name == curve.chosen)
             print(f"  {cell.value:.4f}  {cell.name}{f': {cell.remark}' * bool(cell.remark)}{marks}")

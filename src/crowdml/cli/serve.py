@@ -1,7 +1,10 @@
-"""crowdml serve: open tasks to real devices."""
+"""crowdml serve: open tasks to real devices. crowdml backup, crowdml restore: copies of everything a server keeps."""
 
 from __future__ import annotations
 
+import gc
+import logging
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,21 +12,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crowdml.cli import output
+from crowdml.cli.command_groups import one_blas_thread
+
 if TYPE_CHECKING:
-    from crowdml.server.certificates import LocalTls
-    from crowdml.server.reach import Reach
+    from crowdml.server.setup.application import Access
+    from crowdml.server.setup.local_tls import LocalTls
+    from crowdml.server.setup.serve_options import Endpoint
+
+Home = Annotated[
+    Path | None,
+    typer.Option(help="The server's folder, with database and operator's token. Not given: the user's data folder."),
+]
+Db = Annotated[
+    str | None, typer.Option(help="Database: sqlite:///FILE or postgresql://…  Not given: a file in --home.")
+]
 
 DAY_S = 86_400
 YEAR_S = 365 * DAY_S
 
 
 def serve(
-    home: Annotated[
-        Path | None, typer.Option(help="Folder for database and operator's token. Not given: the user's data folder.")
-    ] = None,
-    db: Annotated[
-        str | None, typer.Option(help="Database: sqlite:///FILE or postgresql://…  Not given: a file in --home.")
-    ] = None,
+    home: Home = None,
+    db: Db = None,
     host: Annotated[
         str | None, typer.Option(help="Address to listen on. Not given: 127.0.0.1, which this machine alone reaches.")
     ] = None,
@@ -58,25 +69,18 @@ def serve(
     On the first start an operator's token is made and written to operator.token in --home: `crowdml task create` and
     `crowdml invite` use it. Everything acknowledged is on disk; a restart continues where the tasks were.
     """
-    import gc
-    import logging
-    import sys
-
-    # What is loaded now stays: `serving.serve` looks for garbage from then on.
-    gc.disable()
-    from crowdml.cli import output
-    from crowdml.cli.homes import database_url, server_home
-    from crowdml.cli.operator import remember_server
-    from crowdml.server.app import Access, create_app
-    from crowdml.server.coordinator import Options
-    from crowdml.server.log_limit import LogLimit
-    from crowdml.server.reach import Wish, reach_of
-    from crowdml.server.serving import TOKEN_FILE, Place, bind, require_identity
-    from crowdml.server.serving import serve as run
+    one_blas_thread()
+    gc.disable()  # what is loaded now stays: `serving.serve` looks for garbage from then on
+    from crowdml.cli.operator import database_url, remember_server, server_home
+    from crowdml.server.setup.application import create_app
+    from crowdml.server.setup.serve_options import ServeOptions, endpoint_of
+    from crowdml.server.setup.serving import TOKEN_FILE, Place, bind, require_identity
+    from crowdml.server.setup.serving import serve as run
     from crowdml.server.store import open_store
+    from crowdml.server.tasks.coordinator import Options
 
-    reach = reach_of(
-        Wish(
+    endpoint = endpoint_of(
+        ServeOptions(
             host=host,
             address=address,
             lan=lan,
@@ -87,45 +91,53 @@ def serve(
         )
     )
     if tls_cert:
-        from crowdml.server.certificates import require_readable
+        from crowdml.server.setup.local_tls import require_readable
 
         require_readable(tls_cert, tls_key)
     folder = server_home(home, make=True)
     with _written(folder):
-        local = _local_tls(folder, reach) if lan else None
-    place = Place(
-        host=reach.host,
-        port=port,
-        certificate=local.server_file if local else tls_cert,
-        key=tls_key,
-        proxy=reach.proxy,
-    )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(LogLimit())
-    logging.basicConfig(handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+        local = _local_tls(server_home(folder / "tls", make=True), endpoint) if lan else None
+    certificate = local.server_file if local else tls_cert
+    place = Place(host=endpoint.host, port=port, certificate=certificate, key=tls_key, proxy=endpoint.proxy)
+    _log_to_stderr()
     opened = ExitStack()
     listening = opened.enter_context(bind(place))
-    own = reach.own_address(listening.getsockname()[1])
-    secure = reach.scheme == "https" or reach.proxy is not None
-    access = Access(
-        hosts={*reach.hosts, *(allow_host or ())},
-        address=reach.address or (own if local else None),
-        scheme="https" if secure else "http",
-        # A name in a local network has other servers too, on other ports: they are bound for a day only.
-        secure_s=(DAY_S if lan else YEAR_S) if secure else 0,
-    )
+    address_here = endpoint.local_address(listening.getsockname()[1])
     with opened, _written(folder):
         store = open_store(database_url(folder, db))
         opened.callback(store.close)
         require_identity(store, folder)
+        access = _access(endpoint, address_here, lan, allow_host or [])
         app = create_app(store, Options(patience_s=patience), access)
-        remember_server(folder, own, local.authority_file if local else None)
+        remember_server(folder, address_here, local.authority_file if local else None)
         opened.pop_all()  # from here on they are the application's
-    for line in (*_warnings(reach, insecure), *(_trust_lines(local) if local else ())):
+    for line in (*_warnings(endpoint, insecure), *(_trust_lines(local) if local else ())):
         output.say(line)
-    output.say(f"serving {own} (operator's token: {folder / TOKEN_FILE})")
+    output.say(f"serving {address_here} (operator's token: {folder / TOKEN_FILE})")
     run(app, place, listening)
+
+
+def _access(endpoint: Endpoint, address_here: str, lan: bool, more_hosts: list[str]) -> Access:
+    """Say by which names and how this server may be asked."""
+    from crowdml.server.setup.application import Access
+
+    secure = endpoint.scheme == "https" or endpoint.proxy is not None
+    return Access(
+        hosts={*endpoint.hosts, *more_hosts},
+        address=endpoint.address or (address_here if lan else None),
+        scheme="https" if secure else "http",
+        # A name in a local network has other servers too, on other ports: they are bound for a day only.
+        secure_s=(DAY_S if lan else YEAR_S) if secure else 0,
+    )
+
+
+def _log_to_stderr() -> None:
+    from crowdml.server.setup.serving import LogLimit
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(LogLimit())
+    logging.basicConfig(handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 @contextmanager
@@ -140,20 +152,19 @@ def _written(folder: Path) -> Iterator[None]:
         raise BadInput(what, where="--home", hint="make room on its disk, or choose another folder") from None
 
 
-def _local_tls(folder: Path, reach: Reach) -> LocalTls:
-    from crowdml.cli.homes import server_home
-    from crowdml.server.certificates import require_local_tls
+def _local_tls(folder: Path, endpoint: Endpoint) -> LocalTls:
+    from crowdml.server.setup.local_tls import require_local_tls
 
-    return require_local_tls(server_home(folder / "tls", make=True), reach.names)
+    return require_local_tls(folder, endpoint.names)
 
 
-def _warnings(reach: Reach, insecure: bool) -> list[str]:
+def _warnings(endpoint: Endpoint, insecure: bool) -> list[str]:
     """Say what reaches further than somebody may think."""
-    from crowdml.server.reach import is_everywhere
+    from crowdml.server.setup.serve_options import is_everywhere
 
     lines = []
-    if is_everywhere(reach.host):
-        lines.append(f"warning: {reach.host} is every address of this machine, in all its networks")
+    if is_everywhere(endpoint.host):
+        lines.append(f"warning: {endpoint.host} is every address of this machine, in all its networks")
     if insecure:
         lines.append("warning: no TLS: whoever is on the way reads tokens and contributions, and can change them")
     return lines
@@ -170,3 +181,42 @@ def _trust_lines(local: LocalTls) -> list[str]:
         "  a phone trusts it after installing the file as a certificate authority, in its security settings",
         f"  the server's certificate holds until {local.until:%Y-%m-%d}; a start within its last 30 days renews it",
     ]
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where to write the backup; must not exist yet.")],
+    home: Home = None,
+    db: Db = None,
+) -> None:
+    """Copy everything a server keeps into one file; the server may go on working.
+
+    The file holds the operator's secret key: keep it as safe as the database itself.
+    """
+    from crowdml.cli.operator import database_url
+    from crowdml.server.store.backups import backup as run
+
+    run(database_url(home, db), file)
+    output.say(f"backup: {file} ({file.stat().st_size} bytes)")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="The backup.")],
+    home: Home = None,
+    db: Db = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is in the database.")] = False,
+) -> None:
+    """Bring a backup into the database of a server that is not running.
+
+    Every task gets a new incarnation, signed with the operator's key. Devices whose owners accepted that in advance go
+    on; other owners are asked.
+    """
+    from crowdml.cli.operator import database_url
+    from crowdml.server.store.backups import restore as run
+
+    for task, incarnation in run(file, database_url(home, db, make=True), force=force).items():
+        output.say(f"restored: {task}, incarnation {incarnation}")
+    output.say("Devices go on whose owners accepted restores in advance; the others wait for their owners.")
+    if not force:
+        # There was nothing to overwrite, or this would have been refused.
+        output.say("The database was empty, so whoever was revoked or withdrew since the backup is back: revoke again.")
+    output.say("Invites made before do not fit the tasks as they are signed now: make new ones with `crowdml invite`.")

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdml.cli.words import Commands
+from crowdml.cli import output
+from crowdml.cli.command_groups import command_group
 
-app = typer.Typer(
-    cls=Commands,
-    help="Make, watch and end tasks on a server.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-)
+if TYPE_CHECKING:
+    from crowdml.cli.operator import Operator
+
+app = command_group("Make, watch and end tasks on a server.")
 Server = Annotated[str | None, typer.Option(help="Address of the server. Not given: the one of --home.")]
 Home = Annotated[Path | None, typer.Option(help="Folder of the server, for its address and operator's token.")]
 Ca = Annotated[Path | None, typer.Option(help="Certificate authority of the server, PEM.")]
 Name = Annotated[str, typer.Argument(help="Name of the task.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_HIDDEN = ("signed_task", "reason", "state", "recent_error", "estimated_error", "averaging")
+_WIDTH = 18
+STATES = {
+    "open": "open",
+    "paused": "paused: devices wait, and nothing is taken",
+    "draft": "draft: devices can join, and wait until it is opened",
+    "stopped": "stopped: nobody can join, and no more check-ins are taken",
+}
 
 
 @app.command()
@@ -33,7 +42,8 @@ def create(
     public: Annotated[
         Path | None,
         typer.Option(
-            help="NPZ file with public rows: transforms are fitted on them; with labels, the server learns on them."
+            help="NPZ file with public rows: transforms are fitted on them; with labels (of a number: targets), the "
+            "server learns on them."
         ),
     ] = None,
     draft: Annotated[bool, typer.Option(help="Do not open it yet: crowdml task resume does.")] = False,
@@ -41,14 +51,16 @@ def create(
     home: Home = None,
     ca: Ca = None,
 ) -> None:
-    """Make a task of a file and open it to devices."""
-    from crowdml.algorithms import load
-    from crowdml.algorithms.averaging_terms import warnings
-    from crowdml.algorithms.live import fit_public, require_live
-    from crowdml.algorithms.public_file import public_set
-    from crowdml.algorithms.task_file import located
-    from crowdml.cli import output
-    from crowdml.protocol.sheet import write_arrays
+    """Make a task of a file and open it to devices.
+
+    The server signs the task as it stands in the file: from then on its terms cannot change. Try it before: `crowdml
+    simulate` says how well a crowd would learn, `crowdml privacy explain` what every owner is promised.
+    """
+    from crowdml.task import load
+    from crowdml.task.averaging_terms import public_set, warnings
+    from crowdml.task.live_task import fit_public, require_live
+    from crowdml.task.task_file import located
+    from crowdml.wire.signed_task import write_arrays
 
     changes = set_ or []
     with located(file, changes):
@@ -62,7 +74,7 @@ def create(
     if kept is not None:
         request["public"] = write_arrays([kept])[0]
     made = _operator(server, home, ca).ask("POST", "/v1/tasks", request)
-    output.say(f"{made['task']} is {made['state']}; sheet {made['sheet_hash'][:16]}…")
+    output.say(f"{made['task']} is {made['state']}; signed task {made['task_hash'][:16]}…")
     if made["state"] == "draft":
         output.say(f"devices can join, and wait until you open it with: crowdml task resume {made['task']}")
     output.say(f"invite devices with: crowdml invite {made['task']} --count 10")
@@ -71,18 +83,14 @@ def create(
 @app.command("list")
 def list_(server: Server = None, home: Home = None, ca: Ca = None, json: Json = False) -> None:
     """List the tasks of a server."""
-    from crowdml.cli.task_output import print_table
-
     tasks = _operator(server, home, ca, public=True).ask("GET", "/v1/tasks")["tasks"]
-    print_table(tasks, ("task", "state", "version", "devices", "check_ins", "objective"), json)
+    _print_table(tasks, ("task", "state", "version", "devices", "check_ins", "objective"), json)
 
 
 @app.command()
 def show(name: Name, server: Server = None, home: Home = None, ca: Ca = None, json: Json = False) -> None:
-    """Show how a task stands."""
-    from crowdml.cli.task_output import print_task
-
-    print_task(_operator(server, home, ca, public=True).ask("GET", f"/v1/tasks/{name}"), json)
+    """Show how a task stands: its state, version, devices, recent error, and what it promises."""
+    _print_task(_operator(server, home, ca, public=True).ask("GET", f"/v1/tasks/{name}"), json)
 
 
 @app.command()
@@ -112,9 +120,8 @@ def export(
     ca: Ca = None,
 ) -> None:
     """Save the model, with terms and ε in its metadata."""
-    from crowdml.cli import output
     from crowdml.core import BadInput
-    from crowdml.core.validation import writable, write_whole
+    from crowdml.core.files import writable, write_whole
 
     kind = to.suffix.removeprefix(".")
     if kind not in ("safetensors", "onnx"):
@@ -127,10 +134,8 @@ def export(
 @app.command()
 def devices(name: Name, server: Server = None, home: Home = None, ca: Ca = None, json: Json = False) -> None:
     """List the devices of a task: names given by the server, nothing about owners."""
-    from crowdml.cli.task_output import print_table
-
     found = _operator(server, home, ca).ask("GET", f"/v1/tasks/{name}/devices")["devices"]
-    print_table(found, ("device", "slot", "check_ins"), json)
+    _print_table(found, ("device", "slot", "check_ins"), json)
 
 
 @app.command()
@@ -141,9 +146,7 @@ def revoke(
     home: Home = None,
     ca: Ca = None,
 ) -> None:
-    """Take a device's token away, at once."""
-    from crowdml.cli import output
-
+    """Take a device's token away, at once: it can send nothing more."""
     _operator(server, home, ca).ask("DELETE", f"/v1/tasks/{name}/devices/{device}")
     output.say(f"{device} is revoked: its token opens nothing any more; what it contributed stays in the model")
 
@@ -160,9 +163,6 @@ def invite(
 
     A link holds a secret that is good for one device: hand it over on a way that others cannot read.
     """
-    from crowdml.cli import output
-    from crowdml.cli.task_output import STATES
-
     operator = _operator(server, home, ca)
     links = operator.ask("POST", f"/v1/tasks/{name}/invites", {"count": count})["invites"]
     state = operator.ask("GET", f"/v1/tasks/{name}")["state"]
@@ -176,17 +176,61 @@ def invite(
             segno.make(link, error="m").terminal(out=sys.stdout, compact=True)
 
 
-def _operator(server: str | None, home: Path | None, ca: Path | None, *, public: bool = False) -> Any:
+def _operator(server: str | None, home: Path | None, ca: Path | None, *, public: bool = False) -> Operator:
     from crowdml.cli.operator import Operator
 
     return Operator(server, home, ca, public=public)
 
 
 def _move(name: str, state: str, server: str | None, home: Path | None, ca: Path | None) -> None:
-    from crowdml.cli import output
-    from crowdml.cli.task_output import STATES
-
     made = _operator(server, home, ca).ask("PATCH", f"/v1/tasks/{name}", {"state": state})
     output.say(f"{name} is {STATES[made['state']]}")
     if made["state"] == "stopped":
         output.say(f"its model: crowdml task export {name} --output {name}.safetensors")
+
+
+def _print_task(found: dict[str, Any], as_json: bool) -> None:
+    """Print how a task stands, a line for each fact, wrapped to the width of the terminal."""
+    if as_json:
+        output.write_json(found, Path("-"))
+        return
+    width = max(40, shutil.get_terminal_size().columns - _WIDTH - 2)
+    for name, value in _lines(found).items():
+        lines = textwrap.wrap(str(value), width, break_long_words=False, break_on_hyphens=False) or ["-"]
+        for at, line in enumerate(lines):
+            print(f"{'' if at else name:{_WIDTH}} {line}")
+
+
+def _lines(found: dict[str, Any]) -> dict[str, Any]:
+    from crowdml.task.recent_error import RecentError
+    from crowdml.task.sections import DataSettings
+    from crowdml.wire import SignedTask
+
+    reason = f" ({found['reason']})" if found["reason"] else ""
+    shown = {"task": found["task"], "objective": found["objective"], "state": STATES[found["state"]] + reason}
+    if found["recent_error"]:
+        shown["recent error"] = RecentError(**found["recent_error"]).words()
+        shown["error so far"] = f"{found['estimated_error']:.2f} over all check-ins since the beginning"
+    else:
+        shown["recent error"] = "not known: no counts yet, or none are sent"
+    if found["averaging"]:
+        shown["averaging"] = ", ".join(f"{name} {value}" for name, value in found["averaging"].items())
+    names = {"check_ins": "check-ins", "task_hash": "signed task"}
+    shown |= {names.get(name, name.replace("_", " ")): value for name, value in found.items() if name not in _HIDDEN}
+    # The server's own words about its own task: nothing is trusted here that a device would not check again.
+    content = SignedTask.from_json(found["signed_task"]).open().definition["data"]
+    data = DataSettings.model_validate(content, by_alias=True, by_name=False)
+    if data.columns or data.id:
+        shown["a row"] = data.row_in_words
+    if data.predicted.error_in_words:
+        shown |= {"predicts": data.predicted.described, "an error is": data.predicted.error_in_words}
+    return shown
+
+
+def _print_table(rows: list[dict[str, Any]], columns: tuple[str, ...], as_json: bool) -> None:
+    """Print records as a table of the given columns, or as JSON with all of them."""
+    if as_json:
+        output.write_json({"rows": rows}, Path("-"))
+        return
+    names = [column.replace("_", "-") for column in columns]
+    output.show(output.table(None, names, [[row[column] for column in columns] for row in rows]))

@@ -1,16 +1,32 @@
 """The vocabulary every other part is written in: records, trees, ops, coins, errors, settings."""
 
-from crowdml.core.coins import Coins as Coins
-from crowdml.core.coins import GridCoins as GridCoins
 from crowdml.core.errors import BadInput as BadInput
 from crowdml.core.errors import CrowdError as CrowdError
 from crowdml.core.graphs import Graph as Graph
 from crowdml.core.graphs import Value as Value
 from crowdml.core.ops import NUMPY as NUMPY
 from crowdml.core.ops import Array as Array
+from crowdml.core.ops import Coins as Coins
+from crowdml.core.ops import GridCoins as GridCoins
 from crowdml.core.ops import Ops as Ops
+from crowdml.core.ops import Tree as Tree
+from crowdml.core.ops import ZeroCoins as ZeroCoins
 from crowdml.core.records import Batch as Batch
+from crowdml.core.records import Broadcast as Broadcast
+from crowdml.core.records import CheckIn as CheckIn
+from crowdml.core.records import DeviceState as DeviceState
+from crowdml.core.records import Release as Release
+from crowdml.core.records import Report as Report
+from crowdml.core.records import Tally as Tally
 from crowdml.core.records import record as record
 from crowdml.core.records import tree_record as tree_record
 from crowdml.core.registry import Registry as Registry
+from crowdml.core.settings import OneOf as OneOf
 from crowdml.core.settings import Settings as Settings
+from crowdml.core.targets import Labels as Labels
+from crowdml.core.targets import Number as Number
+from crowdml.core.targets import Target as Target
+from crowdml.core.trees import Float as Float
+from crowdml.core.trees import Integer as Integer
+from crowdml.core.trees import Num as Num
+from crowdml.core.trees import SameTree as SameTree

@@ -17,6 +17,9 @@ what would be right.
 
 from __future__ import annotations
 
+import math
+import ssl
+
 
 class CrowdError(Exception):
     """Root of all errors that crowdml raises on purpose."""
@@ -38,7 +41,7 @@ class BadInput(CrowdError):
 
 
 class TermsViolated(CrowdError):
-    """A task sheet or a message goes beyond the terms that the owner accepted."""
+    """A signed task or a message goes beyond the terms that the owner accepted."""
 
 
 class CapReached(TermsViolated):
@@ -67,3 +70,23 @@ class TaskClosed(CrowdError):
 
 class Unreachable(CrowdError):
     """The server did not answer, for as long as the caller was willing to wait."""
+
+
+def untrusted(error: BaseException) -> str | None:
+    """Return why a certificate is not trusted, if that is what an error comes from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return str(cause.verify_message)
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def positive(**values: float) -> None:
+    """Require finite values above zero.
+
+    >>> positive(batch=20)
+    """
+    for name, value in values.items():
+        if not (math.isfinite(value) and value > 0):
+            raise BadInput(f"{name} must be above zero, not {value}")

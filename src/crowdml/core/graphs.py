@@ -45,7 +45,6 @@ class Graph:
     """
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self.steps: list[Step] = []
         self.constants: dict[Value, npt.NDArray[Any]] = {}
 

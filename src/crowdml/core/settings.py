@@ -7,10 +7,10 @@ hyphens.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from crowdml.core.registry import Registry
 
@@ -46,10 +46,68 @@ class OneOf:
     """
 
     def __init__(self, registry: Registry[type[Any]]) -> None:
-        """Remember which registry decides."""
         self.registry = registry
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Build a union tagged by `kind`."""
         choices: dict[Any, CoreSchema] = {name: handler.generate_schema(entry) for name, entry in self.registry.items()}
         return core_schema.tagged_union_schema(choices, discriminator="kind")
+
+
+class NameIn:
+    """Annotation for a field that names an entry of a registry; a wrong name is answered like that of a fixed choice.
+
+    `loss: Annotated[str, NameIn(LOSSES)]` accepts `"softmax"` where LOSSES has it.
+    """
+
+    def __init__(self, registry: Registry[Any]) -> None:
+        self.registry = registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Build a check against the names there are when a task is read."""
+        return core_schema.no_info_plain_validator_function(self._known)
+
+    def _known(self, name: Any) -> str:
+        if not isinstance(name, str) or name not in self.registry:
+            quoted = [f"'{known}'" for known in self.registry]
+            raise PydanticKnownError("literal_error", {"expected": ", ".join(quoted)})
+        return name
+
+
+def rebuild(root: type[Settings], registry: Registry[Any]) -> None:
+    """Let settings know an entry that was added to a registry: classes that name it are built anew, inner ones first.
+
+    Args:
+        root: The settings that everything is part of.
+        registry: The registry that has grown.
+    """
+    known: dict[type[Settings], bool] = {}
+
+    def depends(kind: type[Settings]) -> bool:
+        if kind not in known:
+            known[kind] = False  # classes that contain themselves are looked at once
+            parts = [part for field in kind.model_fields.values() for part in _parts(field.annotation, field.metadata)]
+            known[kind] = any([_depends_on(part) for part in parts])
+            if known[kind]:
+                kind.model_rebuild(force=True)
+        return known[kind]
+
+    def _depends_on(part: Any) -> bool:
+        if not isinstance(part, OneOf):
+            return depends(part)
+        inner = [depends(entry) for entry in part.registry.values() if _is_settings(entry)]
+        return part.registry is registry or any(inner)
+
+    depends(root)
+
+
+def _parts(annotation: Any, metadata: Any = ()) -> list[Any]:
+    """List settings classes and choices in an annotation."""
+    inner = [part for argument in get_args(annotation) for part in _parts(argument)]
+    here = [annotation] if _is_settings(annotation) else []
+    choices = [part for part in (*metadata, *getattr(annotation, "__metadata__", ())) if isinstance(part, OneOf)]
+    return here + choices + inner
+
+
+def _is_settings(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Settings)

@@ -8,10 +8,34 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from crowdml.core.ops import Array, Ops, Tree
+Array: TypeAlias = Any
+"""An array of NumPy or JAX. `Float[Array, "size features"]` is one of floats with two axes: what has one name in a
+signature, or in a record, has one length. `Integer` are whole numbers, `Num` both."""
+
+Tree: TypeAlias = Any
+"""Nested dicts, tuples and tree records with arrays as leaves. A `SameTree` has the structure and the shapes of every
+other `SameTree` of its signature."""
+
+# Annotations are read by type checkers, and by tests that run with every shape checked: these import jaxtyping first.
+# Nobody else waits for its import.
+if TYPE_CHECKING:
+    from jaxtyping import Float as Float
+    from jaxtyping import Integer as Integer
+    from jaxtyping import Num as Num
+
+    SameTree: TypeAlias = Any
+    Absent: TypeAlias = Any
+elif "jaxtyping" in sys.modules:
+    from jaxtyping import Float, Integer, Num, PyTree, Shaped
+
+    SameTree = PyTree[Shaped[Array, "?*shape"], "SameTree"]
+    Absent = tuple[()]
+else:
+    Float = Integer = Num = SameTree = Absent = Any
 
 
 def _children(tree: Tree) -> list[tuple[str, Tree]] | None:
@@ -109,48 +133,24 @@ def map(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     names = _fields(kind)
     if names is None:
         return function(tree, *others)
-    return kind(**{name: map(function, *[getattr(own, name) for own in (tree, *others)]) for name in names})
+    return kind(**{name: map(function, *[getattr(each, name) for each in (tree, *others)]) for name in names})
 
 
-def map_paths(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
-    """As `map`, with the leaf's path as the first argument."""
-    return _map_paths(function, "", tree, *others)
-
-
-def _map_paths(function: Callable[..., Any], prefix: str, tree: Tree, *others: Tree) -> Tree:
+def map_paths(function: Callable[..., Any], tree: Tree, *others: Tree, prefix: str = "") -> Tree:
+    """As `map`, with the leaf's path as the first argument, behind a prefix where one is given."""
     children = _children(tree)
     if children is None:
         return function(prefix, tree, *others)
     aside = [dict(_children(other) or ()) for other in others]
-    made = {
-        name: _map_paths(function, f"{prefix}/{name}" if prefix else name, child, *(other[name] for other in aside))
-        for name, child in children
-    }
+    made = {}
+    for name, child in children:
+        path = f"{prefix}/{name}" if prefix else name
+        made[name] = map_paths(function, child, *(other[name] for other in aside), prefix=path)
     if isinstance(tree, dict):
         return {key: made[str(key)] for key in tree}
     if isinstance(tree, tuple | list):
         return type(tree)(made.values())
     return dataclasses.replace(tree, **made)
-
-
-def squared_norm(tree: Tree, ops: Ops) -> Array:
-    """Sum of squares over all leaves."""
-    total: Array = 0.0
-    for leaf in leaves(tree):
-        total = total + ops.sum_of_squares(leaf)
-    return total
-
-
-def joined(tree: Tree, ops: Ops) -> Array:
-    """Make one vector of a tree's leaves, in their order.
-
-    >>> import numpy as np
-    >>> from crowdml.core import NUMPY
-    >>> joined({"b": np.ones(2), "a": np.zeros((1, 2))}, NUMPY).tolist()
-    [0.0, 0.0, 1.0, 1.0]
-    """
-    found = leaves(tree)
-    return found[0].reshape(-1) if len(found) == 1 else ops.xp.concatenate([leaf.reshape(-1) for leaf in found])
 
 
 def cut(vector: Array, like: Tree) -> Tree:

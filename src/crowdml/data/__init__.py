@@ -16,9 +16,9 @@ from crowdml.data.transforms import input_bound as input_bound
 if TYPE_CHECKING:
     from crowdml.data.catalogue import DATASETS as DATASETS
     from crowdml.data.download import get as get
-    from crowdml.data.files import load as load
-    from crowdml.data.files import locate as locate
-    from crowdml.data.files import verify as verify
+    from crowdml.data.folders import load as load
+    from crowdml.data.folders import locate as locate
+    from crowdml.data.folders import verify as verify
     from crowdml.data.sources import Source as Source
 
 # Named datasets are for simulations; a device has rows of its own and should not wait for their loaders.
@@ -26,9 +26,9 @@ _HOMES = {
     "DATASETS": "catalogue",
     "Source": "sources",
     "get": "download",
-    "load": "files",
-    "locate": "files",
-    "verify": "files",
+    "load": "folders",
+    "locate": "folders",
+    "verify": "folders",
 }
 
 

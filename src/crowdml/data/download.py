@@ -17,7 +17,7 @@ from typing import IO, TypeAlias
 
 from crowdml.core.errors import BadInput
 from crowdml.data.catalogue import DATASETS
-from crowdml.data.files import cache_folder, found, matches, present
+from crowdml.data.folders import cache_folder, found, matches, present
 from crowdml.data.sources import Archive, File, Form, Source, Version
 
 Progress: TypeAlias = Callable[[str, int, int], None]

@@ -1,11 +1,13 @@
-"""What the catalogue knows about a dataset: where it comes from, what its files are, how it is read."""
+"""What is known of a dataset: what it is, whose it is, and the files that it is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
+from crowdml.core.errors import BadInput
 from crowdml.core.records import record
+from crowdml.core.targets import Labels, Target
 from crowdml.data.dataset import Dataset
 
 
@@ -77,7 +79,7 @@ class Source:
         rows: Number of training and of test rows.
         features: Number of columns.
         shape: Height, width and colours of images; only the number of columns otherwise.
-        label_names: The classes.
+        target: What rows are mapped to.
         folder: Name of its folder below the data folder.
         forms: In which forms it may be present, best first; none if it comes inside a package.
         load: Reads it from its folder.
@@ -92,8 +94,42 @@ class Source:
     rows: tuple[int, int]
     features: int
     shape: tuple[int, ...]
-    label_names: tuple[str, ...]
+    target: Target
     folder: str
     forms: tuple[Form, ...]
     load: Callable[[Path], Dataset]
     home: Callable[[], Path | None] | None = None
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The classes; none where the target is a number."""
+        return self.target.names if isinstance(self.target, Labels) else ()
+
+    @staticmethod
+    def of_function(name: str, function: Callable[[], Dataset]) -> Source:
+        """Make an entry of a function that returns the rows; it is called once, to look at them.
+
+        Raises:
+            BadInput: It fails, or returns something else.
+        """
+        try:
+            dataset = function()
+        except Exception as error:  # whatever somebody else's code raises
+            raise BadInput(f'the dataset "{name}" cannot be made: {type(error).__name__}: {error}') from None
+        if not isinstance(dataset, Dataset):
+            raise BadInput(f'the dataset "{name}": its function returns {type(dataset).__name__}, not a Dataset')
+        return Source(
+            name=name,
+            description=function.__doc__ or "registered from outside",
+            licence="not known",
+            citation="",
+            homepage="",
+            rows=(len(dataset.train_targets), len(dataset.test_targets)),
+            features=dataset.features,
+            shape=(dataset.features,),
+            target=dataset.target,
+            folder=name,
+            forms=(),
+            load=lambda folder: dataset,
+            home=lambda: Path(),
+        )

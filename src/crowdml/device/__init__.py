@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crowdml.device.coins import DeviceCoins as DeviceCoins
     from crowdml.device.device import Device as Device
+    from crowdml.device.entropy_coins import DeviceCoins as DeviceCoins
     from crowdml.device.ledger_store import Ledger as Ledger
-    from crowdml.device.rows import RowBuffer as RowBuffer
+    from crowdml.device.rows.row_sources import RowBuffer as RowBuffer
 
 # Imported when first asked for: whoever wants to read a ledger need not load what speaks to servers.
-_HOMES = {"Device": "device", "DeviceCoins": "coins", "Ledger": "ledger_store", "RowBuffer": "rows"}
+_HOMES = {"Device": "device", "DeviceCoins": "entropy_coins", "Ledger": "ledger_store", "RowBuffer": "rows.row_sources"}
 
 
 def __getattr__(name: str) -> Any:

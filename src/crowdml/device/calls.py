@@ -5,20 +5,22 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 from crowdml.core import record
 from crowdml.core.errors import MalformedMessage, TermsViolated
-from crowdml.device.answers import Answer, readable
-from crowdml.device.connection import SMALL_ANSWER, Connection
-from crowdml.protocol import Layout, SignedSheet
-from crowdml.protocol.joining import InviteLink, sign_enrolment
-from crowdml.protocol.keys import SigningKey
-from crowdml.protocol.sheet import LARGEST_SHEET
+from crowdml.core.keys import SigningKey
+from crowdml.device.device_home import Member
+from crowdml.device.server_connection import SMALL_ANSWER, Answer, Connection, readable
+from crowdml.wire import Layout, SignedTask
+from crowdml.wire.join_link import InviteLink, sign_enrolment
+from crowdml.wire.signed_task import LARGEST_DOCUMENT
 
 REFUSED = (409, 410, 413, 415, 422)
 """Statuses by which a server refuses a check-in for good: it is spent, and never sent again."""
 
+_JSON = {"Content-Type": "application/json"}
 _PLAIN = re.compile(r"[A-Za-z0-9_.~+/=-]{1,512}")
 _ETAG = re.compile(r'"[A-Za-z0-9_.-]{1,100}"')
 
@@ -38,12 +40,12 @@ class Me:
 
     Attributes:
         check_ins: Receipts it gave.
-        sheet: Hash of the task's present sheet.
+        task_hash: Hash of the task as it is signed now.
         state: State of the task.
     """
 
     check_ins: int
-    sheet: str
+    task_hash: str
     state: str
 
 
@@ -52,12 +54,12 @@ class Described:
     """A task as the server describes it.
 
     Attributes:
-        signed: Its sheet.
+        signed: As the operator signed it.
         state: draft, open, paused or stopped; not signed, so good for a message only.
         reason: Why it has ended, if it has.
     """
 
-    signed: SignedSheet
+    signed: SignedTask
     state: str
     reason: str
 
@@ -69,33 +71,14 @@ class CheckOut:
     Attributes:
         version: Version of the parameters.
         content: The broadcast.
-        sheet: Hash of the sheet it belongs to.
+        task_hash: Hash of the signed task it belongs to.
         body: Its bytes, as they came.
     """
 
     version: int
     content: Any
-    sheet: str
+    task_hash: str
     body: bytes
-
-
-@record
-class Receipt:
-    """What the server answers once a check-in is stored.
-
-    Attributes:
-        key: Idempotency key.
-        status: Folded in already, or waiting for it.
-        number: This device's how-manieth.
-        version: Version after it.
-        sheet: Hash of the sheet.
-    """
-
-    key: str
-    status: Literal["applied", "queued"]
-    number: int
-    version: int
-    sheet: str
 
 
 class Calls:
@@ -107,7 +90,6 @@ class Calls:
     """
 
     def __init__(self, connection: Connection, task: str) -> None:
-        """Keep the parts; nothing is sent yet."""
         self.connection, self.task = connection, task
         self._etag, self._kept = "", b""
 
@@ -119,39 +101,31 @@ class Calls:
         """Close the connection."""
         self.connection.close()
 
-    def signed_sheet(self) -> SignedSheet:
-        """Ask for the task's sheet; nothing of it is checked yet."""
-        return self.described().signed
-
     def described(self) -> Described:
         """Ask for the task as the server describes it; nothing of it is checked yet."""
-        # Inside of JSON every quotation mark of the sheet's text takes a second byte.
-        answer = self.connection.ask("GET", self._path(), limit=2 * LARGEST_SHEET + SMALL_ANSWER)
-        content = answer.require(200).json()
+        content = self._task().json()
         return Described(
-            signed=SignedSheet.from_json(content.get("signed_sheet")),
+            signed=SignedTask.from_json(content.get("signed_task")),
             state=readable(content.get("state")),
             reason=readable(content.get("reason")),
         )
 
     def version(self) -> int:
         """Ask which version the task is at."""
-        limit = 2 * LARGEST_SHEET + SMALL_ANSWER
-        return self.connection.ask("GET", self._path(), limit=limit).require(200).number("version")
+        return self._task().number("version")
 
     def enrol(self, link: InviteLink, key: SigningKey) -> Enrolled:
         """Use an invite. Asked again with the same key it answers again, with a new token."""
         content = {
             "invite": link.code,
             "key": base64.urlsafe_b64encode(key.public).decode(),
-            "sheet": link.sheet,
-            "signature": base64.urlsafe_b64encode(sign_enrolment(key, self.task, link.code, link.sheet)).decode(),
+            "task_hash": link.task_hash,
+            "signature": base64.urlsafe_b64encode(sign_enrolment(key, self.task, link.code, link.task_hash)).decode(),
         }
-        answer = self.connection.ask(
-            "POST", self._path("devices"), content=json.dumps(content).encode(), headers=_JSON
-        ).require(200, 201)
-        if answer.text("sheet") != link.sheet:
-            raise TermsViolated("the server enrolled this device for another sheet than its owner accepted")
+        body = json.dumps(content).encode()
+        answer = self.connection.ask("POST", self._path("devices"), content=body, headers=_JSON).require(200, 201)
+        if answer.text("task_hash") != link.task_hash:
+            raise TermsViolated("the server enrolled this device for another signed task than its owner accepted")
         device, token = answer.text("device"), answer.text("token")
         if not _PLAIN.fullmatch(device) or not _PLAIN.fullmatch(token):
             raise MalformedMessage("the server gave a name or a token that is none")
@@ -173,7 +147,7 @@ class Calls:
         return CheckOut(
             version=int(message["version"]),
             content=message["content"],
-            sheet=answer.headers.get("crowdml-sheet", ""),
+            task_hash=answer.headers.get("crowdml-task-hash", ""),
             body=body,
         )
 
@@ -183,20 +157,19 @@ class Calls:
         Args:
             size_bytes: Its parameters alone; names and what was promised come on top.
         """
-        limit = size_bytes + LARGEST_SHEET + SMALL_ANSWER
+        limit = size_bytes + LARGEST_DOCUMENT + SMALL_ANSWER
         return self.connection.ask("GET", self._path("model"), limit=limit).require(200).body
 
     def check_in(self, key: str, body: bytes) -> Answer:
         """Hand over a check-in until somebody answers: a receipt, or a refusal for good."""
         headers = {"Content-Type": "application/octet-stream", "Idempotency-Key": key}
-        return self.connection.ask("POST", self._path("check-ins"), headers=headers, content=body).require(
-            200, *REFUSED
-        )
+        answer = self.connection.ask("POST", self._path("check-ins"), headers=headers, content=body)
+        return answer.require(200, *REFUSED)
 
     def me(self) -> Me:
         """Ask what the server keeps of this device."""
         answer = self.connection.ask("GET", "/v1/devices/me").require(200)
-        return Me(check_ins=answer.number("check_ins"), sheet=answer.text("sheet"), state=answer.text("state"))
+        return Me(check_ins=answer.number("check_ins"), task_hash=answer.text("task_hash"), state=answer.text("state"))
 
     def withdraw(self) -> None:
         """Have this device's space and its token erased."""
@@ -209,7 +182,7 @@ class Calls:
         while after is not None:
             page = self.connection.ask("GET", f"/v1/devices/me/receipts?after={after}").require(200).json()
             try:
-                found |= {str(own["key"]): str(own["body"]) for own in page["receipts"]}
+                found |= {str(receipt["key"]): str(receipt["body"]) for receipt in page["receipts"]}
                 following = page["next"]
             except (KeyError, TypeError):
                 raise MalformedMessage("the server's list of receipts is not one") from None
@@ -218,22 +191,17 @@ class Calls:
             after = following
         return found
 
+    def _task(self) -> Answer:
+        # Inside of JSON every quotation mark of the signed text takes a second byte.
+        return self.connection.ask("GET", self._path(), limit=2 * LARGEST_DOCUMENT + SMALL_ANSWER).require(200)
+
     def _path(self, *more: str) -> str:
         return "/".join(("/v1/tasks", self.task, *more))
 
 
-_JSON = {"Content-Type": "application/json"}
-
-
-def receipt_of(answer: Answer, task: str, key: str) -> Receipt:
-    """Read a receipt, and refuse one that is not for this check-in."""
-    status = answer.text("status")
-    if (answer.text("task"), answer.text("key")) != (task, key) or status not in ("applied", "queued"):
-        raise MalformedMessage("the server's receipt is not for the check-in that was sent")
-    return Receipt(
-        key=key,
-        status="applied" if status == "applied" else "queued",
-        number=answer.number("number"),
-        version=answer.number("version"),
-        sheet=answer.text("sheet"),
-    )
+def connected(member: Member, connect: Callable[..., Connection] = Connection, **options: Any) -> Calls:
+    """Make the calls of a member to its server; close them after use."""
+    options = {"patience_s": 60.0} | options
+    connection = connect(member.server, ca=member.ca, plain_http=member.plain_http, **options)
+    connection.token = member.token
+    return Calls(connection, member.task)

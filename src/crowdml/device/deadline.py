@@ -2,23 +2,37 @@
 
 The usual timeouts hold for one read each: an answer that comes at two bytes a second never exceeds them, and would hold
 a device for as long as the server likes. Here the time that is left is what every read and write may take.
+
+httpx is imported here, without its own command line, which would load rich and pygments: a quarter of a second per
+device. `None` in `sys.modules` makes an import fail; httpx then does without.
 """
 
 from __future__ import annotations
 
 import ssl
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import httpcore
 
-from crowdml.device._http import httpx
+_COMMAND_LINE = "httpx._main"
+_absent = _COMMAND_LINE not in sys.modules
+if _absent:
+    sys.modules[_COMMAND_LINE] = None  # type: ignore[assignment]
+
+import httpx as httpx  # noqa: E402
+
+if _absent:
+    del sys.modules[_COMMAND_LINE]
 
 SLOWEST_BYTES_PER_S = 16 << 10
 """A link that is slower than this is an outage."""
 
 _PIECE = 64 << 10
 """Bytes written before the time is looked at again."""
+_LARGE_PIECE = 1 << 20
+"""Bytes of an answer that are read at once, at most."""
 
 
 class Deadline:
@@ -30,7 +44,6 @@ class Deadline:
     """
 
     def __init__(self, clock: Callable[[], float], grace_s: float) -> None:
-        """Limit nothing yet."""
         self._clock, self._grace_s = clock, grace_s
         self._until, self.allowed_s = float("inf"), float("inf")
 
@@ -82,15 +95,18 @@ class _Stream(httpcore.NetworkStream):
         self._inner, self._deadline = inner, deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        # A large answer comes in larger pieces than httpcore asks for; whoever asks for few bytes gets no more.
+        wanted = _LARGE_PIECE if max_bytes >= _PIECE else max_bytes
         try:
-            return self._inner.read(max_bytes, self._deadline.cut(timeout))
+            return self._inner.read(wanted, self._deadline.cut(timeout))
         except httpcore.ReadTimeout:
             self._deadline.cut(timeout)  # says so, if it was the deadline and not the usual timeout
             raise
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        for start in range(0, len(buffer), _PIECE):
-            self._inner.write(buffer[start : start + _PIECE], self._deadline.cut(timeout))
+        whole: Any = memoryview(buffer)  # whose parts are no copies
+        for start in range(0, len(whole), _PIECE):
+            self._inner.write(whole[start : start + _PIECE], self._deadline.cut(timeout))
 
     def close(self) -> None:
         self._inner.close()

@@ -1,33 +1,36 @@
-"""Joining a task: look at the signed sheet, let the owner decide, write it down, then enrol.
+"""Joining a task: look at the signed task, let the owner decide, write it down, then enrol.
 
-Nothing is taken from the server on trust. The invite names the operator's key and the sheet's hash; what the owner
-reads is worked out on the device from the sheet itself; and the ledger has accepted the terms before the server hears
-of it.
+Nothing is taken from the server on trust. The invite names the operator's key and the hash of the signed task; what the
+owner reads is worked out on the device from the task itself; and the ledger has accepted the terms before the server
+hears of it.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from crowdml.algorithms.explanation import Explanation, explain
-from crowdml.algorithms.live import LiveTask
-from crowdml.core import BadInput, record
+from crowdml.core import BadInput, CrowdError, record
 from crowdml.core.errors import CapReached, NotAuthorised, TaskClosed, TermsViolated
-from crowdml.device.calls import Calls
-from crowdml.device.connection import Connection
-from crowdml.device.ending import close_ended
-from crowdml.device.home import Home, Member, default_home
+from crowdml.core.keys import SigningKey, fingerprint
+from crowdml.device.calls import Calls, connected
+from crowdml.device.device_home import Home, Member, build, default_home, terms_of
 from crowdml.device.ledger_store import Ledger
-from crowdml.device.memory import Memory
-from crowdml.device.terms import build, count_rows, require_meaning_to, terms_of
-from crowdml.protocol import Sheet, SignedSheet
-from crowdml.protocol.joining import InviteLink
-from crowdml.protocol.keys import SigningKey, fingerprint
+from crowdml.device.rows.batches import require_meaning_to
+from crowdml.device.rows.row_contract import Contract
+from crowdml.device.rows.row_sources import KeptRows, source_of
+from crowdml.device.server_connection import Connection
+from crowdml.device.task_memory import Memory
+from crowdml.task.explanation import Explanation, explain
+from crowdml.task.live_task import LiveTask
+from crowdml.wire import SignedTask, TaskDocument
+from crowdml.wire.join_link import InviteLink
 
+STOPPED = "stopped"
+"""What a server calls a task that has ended for good."""
 PATIENCE_S = 5.0
 """How long to wait for the server of another task, asked whether that has ended."""
 
@@ -38,16 +41,16 @@ class Offer:
 
     Attributes:
         link: The invite.
-        signed: The sheet as the operator signed it.
-        sheet: What it says.
+        signed: The task as the operator signed it.
+        document: What it says.
         live: The task, with the owner's ε if one was chosen.
         epsilon: The owner's own ε; None: the task's.
         state: State of the task, as the server says.
     """
 
     link: InviteLink
-    signed: SignedSheet
-    sheet: Sheet
+    signed: SignedTask
+    document: TaskDocument
     live: LiveTask
     epsilon: float | None
     state: str = "open"
@@ -55,7 +58,7 @@ class Offer:
     @property
     def guarantee(self) -> bool:
         """Whether anything is promised."""
-        return self.live.plan.sound is not None
+        return self.live.plan.terms.promised
 
     def explain(self) -> Explanation:
         """Say in plain words what leaves the device and what is promised."""
@@ -63,7 +66,7 @@ class Offer:
 
 
 def look(link: InviteLink, calls: Calls, epsilon: float | None = None) -> Offer:
-    """Get the sheet of an invite and check it against what the invite says.
+    """Get the signed task of an invite and check it against what the invite says.
 
     Args:
         link: The invite.
@@ -71,25 +74,32 @@ def look(link: InviteLink, calls: Calls, epsilon: float | None = None) -> Offer:
         epsilon: The owner's own ε, within the task's range.
 
     Raises:
-        NotAuthorised: The sheet is not signed by the operator of the invite.
-        TermsViolated: The server shows another sheet than the invite names.
+        NotAuthorised: The task is not signed by the operator of the invite.
+        TermsViolated: The server shows another signed task than the invite names.
         TaskClosed: The task has ended.
     """
     described = calls.described()
-    if described.state == "stopped":
+    if described.state == STOPPED:
         why = f" ({described.reason})" if described.reason else ""
         raise TaskClosed(
             f"{link.task} has ended{why}: nobody can join it any more, and this device has sent nothing\n  ask the "
             "operator for an invite to another task"
         )
     signed = described.signed
-    if signed.hash != link.sheet:
-        raise TermsViolated("the server shows another sheet than the invite names: ask the operator for a new invite")
-    sheet = signed.open(expected_key=link.key)
-    if sheet.task != link.task:
-        raise TermsViolated(f"the invite is for {link.task}, the sheet for {sheet.task}")
+    if signed.hash != link.task_hash:
+        raise TermsViolated(
+            "the server shows another signed task than the invite names: ask the operator for a new invite"
+        )
+    document = signed.open(expected_key=link.key)
+    if document.task != link.task:
+        raise TermsViolated(f"the invite is for {link.task}, the signed task is {document.task}")
     return Offer(
-        link=link, signed=signed, sheet=sheet, live=build(sheet, epsilon), epsilon=epsilon, state=described.state
+        link=link,
+        signed=signed,
+        document=document,
+        live=build(document, epsilon),
+        epsilon=epsilon,
+        state=described.state,
     )
 
 
@@ -136,53 +146,40 @@ def join(
         calls = stack.enter_context(Calls(connection, link.task))
         offer = look(link, calls, epsilon)
         if rows is not None:
-            require_meaning_to(offer.live, count_rows(offer.live, rows, label_column))
+            source = source_of(rows, Contract.of(offer.live.task.data), label_column)
+            if not isinstance(source, KeptRows):
+                raise BadInput("a stream cannot be counted before it has passed", where="--rows", hint="give a file")
+            require_meaning_to(offer.live, len(source.table()))
         if not accept(offer):
             raise BadInput("the owner did not accept: this device has not joined")
         if not offer.guarantee and not accept_no_guarantee(offer):
             raise BadInput(
-                f"{offer.sheet.task} gives no formal guarantee: what leaves the device carries no noise",
+                f"{offer.document.task} gives no formal guarantee: what leaves the device carries no noise",
                 hint="accept that too: --accept-no-guarantee",
             )
         home = Home(default_home() if place is None else place, make=True)
         stack.enter_context(home.lock())
         home.limit(*cap)
-        member = enrol(offer, home, calls, ca=ca, plain_http=plain_http, connect=connect)
+        member = _enrol(offer, home, calls, ca, plain_http, connect)
         return home.accept_restores(member, True) if accept_restores else member
 
 
-def enrol(
-    offer: Offer,
-    home: Home,
-    calls: Calls,
-    *,
-    ca: Path | None = None,
-    plain_http: bool = False,
-    connect: Callable[..., Connection] = Connection,
+def _enrol(
+    offer: Offer, home: Home, calls: Calls, ca: Path | None, plain_http: bool, connect: Callable[..., Connection]
 ) -> Member:
-    """Write down what the owner accepted, then use the invite. If the answer is lost, do it again: nothing is lost.
-
-    Args:
-        offer: What the owner accepted.
-        home: The device's folder, locked.
-        calls: To the server.
-        ca: Certificates to trust, kept for later.
-        plain_http: Whether http is used beyond this machine, kept for later.
-        connect: For tests: makes connections to the servers of other tasks.
-    """
+    """Write down what the owner accepted, then use the invite. If the answer is lost, do it again: nothing is lost."""
     with home.ledger() as ledger:
         before = _member_of(offer, home)
         if before is not None and before.state == "joined" and not _is_gone(before, calls):
             return before
-        account = before.account if before else _account(offer, home, ledger)
         known = before if before is not None and before.code == offer.link.code else None
         member = Member(
-            account=account,
+            account=before.account if before else _account(offer, home, ledger),
             server=offer.link.server,
             task=offer.link.task,
             operator=fingerprint(offer.signed.key),
-            sheet=offer.signed.hash,
-            incarnation=offer.sheet.incarnation,
+            task_hash=offer.signed.hash,
+            incarnation=offer.document.incarnation,
             epsilon=offer.epsilon,
             # One key for one invite: the server gives its answer again to the key that used it.
             secret=known.secret if known else base64.b64encode(SigningKey.make().secret).decode(),
@@ -192,88 +189,98 @@ def enrol(
             plain_http=plain_http,
             accept_restores=before is not None and before.accept_restores,
         )
-        terms = terms_of(offer.live)
-        if account not in ledger.chain.tasks:
-            _require_room(offer, home, ledger, account, connect)  # refuses before anything is written
-        home.store(member, offer.signed)
-        if account in ledger.chain.tasks and (before is None or before.incarnation < member.incarnation):
-            ledger.renew(account, member.sheet, terms)
-        ledger.accept(account, member.sheet, terms)
+        _write_down(offer, home, ledger, member, before, connect)
         enrolled = calls.enrol(offer.link, member.key)
-        joined = member.model_copy(
-            update={
-                "state": "joined",
-                "code": "",
-                "device": enrolled.device,
-                "token": enrolled.token,
-                "slot": enrolled.slot,
-            }
-        )
         if known is None:
             # Another device for the server: what was not settled with the old one never will be.
-            for own in ledger.unsettled():
-                if own.task == account:
-                    ledger.settle(own.key)
-            memory = Memory(home.memory_path(member))
-            memory.begin_again()
-            memory.close()
+            _settle_all(ledger, member.account)
+            with closing(Memory(home.memory_path(member))) as memory:
+                memory.begin_again()
+        joined = member.model_copy(update={"state": "joined", "code": "", **vars(enrolled)})
         home.store(joined)
         return joined
 
 
-def _require_room(offer: Offer, home: Home, ledger: Ledger, account: str, connect: Callable[..., Connection]) -> None:
-    """Refuse terms that the owner's cap does not cover, also when tasks that have ended are counted as such."""
-    sheet, terms = offer.signed.hash, terms_of(offer.live)
-    try:
-        ledger.chain.accept(account, sheet, terms)
-    except CapReached:
-        if not close_ended(home, ledger, lambda member: connected(member, connect, patience_s=PATIENCE_S)):
-            raise
-        ledger.chain.accept(account, sheet, terms)
+def _write_down(
+    offer: Offer, home: Home, ledger: Ledger, member: Member, before: Member | None, connect: Callable[..., Connection]
+) -> None:
+    """Keep what was signed and who this device is, and have the ledger accept the terms, or renew them."""
+    account, task_hash, terms = member.account, member.task_hash, terms_of(offer.live)
+    accepted_before = account in ledger.chain.tasks
+    if not accepted_before:
+        # Refuses before anything is written, unless tasks that have ended make room.
+        try:
+            ledger.chain.accept(account, task_hash, terms)
+        except CapReached:
+            if not _close_ended(home, ledger, connect):
+                raise
+            ledger.chain.accept(account, task_hash, terms)
+    elif differs := ledger.chain.difference(account, task_hash, terms):
+        raise TermsViolated(f"{member.task}: {differs}")
+    home.store(member, offer.signed)
+    if accepted_before and (before is None or before.incarnation < member.incarnation):
+        ledger.renew(account, task_hash, terms)
+    ledger.accept(account, task_hash, terms)
+
+
+def _close_ended(home: Home, ledger: Ledger, connect: Callable[..., Connection]) -> bool:
+    """Ask the servers of all open tasks whether they have ended, and close those that have; tell whether any has.
+
+    For an owner whose cap is full: a device that does not run does not hear of ends. A server that does not answer,
+    or no longer knows this device, has announced nothing. A task that is closed takes no more charges, so a server
+    gains nothing by announcing an end that is none: it loses a device.
+    """
+    closed = False
+    for member in home.members():
+        known = ledger.chain.tasks.get(member.account)
+        if member.state != "joined" or known is None or known.closed:
+            continue
+        try:
+            with connected(member, connect, patience_s=PATIENCE_S) as calls:
+                ended = calls.me().state == STOPPED
+        except CrowdError:
+            continue
+        if ended:
+            ledger.close_task(member.account, public=True)
+            closed = True
+    return closed
 
 
 def leave(home: Home, member: Member, connect: Callable[..., Connection] = Connection) -> bool:
     """Leave a task: the server erases this device, the ledger closes the task. False if the server did not know it."""
-    with home.lock(), connected(member, connect) as calls:
-        return _withdraw(home, member, calls)
-
-
-def connected(member: Member, connect: Callable[..., Connection] = Connection, **options: Any) -> Calls:
-    """Make the calls of a member to its server; close them after use."""
-    options = {"patience_s": 60.0} | options
-    connection = connect(member.server, ca=member.ca, plain_http=member.plain_http, **options)
-    connection.token = member.token
-    return Calls(connection, member.task)
-
-
-def _withdraw(home: Home, member: Member, calls: Calls) -> bool:
     known = bool(member.token)
-    try:
-        if known:
-            calls.withdraw()
-    except NotAuthorised:
-        known = False
-    with home.ledger() as ledger:
-        if member.account in ledger.chain.tasks and not ledger.chain.tasks[member.account].closed:
-            ledger.close_task(member.account)
-        for own in ledger.unsettled():
-            if own.task == member.account:
-                ledger.settle(own.key)
-    home.store(member.model_copy(update={"state": "withdrawn", "token": "", "code": ""}))
+    with home.lock(), connected(member, connect) as calls:
+        try:
+            if known:
+                calls.withdraw()
+        except NotAuthorised:
+            known = False
+        with home.ledger() as ledger:
+            if member.account in ledger.chain.tasks:
+                ledger.close_task(member.account)
+            _settle_all(ledger, member.account)
+        home.store(member.model_copy(update={"state": "withdrawn", "token": "", "code": ""}))
     return known
+
+
+def _settle_all(ledger: Ledger, account: str) -> None:
+    """Forget the bytes of a task's check-ins that were never answered; their charges stay."""
+    for unsettled in ledger.unsettled():
+        if unsettled.task == account:
+            ledger.settle(unsettled.key)
 
 
 def _member_of(offer: Offer, home: Home) -> Member | None:
     """Find what this device already has to do with the task."""
     key = fingerprint(offer.signed.key)
-    for own in home.members():
-        if (own.task, own.operator) == (offer.link.task, key):
-            if own.state == "withdrawn":
+    for member in home.members():
+        if (member.task, member.operator) == (offer.link.task, key):
+            if member.state == "withdrawn":
                 raise BadInput(
-                    f"this device has withdrawn from {own.task}, and its ledger is closed for it",
+                    f"this device has withdrawn from {member.task}, and its ledger is closed for it",
                     hint="what it has spent stays spent, and what it had promised stays reserved",
                 )
-            return own
+            return member
     return None
 
 
@@ -292,8 +299,8 @@ def _is_gone(member: Member, calls: Calls) -> bool:
 def _account(offer: Offer, home: Home, ledger: Ledger) -> str:
     """Name the task in the ledger: by its name, unless another operator's task has it.
 
-    An account of this very sheet that belongs to no folder is the task's own, whose folder was lost: what was spent
-    stays spent, and the device goes on with it. So is one of that name and these terms, where the sheet is that of a
+    An account of this very task that belongs to no folder is the task's own, whose folder was lost: what was spent
+    stays spent, and the device goes on with it. So is one of that name and these terms, where it is that of a
     restored task.
     """
     tasks, kept = ledger.chain.tasks, {member.account for member in home.members()}
@@ -301,12 +308,14 @@ def _account(offer: Offer, home: Home, ledger: Ledger) -> str:
     for account, spending in tasks.items():
         if account in kept:
             continue
-        if spending.sheet == offer.signed.hash and spending.closed:
+        if spending.task_hash == offer.signed.hash and spending.closed:
             raise BadInput(
                 f"this device was in {offer.link.task} before, and its ledger is closed for it",
                 hint="what it has spent stays spent",
             )
-        restored = offer.sheet.incarnation > 1 and account in names and not spending.closed
-        if spending.sheet == offer.signed.hash or (restored and ledger.chain.agrees(account, spending.sheet, terms)):
+        restored = offer.document.incarnation > 1 and account in names and not spending.closed
+        if spending.task_hash == offer.signed.hash or (
+            restored and ledger.chain.agrees(account, spending.task_hash, terms)
+        ):
             return account
     return names[0] if names[0] not in tasks else names[1]

@@ -7,12 +7,18 @@ the very same bytes. `synchronous=FULL` is asserted: with less, a power cut can 
 After an error nobody knows what is on disk: a failed write or fsync ends the object, and its charge was not sent. On
 opening, what the log holds is moved into the file and forced to disk, so that later entries never rest on bytes that an
 earlier fsync failed to store.
+
+A hash chain proves that nothing in it was changed, not that nothing is missing at its end. So how far it had come is
+written into a second file beside it, after each entry: a cut end, or an old copy, shows. Whoever puts back an old copy
+of *both* files is not noticed here: the server's receipts for later releases notice that.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +27,21 @@ import numpy.typing as npt
 
 from crowdml.core import BadInput, record
 from crowdml.core.errors import TermsViolated
-from crowdml.device.ledger_head import Head, HeadFile
-from crowdml.privacy.ledger import START, Cap, Entry, LedgerChain, Terms
+from crowdml.privacy.ledger.entries import NOISE_KEYS, AcceptedTerms, Entry
+from crowdml.privacy.ledger.ledger_chain import START, Cap, LedgerChain
+from crowdml.privacy.ledger.spending import Numbering, packed
 from crowdml.privacy.promise import Promise
-from crowdml.privacy.uses import Numbering, packed
 
+FORMAT, FORMAT_OF_NOISE = 2, 3
+"""Of the entries; SQLite keeps it in the file (`user_version`). In the second they may say that noise is Gaussian and
+add up to less than in the first: who reads only that one must not go on with noise of another law."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries
   (number INTEGER PRIMARY KEY, raw BLOB NOT NULL, samples BLOB NOT NULL, hash BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS unsettled (key TEXT PRIMARY KEY, task TEXT NOT NULL, body BLOB NOT NULL);
 """
+PLACE = 512
+_SIZE = 8 + 32
 
 
 @record
@@ -47,10 +58,10 @@ class Ledger:
 
     >>> import tempfile
     >>> from crowdml.privacy import Event, Filter
-    >>> terms = Terms(unit="device", filter=Filter(kind="pure", epsilon=2.0, delta=0.0), uses=2,
+    >>> terms = AcceptedTerms(unit="device", filter=Filter(kind="pure", epsilon=2.0, delta=0.0), uses=2,
     ...               event=Event.of_pure(1.0))
     >>> with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.sqlite") as ledger:
-    ...     ledger.accept("digits", "sheet-hash", terms)
+    ...     ledger.accept("digits", "task-hash", terms)
     ...     body = ledger.charge("digits", "key", b"final bytes", version=0)
     ...     ledger.spent("digits")
     Promise(epsilon=1.0, delta=0.0)
@@ -62,42 +73,35 @@ class Ledger:
 
     def __init__(self, path: Path | str, cap: Cap = Cap()) -> None:  # noqa: B008  a frozen record
         """Open, lock and verify the whole chain."""
-        self.path = Path(path)
+        self.path, self.chain = Path(path), LedgerChain(cap)
         new = not self.path.exists()
-        self._db = sqlite3.connect(self.path, isolation_level=None, timeout=5.0)
-        self._head: HeadFile | None = None
-        try:
+        with ExitStack() as files:
+            self._db = files.enter_context(closing(sqlite3.connect(self.path, isolation_level=None, timeout=5.0)))
             self._prepare(new)
-            self.chain = LedgerChain(cap)
-            self._load()
-        except BaseException:
-            self.close()
-            raise
+            self._load(self._known(files))
+            self._files = files.pop_all()
 
     def __enter__(self) -> Ledger:
         """Use in a `with` block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close at the end of a `with` block."""
         self.close()
 
     def close(self) -> None:
         """Let go of the files."""
-        self._db.close()
-        if self._head is not None:
-            self._head.close()
+        self._files.close()
 
-    def accept(self, task: str, sheet: str, terms: Terms) -> None:
-        """Accept a task's terms, or raise `TermsViolated`. The same sheet again changes nothing."""
-        if self.chain.agrees(task, sheet, terms):
-            return
-        self._write(self.chain.accept(task, sheet, terms), b"", None)
+    def accept(self, task: str, task_hash: str, terms: AcceptedTerms) -> None:
+        """Accept a task's terms, or raise `TermsViolated`. The same one again changes nothing."""
+        if not self.chain.agrees(task, task_hash, terms):
+            self._write(self.chain.accept(task, task_hash, terms))
 
-    def renew(self, task: str, sheet: str, terms: Terms) -> None:
-        """Go on under the new sheet of a restored task, with the same terms and everything that was spent."""
-        if not self.chain.agrees(task, sheet, terms):
-            self._write(self.chain.renew(task, sheet, terms), b"", None)
+    def renew(self, task: str, task_hash: str, terms: AcceptedTerms) -> None:
+        """Go on with a restored task as it was signed anew, with the same terms and everything that was spent."""
+        if not self.chain.agrees(task, task_hash, terms):
+            self._write(self.chain.renew(task, task_hash, terms))
 
     def charge(
         self,
@@ -124,7 +128,7 @@ class Ledger:
 
     def lost(self, task: str) -> None:
         """Count every sample with the uses of the most used one: which has which number is no longer known."""
-        self._write(self.chain.lost(task), b"", None)
+        self._write(self.chain.lost(task))
 
     def settle(self, key: str) -> None:
         """Forget the bytes of a check-in that was acknowledged or refused for good; its charge stays."""
@@ -140,14 +144,17 @@ class Ledger:
         return [Unsettled(key=key, task=task, body=body) for key, task, body in rows]
 
     def close_task(self, task: str, *, public: bool = False) -> None:
-        """End a task. It goes on counting with its whole promise, unless its end was public.
+        """End a task; twice is as good as once. It goes on counting with its whole promise, unless its end was public.
 
         Args:
             task: The task.
             public: Whether its end follows from public history alone: announced to all devices, or reached by the
-                number of releases in the terms. Only then may it count with less: see `crowdml.privacy.freeing`.
+                number of releases in the terms. Only then may it count with less: see
+                `crowdml.privacy.ledger.spending`.
         """
-        self._write(self.chain.close(task, public=public), b"", None)
+        known = self.chain.tasks.get(task)
+        if known is None or not known.closed:
+            self._write(self.chain.close(task, public=public))
 
     def spent(self, task: str) -> Promise:
         """Return ε spent by the unit that is worst off."""
@@ -166,17 +173,30 @@ class Ledger:
         self._db.execute("BEGIN IMMEDIATE")
         for statement in SCHEMA.strip().split(";\n"):
             self._db.execute(statement)
+        self._require_format()
         self._db.execute("COMMIT")
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if new:
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
 
-    def _load(self) -> None:
+    def _require_format(self) -> None:
+        """Refuse entries of another format, which nothing here could replay; a ledger without entries gets ours."""
+        found = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if found in (FORMAT, FORMAT_OF_NOISE):
+            return
+        if self._db.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None:
+            raise BadInput(
+                f"{self.path} was written by another version of crowdml: its entries have format {found or 1}, and "
+                f"{FORMAT} and {FORMAT_OF_NOISE} are read here",
+                hint="use the crowdml that wrote it; or move the folder away and join anew, knowing that what was "
+                "spent so far is then not counted",
+            )
+        self._db.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def _load(self, known: Head) -> None:
         """Replay all entries and compare with the hashes that stand beside them, and with the file of the head."""
-        replay, digest = self.chain.replay, START
-        known = self._known()
         for raw, numbers, digest in self._db.execute("SELECT raw, samples, hash FROM entries ORDER BY number"):
-            replay(raw, numbers)
+            self.chain.replay(raw, numbers)
             if self.chain.head != digest:
                 raise TermsViolated(f"{self.path}: entry {self.chain.length - 1} is not the one that was written")
             if self.chain.length == known.count and digest != known.hash:
@@ -187,29 +207,21 @@ class Ledger:
                 "or an old copy was put back"
             )
         if self.chain.length > known.count:
-            self._note()
+            self._head.write(Head(count=self.chain.length, hash=self.chain.head))
 
-    def _known(self) -> Head:
-        """Return how far the ledger had come."""
+    def _known(self, files: ExitStack) -> Head:
+        """Open the second file, and return how far the ledger had come."""
         path = self.path.with_name(self.path.name + "-head")
         begun = self._db.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is not None
         if begun and not path.exists():
             raise TermsViolated(f"{path} is missing: nobody can tell whether the ledger beside it is whole")
-        made = not path.exists()
-        self._head = HeadFile(path, START)
-        if made:
-            _sync_folder(path.parent)
+        self._head = files.enter_context(closing(HeadFile(path)))
         known = self._head.read()
         if known is None and begun:
             raise TermsViolated(f"{path} is damaged: nobody can tell whether the ledger beside it is whole")
         return known or Head(count=0, hash=START)
 
-    def _note(self) -> None:
-        """Note how far the ledger has come."""
-        if self._head is not None:
-            self._head.write(Head(count=self.chain.length, hash=self.chain.head))
-
-    def _write(self, entry: Entry, numbers: bytes, sent: Unsettled | None) -> None:
+    def _write(self, entry: Entry, numbers: bytes = b"", sent: Unsettled | None = None) -> None:
         """Store an entry, and the bytes that belong to it, in one transaction; then count it."""
         number = self.chain.length
         before = self.chain.head
@@ -220,20 +232,66 @@ class Ledger:
                 raise TermsViolated(f"{self.path}: another process has written to this ledger")
             raw = self.chain.append(entry, numbers)
             self._db.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (number, raw, numbers, self.chain.head))
+            if NOISE_KEYS & entry.keys():
+                self._db.execute(f"PRAGMA user_version = {FORMAT_OF_NOISE}")
             if sent is not None:
                 self._db.execute("INSERT INTO unsettled VALUES (?, ?, ?)", (sent.key, sent.task, sent.body))
             self._db.execute("COMMIT")
-            self._note()
+            self._head.write(Head(count=self.chain.length, hash=self.chain.head))
         except BaseException:
             # Whether it is on disk is not known. The file decides when it is read again; this object is finished.
             self.close()
             raise
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the new file's name survive a power cut."""
+def sync_folder(folder: Path) -> None:
+    """Make names of new files in a folder survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@record
+class Head:
+    """Number of entries, and hash of the last one."""
+
+    count: int
+    hash: bytes
+
+
+class HeadFile:
+    """The file. It is made, and forced to disk, before the ledger's first entry."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; make it where it is not there."""
+        new = not path.exists()
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if new:
+            self.write(Head(count=0, hash=START))
+            os.fsync(self._handle)
+            sync_folder(path.parent)
+
+    def read(self) -> Head | None:
+        """Return what was written last; None where the file holds nothing whole."""
+        found = [_decode(os.pread(self._handle, PLACE, place * PLACE)) for place in (0, 1)]
+        return max((head for head in found if head is not None), key=lambda head: head.count, default=None)
+
+    def write(self, head: Head) -> None:
+        """Write into the place that does not hold the entry before."""
+        content = head.count.to_bytes(8, "little") + head.hash
+        raw = (content + hashlib.sha256(content).digest()).ljust(PLACE, b"\0")
+        if os.pwrite(self._handle, raw, head.count % 2 * PLACE) != PLACE:
+            raise OSError("the end of the ledger could not be noted")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._handle)
+
+
+def _decode(raw: bytes) -> Head | None:
+    content, check = raw[:_SIZE], raw[_SIZE : _SIZE + 32]
+    if len(check) < 32 or hashlib.sha256(content).digest() != check:
+        return None
+    return Head(count=int.from_bytes(content[:8], "little"), hash=content[8:])

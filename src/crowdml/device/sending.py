@@ -1,23 +1,34 @@
-"""Sending what was charged: always the stored bytes, until a receipt or a refusal settles them."""
+"""Sending what was charged, and what a device believes of the answers.
+
+Always the stored bytes are sent, until a receipt or a refusal settles them. A receipt, a version or a signed task that
+cannot be true is not believed, nor one that shows that something was set back: a version below one that was seen, a
+number that a receipt has had (`restores` has the ways on from there).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
-from crowdml.algorithms.live import LiveTask
 from crowdml.core import record
-from crowdml.core.errors import TermsViolated
-from crowdml.device.answers import Answer
-from crowdml.device.calls import Calls, receipt_of
-from crowdml.device.home import Member
+from crowdml.core.errors import MalformedMessage, TermsViolated
+from crowdml.core.ops import Tree
+from crowdml.device.calls import Calls
+from crowdml.device.device_home import Member
 from crowdml.device.ledger_store import Ledger, Unsettled
-from crowdml.device.memory import Memory
-from crowdml.device.trust import SheetChanged, require_plausible, require_whole
+from crowdml.device.rows.batches import Gathered
+from crowdml.device.server_connection import GO_ON, Answer
+from crowdml.device.task_memory import Memory
+from crowdml.privacy.ledger.spending import SpendingState
+from crowdml.task.live_task import LiveTask
+from crowdml.wire import Layout
+from crowdml.wire.messages import check_in_key
 
 RESYNC = "once you know why: crowdml device resync"
 """What an owner can do about a server that shows less than before."""
-GO_ON = ("stale", "future-version", "already-in-round", "not-invited", "late", "sum-aborted", "sum-over")
-"""Refusals after which the next release may well be used."""
+MOST_VERSIONS = 10**12
+"""No task has more versions: at one every millisecond they take thirty years."""
+Status = Literal["applied", "queued", "refused"]
 
 
 @record
@@ -35,7 +46,7 @@ class Outcome:
     """
 
     key: str
-    status: Literal["applied", "queued", "refused"]
+    status: Status
     code: str
     number: int
     version: int
@@ -44,7 +55,7 @@ class Outcome:
 
 
 class Sender:
-    """Sends check-ins and settles them.
+    """What a device has with its server: charges check-ins, sends them and settles them.
 
     Args:
         calls: To the server.
@@ -52,71 +63,138 @@ class Sender:
         ledger: Where the bytes are.
         memory: Which state follows.
         live: The task.
+        make_key: Makes the idempotency key of a check-in that started from a version.
     """
 
-    def __init__(self, calls: Calls, member: Member, ledger: Ledger, memory: Memory, live: LiveTask) -> None:
-        """Send nothing yet."""
-        self._calls, self._member, self._ledger, self._memory, self._live = calls, member, ledger, memory, live
+    def __init__(
+        self,
+        calls: Calls,
+        member: Member,
+        ledger: Ledger,
+        memory: Memory,
+        live: LiveTask,
+        make_key: Callable[[int], str] = check_in_key,
+    ) -> None:
+        self.calls, self.member, self.ledger, self.memory, self.live = calls, member, ledger, memory, live
+        self._make_key, self._begin = make_key, live.algorithm.last.begin
+        self._states = Layout({"device": self._begin()})
+
+    @property
+    def spending(self) -> SpendingState:
+        """What the ledger has of this task."""
+        return self.ledger.chain.tasks[self.member.account]
+
+    def state(self) -> Tree:
+        """Return the algorithm's state of this device."""
+        stored = self.memory.state()
+        return self._begin() if stored is None else self._states.decode(stored)["device"]
+
+    def charge(self, version: int, body: bytes, state: Tree, gathered: Gathered, uses: int = 1) -> Unsettled:
+        """Store which state follows, then the charge with the final bytes; only what this returns may be sent.
+
+        Args:
+            version: Version that the release started from.
+            body: Its final bytes.
+            state: The state that follows if it is used.
+            gathered: What it was made of.
+            uses: How many releases it counts for.
+        """
+        key, account = self._make_key(version), self.member.account
+        self.memory.expect(key, version, self._states.encode({"device": state}))
+        samples, numbering = gathered.samples, gathered.numbering
+        self.ledger.charge(account, key, body, samples=samples, version=version, uses=uses, numbering=numbering)
+        return Unsettled(key=key, task=account, body=body)
 
     def unsettled(self) -> list[Unsettled]:
         """List what must be sent again, oldest first."""
-        return [own for own in self._ledger.unsettled() if own.task == self._member.account]
+        return [unsettled for unsettled in self.ledger.unsettled() if unsettled.task == self.member.account]
 
-    def send(self, own: Unsettled) -> Outcome:
+    def send(self, unsettled: Unsettled) -> Outcome:
         """Send one check-in until it is settled.
 
         Raises:
-            SheetChanged: The receipt is for another sheet.
+            TaskChanged: The receipt is for another signed task.
             TermsViolated: One of the two sides was set back.
             TaskClosed: The task has ended; the check-in is spent.
             BudgetExhausted: The server takes no more of this device; the check-in is spent.
             MalformedMessage: The server cannot read it, and the check-in is spent; or its receipt cannot be true, and
                 the check-in is not settled.
         """
-        return self.settle(own, self._calls.check_in(own.key, own.body))
+        return self.settle(unsettled, self.calls.check_in(unsettled.key, unsettled.body))
 
-    def settle(self, own: Unsettled, answer: Answer) -> Outcome:
+    def settle(self, unsettled: Unsettled, answer: Answer) -> Outcome:
         """Settle a check-in by the server's answer; raises as `send` does."""
         if answer.status == 200:
-            return self._used(own, answer)
-        self._memory.refused(own.key)
-        self._ledger.settle(own.key)
+            return self._used(unsettled.key, answer)
+        self.memory.refused(unsettled.key)
+        self.ledger.settle(unsettled.key)
         if answer.status != 409 or answer.code not in GO_ON:
             raise answer.error()
         told = answer.json().get("error", {}).get("version")
-        return self._outcome(own, "refused", code=answer.code, version=told if type(told) is int else -1)
+        return self._outcome(unsettled.key, "refused", told if type(told) is int else -1, code=answer.code)
 
-    def _used(self, own: Unsettled, answer: Answer) -> Outcome:
-        receipt = receipt_of(answer, self._member.task, own.key)
-        if receipt.sheet != self._member.sheet:
-            raise SheetChanged(receipt.sheet)
-        require_plausible(self._live, receipt.version, self._memory.started(own.key))
-        require_whole(self._ledger, self._member, receipt.number)
-        if receipt.number <= self._memory.number and answer.json().get("again") is not True:
+    def _used(self, key: str, answer: Answer) -> Outcome:
+        status, number, version = answer.text("status"), answer.number("number"), answer.number("version")
+        named, task_hash = (answer.text("task"), answer.text("key")), answer.text("task_hash")
+        if named != (self.member.task, key) or status not in ("applied", "queued"):
+            raise MalformedMessage("the server's receipt is not for the check-in that was sent")
+        if task_hash != self.member.task_hash:
+            raise TaskChanged(task_hash)
+        require_plausible(self.live, version, self.memory.started(key))
+        require_whole(self.spending, number)
+        if number <= self.memory.number and answer.json().get("again") is not True:
             raise TermsViolated(
-                f"the server counts this as check-in {receipt.number}, but has counted {self._memory.number} before: "
-                f"it was set back\n  {RESYNC}"
+                f"the server counts this as check-in {number}, but has counted {self.memory.number} before: it was set "
+                f"back\n  {RESYNC}"
             )
-        self._memory.used(own.key, receipt.number, receipt.version if receipt.status == "applied" else -1)
-        self._ledger.settle(own.key)
-        return self._outcome(own, receipt.status, number=receipt.number, version=receipt.version)
+        self.memory.used(key, number, version if status == "applied" else -1)
+        self.ledger.settle(key)
+        return self._outcome(key, "applied" if status == "applied" else "queued", version, number=number)
 
-    def _outcome(
-        self,
-        own: Unsettled,
-        status: Literal["applied", "queued", "refused"],
-        *,
-        code: str = "",
-        number: int = 0,
-        version: int,
-    ) -> Outcome:
-        account = self._member.account
+    def _outcome(self, key: str, status: Status, version: int, *, code: str = "", number: int = 0) -> Outcome:
+        releases, epsilon = self.spending.releases, self.ledger.spent(self.member.account).epsilon
         return Outcome(
-            key=own.key,
-            status=status,
-            code=code,
-            number=number,
-            version=version,
-            releases=self._ledger.chain.tasks[account].releases,
-            epsilon=self._ledger.spent(account).epsilon,
+            key=key, status=status, code=code, number=number, version=version, releases=releases, epsilon=epsilon
+        )
+
+
+class TaskChanged(TermsViolated):
+    """A receipt names another signed task than the one accepted: another task, or the same one after a restore.
+
+    Attributes:
+        task_hash: Hash of that signed task.
+    """
+
+    def __init__(self, task_hash: str) -> None:
+        """Keep the hash: whoever catches this can ask for it."""
+        super().__init__("the receipt names another signed task than the one the owner accepted")
+        self.task_hash = task_hash
+
+
+def require_plausible(live: LiveTask, version: int, started: int = -1) -> None:
+    """Refuse a version that the task cannot have, before it is remembered: a device never believes a lower one again.
+
+    Args:
+        live: The task.
+        version: The version that the server names.
+        started: Where a receipt names it: the version from which its check-in had started; -1 where nobody knows.
+    """
+    most = live.task.stop.max_versions or MOST_VERSIONS
+    if version > most:
+        raise MalformedMessage(f"the server names version {version}, but this task has at most {most}")
+    # The version before it was no further from the start than the task's rule about old check-ins allows.
+    passed = max(version - 1 - started, 0)
+    if started >= 0 and (version < started or not live.algorithm.schedule.accepts(passed)):
+        raise MalformedMessage(
+            f"the receipt names version {version} for a check-in that started from {started}, which the task's rules "
+            "exclude"
+        )
+
+
+def require_whole(spending: SpendingState, check_ins: int) -> None:
+    """Refuse to go on with a ledger that knows of fewer releases than the server has receipts for."""
+    if check_ins > spending.releases:
+        raise TermsViolated(
+            f"the server has {check_ins} check-ins of this device, its ledger only {spending.releases} charges: the "
+            "ledger was set back, and what was spent is no longer known. Restore the newer ledger, or withdraw"
         )

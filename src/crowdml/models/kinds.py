@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import abc
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from crowdml.core import BadInput, Ops, Registry, Settings
-from crowdml.core.settings import OneOf
+from crowdml.core import BadInput, Labels, OneOf, Ops, Registry, Settings, Target
+from crowdml.core.settings import NameIn
 from crowdml.models.layers import LAYERS, LayerSettings
-from crowdml.models.layers.activations import Flatten
 from crowdml.models.layers.convolution import Convolution
-from crowdml.models.layers.dense import Dense
+from crowdml.models.layers.dense import Dense, Flatten
 from crowdml.models.layers.normalisation import BatchNorm, GroupNorm
-from crowdml.models.layers.pooling import Pooling
-from crowdml.models.layers.windows import Padding
-from crowdml.models.losses import LOSSES, TWO_CLASS_LOSSES, Loss
+from crowdml.models.layers.pooling import Padding, Pooling
+from crowdml.models.losses import LOSSES, Loss, huber
 from crowdml.models.model import Model, build
 
 
@@ -27,66 +25,82 @@ class ModelSettings(Settings):
     regularisation: float = Field(0.0, ge=0, description="strength λ of ½ λ ‖w‖²; biases are left out")
 
     @abc.abstractmethod
-    def build(self, features: int, classes: int, ops: Ops) -> Model:
-        """Make the model for rows of `features` numbers and `classes` labels."""
+    def build(self, features: int, target: Target, ops: Ops) -> Model:
+        """Make the model that maps rows of `features` numbers to the target."""
 
 
-def _loss(name: str, classes: int, ops: Ops) -> Loss:
-    if name in TWO_CLASS_LOSSES and classes != 2:
-        raise BadInput(
-            f"this model separates two labels, the task has {classes}", where="model.kind", hint='use kind = "softmax"'
-        )
-    return LOSSES[name](classes, ops)
-
-
-def _linear(loss_name: str, bias: bool, features: int, classes: int, ops: Ops) -> Model:
-    loss = _loss(loss_name, classes, ops)
+def _linear(loss: Loss, bias: bool, features: int, ops: Ops) -> Model:
     # The losses are convex, so zero is as good a start as any, and the same for every seed.
     return build((Dense(size=loss.width, bias=bias, start="zero"),), loss, features, ops)
 
 
-class Softmax(ModelSettings):
+class _LinearSettings(ModelSettings):
+    """What kinds of one dense layer have in common: the loss over it, by its name."""
+
+    loss_name: ClassVar[str]
+    bias: bool = Field(False, description="add a constant to the score")
+
+    def build(self, features: int, target: Target, ops: Ops) -> Model:
+        """Make one dense layer with as many outputs as the loss needs."""
+        return _linear(LOSSES[self.loss_name](target, ops), self.bias, features, ops)
+
+
+class Softmax(_LinearSettings):
     """Multi-class logistic regression."""
 
     kind: Literal["softmax"] = "softmax"
+    loss_name: ClassVar[str] = "softmax"
     bias: bool = Field(False, description="a constant per label; doubles the L1 sensitivity when rows have norm 1")
 
-    def build(self, features: int, classes: int, ops: Ops) -> Model:
-        """Make one dense layer with the softmax loss."""
-        return _linear("softmax", self.bias, features, classes, ops)
 
-
-class Logistic(ModelSettings):
+class Logistic(_LinearSettings):
     """Logistic regression for two labels."""
 
     kind: Literal["logistic"] = "logistic"
-    bias: bool = Field(False, description="add a constant to the score")
-
-    def build(self, features: int, classes: int, ops: Ops) -> Model:
-        """Make one dense layer with one output and the logistic loss."""
-        return _linear("logistic", self.bias, features, classes, ops)
+    loss_name: ClassVar[str] = "logistic"
 
 
-class Svm(ModelSettings):
+class Svm(_LinearSettings):
     """Soft-margin support vector machine for two labels."""
 
     kind: Literal["svm"] = "svm"
+    loss_name: ClassVar[str] = "hinge"
     bias: bool = Field(True, description="add a constant to the score")
 
-    def build(self, features: int, classes: int, ops: Ops) -> Model:
-        """Make one dense layer with one output and the hinge loss."""
-        return _linear("hinge", self.bias, features, classes, ops)
 
-
-class Huber(ModelSettings):
+class Huber(_LinearSettings):
     """Least squares for two labels, ±1, where far residuals count linearly (Huber's loss)."""
 
     kind: Literal["huber"] = "huber"
-    bias: bool = Field(False, description="add a constant to the score")
+    loss_name: ClassVar[str] = "huber"
 
-    def build(self, features: int, classes: int, ops: Ops) -> Model:
-        """Make one dense layer with one output and Huber's loss."""
-        return _linear("huber", self.bias, features, classes, ops)
+
+class Linear(ModelSettings):
+    """Linear regression of a number; with `regularisation` it is ridge regression."""
+
+    kind: Literal["linear"] = "linear"
+    loss: Literal["squared", "huber"] = Field(
+        "squared", description="squares, whose gradients have no bound of their own; or Huber's loss, whose have"
+    )
+    delta: float = Field(
+        1.0,
+        gt=0,
+        le=2,
+        description="with Huber's loss: residuals beyond this count linearly; 2 is the whole range of the target, so "
+        "that all residuals within it are squared",
+    )
+    bias: bool = Field(True, description="add a constant to the output")
+
+    def build(self, features: int, target: Target, ops: Ops) -> Model:
+        """Make one dense layer with one output."""
+        if isinstance(target, Labels):
+            raise BadInput(
+                f"this model predicts a number, and the task has {target.bins} labels",
+                where="model.kind",
+                hint='use kind = "softmax"; or give target = { name = "…", low = 0.0, high = 1.0 } instead of labels',
+            )
+        loss = huber(target, ops, self.delta) if self.loss == "huber" else LOSSES[self.loss](target, ops)
+        return _linear(loss, self.bias, features, ops)
 
 
 class Mlp(ModelSettings):
@@ -95,16 +109,21 @@ class Mlp(ModelSettings):
     kind: Literal["mlp"] = "mlp"
     layers: list[Annotated[int, Field(gt=0, le=10_000_000)]] = Field([75, 75], description="sizes of the hidden layers")
     activation: Literal["tanh", "sigmoid", "relu"] = Field("relu", description="what follows each hidden layer")
-    top: Literal["softmax", "squared"] = Field("softmax", description="the loss: cross-entropy or sum of squares")
+    top: Annotated[str, NameIn(LOSSES)] = Field(
+        "softmax",
+        description="the loss: cross-entropy or sum of squares of labels; squares, or Huber's loss, of a number; "
+        "logistic or hinge loss of two labels",
+    )
     start_scale: float = Field(1.0, gt=0, description="factor on the first weights, which are uniform ±√(6/(in+out))")
 
-    def build(self, features: int, classes: int, ops: Ops) -> Model:
-        """Make hidden layers, each with its activation, and a last layer with one output per label."""
+    def build(self, features: int, target: Target, ops: Ops) -> Model:
+        """Make hidden layers, each with its activation, and a last layer with as many outputs as the loss needs."""
+        loss = LOSSES[self.top](target, ops)
         hidden: list[LayerSettings] = []
         for size in self.layers:
             hidden += [Dense(size=size, start_scale=self.start_scale), LAYERS[self.activation]()]
-        last = Dense(size=classes, start_scale=self.start_scale)
-        return build((*hidden, last), _loss(self.top, classes, ops), features, ops)
+        last = Dense(size=loss.width, start_scale=self.start_scale)
+        return build((*hidden, last), loss, features, ops)
 
 
 class Cnn(ModelSettings):
@@ -128,7 +147,7 @@ class Cnn(ModelSettings):
     activation: Literal["tanh", "sigmoid", "relu"] = Field("tanh", description="what follows each hidden layer")
     start_scale: float = Field(1.0, gt=0, description="factor on the first weights, which are uniform ±√(6/(in+out))")
 
-    def build(self, features: int, classes: int, ops: Ops) -> Model:
+    def build(self, features: int, target: Target, ops: Ops) -> Model:
         """Make convolutions, dense layers, and a last layer with one output per label."""
         seen: list[int] | list[None] = self.connections or [None] * len(self.convolutions)
         if len(seen) != len(self.convolutions):
@@ -146,8 +165,9 @@ class Cnn(ModelSettings):
         made.append(Flatten())
         for size in self.layers:
             made += [Dense(size=size, start_scale=self.start_scale), LAYERS[self.activation]()]
-        last = Dense(size=classes, start_scale=self.start_scale)
-        return build((*made, last), _loss("softmax", classes, ops), features, ops, tuple(self.shape))
+        loss = LOSSES["softmax"](target, ops)
+        last = Dense(size=loss.width, start_scale=self.start_scale)
+        return build((*made, last), loss, features, ops, tuple(self.shape))
 
 
 class Layers(ModelSettings):
@@ -157,19 +177,17 @@ class Layers(ModelSettings):
     layers: list[Annotated[Any, OneOf(LAYERS)]] = Field(
         description="the layers in order, such as { kind = 'dense', size = 10 }"
     )
-    loss: Literal["softmax", "logistic", "hinge", "huber", "squared"] = Field(
-        "softmax", description="the loss over the last layer"
-    )
+    loss: Annotated[str, NameIn(LOSSES)] = Field("softmax", description="the loss over the last layer")
     shape: list[Annotated[int, Field(gt=0)]] | None = Field(
         None, description="shape of one example; flat when not given"
     )
 
-    def build(self, features: int, classes: int, ops: Ops) -> Model:
+    def build(self, features: int, target: Target, ops: Ops) -> Model:
         """Make the declared layers."""
         if not self.layers:
             raise BadInput("a model needs at least one layer", where="model.layers")
         shape = tuple(self.shape) if self.shape else None
-        return build(tuple(self.layers), _loss(self.loss, classes, ops), features, ops, shape)
+        return build(tuple(self.layers), LOSSES[self.loss](target, ops), features, ops, shape)
 
 
 MODELS: Registry[type[ModelSettings]] = Registry(
@@ -179,6 +197,7 @@ MODELS: Registry[type[ModelSettings]] = Registry(
         "logistic": Logistic,
         "svm": Svm,
         "huber": Huber,
+        "linear": Linear,
         "mlp": Mlp,
         "cnn": Cnn,
         "layers": Layers,

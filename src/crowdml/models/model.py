@@ -6,13 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from crowdml.core import Array, BadInput, Batch, Coins, Graph, Ops, Value, record, trees
-from crowdml.core.ops import Tree
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.core import BadInput, Batch, Coins, Graph, Labels, Number, Ops, Value, ZeroCoins, record, trees
+from crowdml.core.trees import Array, Float, Num, SameTree, Tree
 from crowdml.models.layers import Factors, Layer, LayerSettings, Shape
 from crowdml.models.losses import Loss
 
-PICTURES_AT_ONCE = 250
-"""Pictures that are predicted together: their unfolded patches take many times the room of the pictures."""
+NUMBERS_AT_ONCE = 1 << 21
+"""Numbers that predictions hold at a time, of rows and of what layers make of them: more rows go through in parts."""
 
 Parameters = Tree
 """A tuple with one dict per layer, such as `({"w": …, "b": …}, {}, {"w": …})`."""
@@ -28,16 +31,16 @@ class Gradients:
     """
 
     layers: tuple[Factors | None, ...]
-    outputs: Array
+    outputs: Float[Array, "width size"]
 
-    def norms(self, order: int, ops: Ops) -> Array:
+    def norms(self, order: int, ops: Ops) -> Float[Array, " size"]:
         """Norm of each example's whole gradient, shape (size,)."""
         present = [layer for layer in self.layers if layer is not None]
         if order == 1:
             return sum(layer.absolute_norms() for layer in present)
         return ops.xp.sqrt(sum(layer.squared_norms() for layer in present))
 
-    def layer_norms(self, ops: Ops) -> list[Array | None]:
+    def layer_norms(self, ops: Ops) -> list[Float[Array, " size"] | None]:
         """L2 norm of each example's gradient, layer by layer; None where a layer has no parameters."""
         return [None if layer is None else ops.xp.sqrt(layer.squared_norms()) for layer in self.layers]
 
@@ -45,13 +48,15 @@ class Gradients:
         """Return each example's gradient: the parameters' shapes with examples as the first axis."""
         return tuple({} if layer is None else layer.rows() for layer in self.layers)
 
-    def total(self, weights: Array) -> Parameters:
+    def total(self, weights: Float[Array, " size"]) -> Parameters:
         """Sum of the examples' gradients, each times its weight."""
         return self.total_by_layer([weights] * len(self.layers))
 
-    def total_by_layer(self, weights: Sequence[Array | None]) -> Parameters:
+    def total_by_layer(self, weights: Sequence[Float[Array, " size"] | None]) -> Parameters:
         """Sum of the examples' gradients, where an example may have another weight in every layer."""
-        return tuple({} if layer is None else layer.total(own) for layer, own in zip(self.layers, weights, strict=True))
+        return tuple(
+            {} if layer is None else layer.total(weight) for layer, weight in zip(self.layers, weights, strict=True)
+        )
 
 
 @record
@@ -84,32 +89,41 @@ class Model:
         """Whether outputs are linear in the parameters, with rows as they are."""
         return len(self.layers) == 1 and self.layers[0].linear
 
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows are predicted together: memory does not grow with their number, and layers find them near."""
+        return max(1, NUMBERS_AT_ONCE // (self.features + sum(math.prod(layer.shape) for layer in self.layers)))
+
     def init(self, coins: Coins) -> Parameters:
         """Draw the first parameters."""
         return tuple(layer.init(coins, f"init/{index}") for index, layer in enumerate(self.layers))
 
     def zeros(self) -> Parameters:
         """Return parameters of the right shapes, all zero."""
-        return trees.map(self.ops.xp.zeros_like, self.init(_Zeros(self.ops)))
+        return trees.map(self.ops.xp.zeros_like, self.init(ZeroCoins(self.ops)))
 
-    def outputs(self, parameters: Parameters, rows: Array) -> Array:
+    def outputs(self, parameters: Parameters, rows: Num[Array, "size features"]) -> Float[Array, "width size"]:
         """Run forward; outputs have shape (width, size)."""
         if len(self.shape) == 1:
             return self._forward(parameters, rows)[0]
-        return self.ops.in_parts(lambda some: self._forward(parameters, some)[0], rows, PICTURES_AT_ONCE)
+        return self.ops.in_parts(lambda some: self._forward(parameters, some)[0], rows, self.rows_at_once)
 
-    def predict(self, parameters: Parameters, rows: Array) -> Array:
-        """Return the class number of each row."""
-        return self.loss.predict(self.outputs(parameters, rows))
+    def predict(self, parameters: Parameters, rows: Num[Array, "size features"]) -> Num[Array, " size"]:
+        """Return what each row is mapped to: class numbers, or encoded numbers."""
+        return self.ops.in_parts(
+            lambda some: self.loss.predict(self._forward(parameters, some)[0]), rows, self.rows_at_once
+        )
 
-    def losses(self, parameters: Parameters, rows: Array, labels: Array) -> Array:
+    def losses(
+        self, parameters: Parameters, rows: Num[Array, "size features"], targets: Num[Array, " size"]
+    ) -> Float[Array, " size"]:
         """Return the loss of each row."""
-        return self.loss.values(self.outputs(parameters, rows), labels)
+        return self.loss.values(self.outputs(parameters, rows), targets)
 
     def gradients(self, parameters: Parameters, batch: Batch) -> Gradients:
         """Run forward and backward, and return each example's gradient as factors."""
         outputs, memories = self._forward(parameters, batch.rows, batch.mask)
-        slope = self.loss.slope(outputs, batch.labels)
+        slope = self.loss.slope(outputs, batch.targets)
         found: list[Factors | None] = []
         for index in reversed(range(len(self.layers))):
             layer, memory = self.layers[index], memories[index]
@@ -117,6 +131,19 @@ class Model:
             if index:
                 slope = layer.pull_back(parameters[index], memory, slope)
         return Gradients(layers=tuple(reversed(found)), outputs=outputs)
+
+    def gradients_near(self, origin: SameTree, moved: SameTree, batch: Batch) -> Gradients:
+        """Return each example's gradient at origin + moved, for a model of one layer whose outputs are linear.
+
+        Outputs are the sum of two products. The first is fixed by row and origin, so only the second, of small numbers,
+        and their sum have a rounding error that could tell two devices apart (`algorithms.stability`).
+        """
+        (layer,) = self.layers
+        fixed, _ = layer.forward(origin[0], batch.rows.T)
+        moving, memory = layer.forward(moved[0], batch.rows.T)
+        outputs = fixed + moving
+        factors = layer.factors(moved[0], memory, self.loss.slope(outputs, batch.targets)) if layer.factors else None
+        return Gradients(layers=(factors,), outputs=outputs)
 
     def gradient_bound(self, order: int, input_bound: float | None) -> float | None:
         """Return a proven bound on one example's gradient norm, or None where there is none.
@@ -143,7 +170,7 @@ class Model:
             return input_bound
         return input_bound + 1.0 if order == 1 else math.hypot(input_bound, 1.0)
 
-    def regulariser(self, parameters: Parameters, strength: float) -> Parameters:
+    def regulariser(self, parameters: SameTree, strength: float) -> SameTree:
         """Return the gradient of ½ strength ‖w‖². Biases are not regularised."""
 
         def of_leaf(path: str, leaf: Array) -> Array:
@@ -152,36 +179,34 @@ class Model:
         return trees.map_paths(of_leaf, parameters)
 
     def write(self, graph: Graph, parameters: Parameters, rows: Value) -> tuple[Value, Value]:
-        """Write the model into a graph: scores of shape (size, width) and class numbers of shape (size,)."""
+        """Write the model into a graph: scores of shape (size, width), and what is predicted, of shape (size,).
+
+        That is `label`, a class number, or `value`, a number in the target's own unit.
+        """
         x = rows if len(self.shape) == 1 else graph.add("Reshape", rows, graph.constant((-1, *self.shape)))
-        for layer, own in zip(self.layers, parameters, strict=True):
+        for layer, learnt in zip(self.layers, parameters, strict=True):
             if layer.write is None:
                 raise BadInput("a layer of this model cannot be exported", where="model.layers")
-            x = layer.write(graph, own, x)
+            x = layer.write(graph, learnt, x)
         scores = graph.add("Identity", x, name="scores")
-        if not self.loss.by_sign:
+        target = self.loss.target
+        if isinstance(target, Labels) and not self.loss.by_sign:
             return scores, graph.add("ArgMax", scores, name="label", axis=1, keepdims=0)
         first = graph.add("Squeeze", scores, graph.constant((1,)))
-        above = graph.add("Greater", first, graph.constant(self.ops.xp.float32(0)))
+        if isinstance(target, Number):
+            encoded = graph.add("Clip", first, graph.constant(np.float32(-1)), graph.constant(np.float32(1)))
+            scaled = graph.add("Mul", encoded, graph.constant(np.float32(target.half_range)))
+            return scores, graph.add("Add", scaled, graph.constant(np.float32(target.middle)), name="value")
+        above = graph.add("Greater", first, graph.constant(np.float32(0)))
         return scores, graph.add("Cast", above, name="label", to="INT64")
 
     def _forward(self, parameters: Parameters, rows: Array, mask: Array | None = None) -> tuple[Array, list[Tree]]:
         x = rows.T if len(self.shape) == 1 else rows.reshape(-1, *self.shape)
         memories: list[Tree] = []
-        for layer, own in zip(self.layers, parameters, strict=True):
-            x, memory = layer.learn(own, x, mask) if layer.learn and mask is not None else layer.forward(own, x)
+        for layer, learnt in zip(self.layers, parameters, strict=True):
+            x, memory = layer.learn(learnt, x, mask) if layer.learn and mask is not None else layer.forward(learnt, x)
             memories.append(memory)
         return x, memories
-
-
-class _Zeros:
-    """Coins for a look at shapes: whatever is drawn is zero."""
-
-    def __init__(self, ops: Ops) -> None:
-        def draw(stage: str, *arguments: Any) -> Array:
-            return ops.xp.zeros(arguments[-1], dtype=ops.xp.float32)
-
-        self.uniform = self.laplace = self.gaussian = self.discrete_laplace = draw
 
 
 def build(
@@ -208,3 +233,50 @@ def build(
     if not any(layer.factors for layer in layers):
         raise BadInput("none of the layers has anything to learn", where="model.layers", hint="add a dense layer")
     return Model(layers=tuple(layers), loss=loss, ops=ops, features=features, shape=first, declared=declared)
+
+
+@record
+class FlatModel:
+    """A model as one vector, over NumPy: for a server, which adds parameters up and never looks inside.
+
+    Kernels of the server are written over trees; over a tree that is a single vector they cost a fraction.
+
+    Attributes:
+        model: The model itself.
+        decays: 1 for every number that a regulariser acts on, otherwise 0.
+    """
+
+    model: Model
+    decays: Float[Array, " numbers"]
+
+    @staticmethod
+    def of(model: Model) -> FlatModel:
+        """Wrap a model."""
+        ones = trees.map(np.ones_like, model.zeros())
+        return FlatModel(model=model, decays=flatten(model.regulariser(ones, 1.0)))
+
+    @property
+    def loss(self) -> Loss:
+        """The model's loss."""
+        return self.model.loss
+
+    def init(self, coins: Coins) -> Float[Array, " numbers"]:
+        """Draw the first parameters."""
+        return flatten(self.model.init(coins))
+
+    def zeros(self) -> Float[Array, " numbers"]:
+        """Return a vector of the right length, all zero."""
+        return flatten(self.model.zeros())
+
+    def regulariser(self, parameters: Float[Array, " numbers"], strength: float) -> Float[Array, " numbers"]:
+        """Return the gradient of ½ strength ‖w‖²."""
+        return parameters * (self.decays * np.float32(strength))
+
+
+def flatten(tree: Tree) -> npt.NDArray[Any]:
+    """Make one NumPy vector of a tree's leaves, in their order.
+
+    >>> flatten({"b": np.ones(2), "a": np.zeros((1, 2))}).tolist()
+    [0.0, 0.0, 1.0, 1.0]
+    """
+    return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in trees.leaves(tree)])

@@ -1,8 +1,12 @@
 """Limits: what an honest device can send, so that a server may refuse everything beyond.
 
-Integers are bounded before the noise, and the noise has thin tails; so integers and norms have limits that an honest
-check-in passes with probability at most `FAILURE`. The limits are those of the noise at the *smallest* ε that owners
-may choose: the server does not know who has chosen what.
+Without a promise nothing bounds an honest device, so numbers only have to be so small that squares cannot overflow, and
+rows so few that they are counted exactly (`plain_problem`). Counts then carry no noise, so they must agree with each
+other.
+
+Integers on the grid are bounded before the noise, and the noise has thin tails; so integers and norms have limits that
+an honest check-in passes with probability at most `FAILURE`. A server takes those of the noise at the *smallest* ε that
+owners may choose (`Plan.noisiest`): it does not know who has chosen what.
 
 Tails, each of them a proven bound:
 
@@ -10,6 +14,8 @@ Tails, each of them a proven bound:
   all integers k, at c = tσ² and at c = 0, and such a sum is largest at c = 0. So one of d integers exceeds
   σ√(2 ln(2d/p)) with probability at most p, and the squared L2 norm exceeds σ²(d + 2√(dt) + 2t) with probability at
   most e^-t (Hsu, Kakade and Zhang 2012, theorem 2.1);
+- a rounded Gaussian exceeds m only where the Gaussian exceeds m + ½, so the same holds for its integers; rounding
+  makes a vector longer by at most √d/2;
 - a discrete Laplace integer exceeds m with probability at most 2e^(-m/s), and the L1 norm of d of them has a Chernoff
   bound: for every 0 < λ < 1/s it exceeds (d ln E[e^(λ|z|)] + ln(1/p))/λ with probability at most p.
 """
@@ -20,18 +26,30 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from crowdml.core import record, trees
+from crowdml.core import CheckIn, Tally, record, trees
 from crowdml.core.ops import Tree
-from crowdml.privacy.calibration import for_owner
-from crowdml.privacy.plan import Plan
-from crowdml.privacy.sound import Sound
+from crowdml.privacy.noise.counts import CountNoise
+from crowdml.privacy.noise.grid import GridMechanism
 
 FAILURE = 1e-9
 """Largest probability with which an honest check-in is refused."""
 
+LARGEST_FLOAT = 1e15
+LARGEST_ROWS = 1 << 24
+"""Rows that a device may claim where the task sets no limit: float32 counts them exactly."""
+
 LABELS = 1_000_000
 """More labels than any task has: limits grow with the logarithm of their number only."""
+
+
+BLOCK = 10_000
+"""Integers of which a norm is taken at once: few enough to stay in the processor's cache as floats, and for OpenBLAS
+not to wake its threads, which would cost more than the product."""
+
+ROUGH = 1e-3
+"""More than the relative error of a norm of so many numbers in single precision: `BLOCK` times 2^-24, and roundings."""
 
 
 @record
@@ -58,70 +76,94 @@ class Limit:
 
     def problem(self, integers: Any, number: int) -> str | None:
         """Say what is wrong with an array of integers that is a sum of `number`; None where nothing is."""
-        own = np.asarray(integers).reshape(-1)
-        # The places of the extremes are found in half the time that `min` and `max` take.
-        largest = max(-int(own[own.argmin()]), int(own[own.argmax()])) if len(own) else 0
-        if largest > self.most(number):
-            return f"an integer of {largest}, where {self.most(number)} is the largest possible"
-        if self.order:
-            values = own.astype(np.float64)
-            norm = math.sqrt(values.dot(values)) if self.order == 2 else float(np.abs(values).sum())
-            longest = self.norm + self.norm_each * number
-            if norm > longest:
-                return f"a norm of {norm:.4g}, where {longest:.4g} is the longest possible"
+        flat = integers if type(integers) is np.ndarray and integers.ndim == 1 else np.asarray(integers).reshape(-1)
+        longest, most = self.norm + self.norm_each * number, self.most(number)
+        largest, norm = _measures(flat, self.order, longest)
+        if largest > most:
+            return f"an integer of {largest}, where {most} is the largest possible"
+        if self.order and norm > longest:
+            return f"a norm of {norm:.4g}, where {longest:.4g} is the longest possible"
         return None
+
+
+def _measures(flat: npt.NDArray[Any], order: int, longest: float) -> tuple[int, float]:
+    """Return the largest |integer|, and the norm: to double precision, unless it is clearly below `longest`.
+
+    The norm is taken block by block, so that no copy of all integers as floats is made. Of many it is looked at in
+    single precision first, which takes half as long: its terms are positive, so the sum is off by less than `ROUGH`.
+    """
+    if 0 < len(flat) <= BLOCK and flat.itemsize <= 4:
+        # Doubles hold such integers exactly; of few the place of the largest is found sooner than the largest.
+        values = flat.astype(np.float64)
+        squares = float(values.dot(values))
+        np.abs(values, values)
+        return int(values[values.argmax()]), math.sqrt(squares) if order == 2 else float(values.sum())
+    largest = max(-int(np.minimum.reduce(flat)), int(np.maximum.reduce(flat))) if len(flat) else 0
+    rough = _norm_in(np.float32, flat, order)
+    return largest, rough if rough * (1 + ROUGH) < longest else _norm_in(np.float64, flat, order)
+
+
+def _norm_in(dtype: type[np.floating[Any]], flat: npt.NDArray[Any], order: int) -> float:
+    total = 0.0
+    for begin in range(0, len(flat), BLOCK):
+        values = flat[begin : begin + BLOCK].astype(dtype)
+        total += float(values.dot(values)) if order == 2 else float(np.abs(values, values).sum())
+    return math.sqrt(total) if order == 2 else total
 
 
 @record
-class Acceptance:
-    """Limits of a whole check-in.
+class GridLimits:
+    """Limits of a whole check-in of integers on a grid.
 
     Attributes:
-        sends: Name of the update in the message.
         update: Limits of the update; it is a sum over rows, or of one.
         errors: Limits of the error count; None where counts are not sent. It is a sum over the rows counted.
         labels: Limits of each label count, a sum over all rows.
-        rows: Rows behind a check-in at most; None where a device sends as many as it has.
         by_rows: Whether the update is a sum over rows.
     """
 
-    sends: str
     update: Limit
     errors: Limit | None
     labels: Limit | None
-    rows: int | None
     by_rows: bool
 
-    def problem(self, check_in: Tree) -> str | None:
+    def problem(self, check_in: CheckIn, most_rows: int | None) -> str | None:
         """Say why no honest device sends this check-in, but for one in `1/FAILURE`; None where one might.
 
         The layout has been compared before, so names, types and shapes are right.
+
+        Args:
+            check_in: The check-in.
+            most_rows: Rows behind one at most; None: all that a device has.
         """
-        counts = check_in.get("counts", {})
-        clear = {name: int(check_in[name]) for name in ("samples", "weight") if name in check_in}
-        clear |= {name: int(counts[name]) for name in ("rows", "counted") if name in counts}
-        if (found := self._of_clear(clear)) is not None:
+        counts, weight = check_in.counts, int(check_in.weight)
+        clear = {"weight": weight}
+        if counts:
+            clear |= {"rows": int(counts.rows), "counted": int(counts.counted)}
+        if (found := self._of_clear(clear, most_rows)) is not None:
             return found
-        number = clear.get("samples", 0) if self.by_rows else clear.get("weight", 1)
-        if (found := self.update.problem(_as_vector(check_in[self.sends]), number)) is not None:
-            return f"{self.sends}: {found}"
-        if self.errors and self.labels:
-            if (found := self.errors.problem(counts["errors"], clear["counted"])) is not None:
-                return f"errors: {found}"
-            if (found := self.labels.problem(counts["labels"], clear["rows"])) is not None:
-                return f"labels: {found}"
+        if (found := self.update.problem(_as_vector(check_in.update), weight)) is not None:
+            return f"update: {found}"
+        if not (self.errors and self.labels and counts):
+            return None
+        if (found := self.errors.problem(counts.errors, clear["counted"])) is not None:
+            return f"errors: {found}"
+        if (found := self.labels.problem(counts.spread, clear["rows"])) is not None:
+            return f"spread: {found}"
         return None
 
-    def _of_clear(self, clear: dict[str, int]) -> str | None:
+    def _of_clear(self, clear: dict[str, int], most_rows: int | None) -> str | None:
         """Look at what travels in clear."""
         for name, value in clear.items():
             if value < 0:
                 return f"{name}: {value} is negative"
-            if name == "weight" and value != 1:
-                return f"weight: {value}, where every device counts 1"
-            if name != "weight" and self.rows is not None and value > self.rows:
-                return f"{name}: {value} rows, where {self.rows} are the most"
-        if "rows" in clear and max(clear["counted"], clear["samples"]) > clear["rows"]:
+            if name == "weight" and not self.by_rows:
+                if value != 1:
+                    return f"weight: {value}, where every device counts 1"
+            elif most_rows is not None and value > most_rows:
+                return f"{name}: {value} rows, where {most_rows} are the most"
+        trained = clear["weight"] if self.by_rows else 0
+        if "rows" in clear and max(clear["counted"], trained) > clear["rows"]:
             return f"rows: {clear['rows']}, which are fewer than were counted or trained on"
         return None
 
@@ -132,31 +174,58 @@ def _as_vector(update: Tree) -> Any:
     return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in trees.leaves(update)])
 
 
-def acceptance(plan: Plan, failure: float = FAILURE) -> Acceptance:
-    """Return the limits of a check-in of a sound task."""
-    if plan.sound is None:
-        raise ValueError("only a sound plan bounds what a device can send")
-    sound = for_owner(plan.sound, plan.sound.owner_range[0])
-    counts = sound.statistics
+def grid_limits(mechanism: GridMechanism, counts: CountNoise | None, failure: float = FAILURE) -> GridLimits:
+    """Return the limits of a check-in with this noise."""
     each = failure / (4 if counts else 2)  # integers and norm of the update, and the two kinds of count
-    return Acceptance(
-        sends=sound.sends,
-        update=_of_update(sound, each),
-        errors=Limit(largest=_laplace_most(counts.error_scale, 1, each), largest_each=1) if counts else None,
-        labels=Limit(largest=_laplace_most(counts.label_scale, LABELS, each), largest_each=1) if counts else None,
-        rows=sound.rows,
-        by_rows=sound.update.grid.per == "example",
+    return GridLimits(
+        update=_of_update(mechanism, each),
+        errors=Limit(largest=_laplace_most(counts.errors, 1, each), largest_each=1) if counts else None,
+        labels=Limit(largest=_laplace_most(counts.spread, LABELS, each), largest_each=1) if counts else None,
+        by_rows=mechanism.grid.per == "example",
     )
 
 
-def _of_update(sound: Sound, failure: float) -> Limit:
-    grid, scale = sound.update.grid, sound.update.scale
+def plain_problem(check_in: CheckIn, most_rows: int | None, alike: bool) -> str | None:
+    """Say why no honest device sends this check-in of numbers without a bound; None where one might.
+
+    Args:
+        check_in: The check-in.
+        most_rows: Rows behind one at most; None: all that a device has.
+        alike: Whether every device counts 1, however many rows it has.
+    """
+    most = most_rows or LARGEST_ROWS
+    for path, leaf in trees.paths(check_in):
+        if leaf.dtype.kind == "f":
+            if max(-leaf.min(), leaf.max()) > LARGEST_FLOAT:
+                return f"{path}: a number beyond {LARGEST_FLOAT:g}"
+        elif path == "weight" and alike and leaf != 1:
+            return f"weight: {leaf}, where every device counts 1"
+        elif leaf.min() < 0 or leaf.max() > most:
+            return f"{path}: a count beyond 0 to {most}"
+    return _relations(check_in.counts, int(check_in.weight)) if check_in.counts else None
+
+
+def _relations(counts: Tally, samples: int) -> str | None:
+    """Say how exact counts contradict each other; a device counts errors and targets of the very rows it has."""
+    rows, counted, errors = int(counts.rows), int(counts.counted), int(counts.errors)
+    spread = int(counts.spread.sum(dtype="int64"))
+    if errors > counted:
+        return f"errors: {errors} among {counted} rows that were counted"
+    if max(counted, samples) > rows:
+        return f"rows: {rows}, which are fewer than were counted or trained on"
+    if spread != rows:
+        return f"targets: {spread} of {rows} rows"
+    return None
+
+
+def _of_update(mechanism: GridMechanism, failure: float) -> Limit:
+    grid, scale = mechanism.grid, mechanism.scale
     if grid.order == 1:
         largest, norm = _laplace_most(scale, grid.size, failure), _laplace_norm(scale, grid.size, failure)
     else:
         largest = math.ceil(scale * math.sqrt(2 * math.log(2 * grid.size / failure)))
         t = math.log(1 / failure)
-        norm = scale * math.sqrt(grid.size + 2 * math.sqrt(grid.size * t) + 2 * t)
+        norm = scale * math.sqrt(grid.size + 2 * math.sqrt(grid.size * t) + 2 * t) + math.sqrt(grid.size) / 2
     return Limit(
         largest=largest,
         largest_each=grid.levels,

@@ -1,22 +1,24 @@
-"""The `[privacy]` section of a task file: the terms."""
+"""The `[privacy]` section of a task file: what is promised to owners, and how it is kept."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, PositiveFloat, field_validator
 
-from crowdml.core import BadInput, Settings
+from crowdml.core import BadInput, Registry, Settings
 from crowdml.core.registry import nearest
-from crowdml.privacy.mechanisms import MECHANISMS
+from crowdml.core.settings import NameIn
+from crowdml.privacy.noise.laws import MECHANISMS
 
-Positive = Annotated[float, Field(gt=0)]
+MODES: Registry[Any] = Registry("privacy mode", {})
+"""Every mode by its name; `calibration.modes` enters ours and says what one is."""
 
 
 class PrivacySettings(Settings):
     """What is promised to owners, and how it is kept."""
 
-    mode: Literal["sound", "paper", "none"] = Field(
+    mode: Annotated[str, NameIn(MODES)] = Field(
         "sound",
         description='"sound": proven, and enforced by a ledger; "paper": a paper\'s formula to the letter, simulation '
         'only; "none": no noise and no promise',
@@ -24,12 +26,12 @@ class PrivacySettings(Settings):
     unit: Literal["sample", "device"] = Field("sample", description="what one promise protects")
     adjacency: Literal["replace", "add-remove"] = Field("replace", description="which data sets are neighbours")
     mechanism: str = Field("laplace", description="the noise law")
-    clip: Positive | None = Field(
+    clip: PositiveFloat | None = Field(
         None,
         description="longest gradient of one example, in the mechanism's norm; not given: the model's own bound. In "
         "sound mode it is the whole message that is clipped where devices take steps, or the unit is a device",
     )
-    epsilon: Positive | None = Field(
+    epsilon: PositiveFloat | None = Field(
         None, description="ε: in sound mode the total over the task, in paper mode what the paper would claim"
     )
     delta: float = Field(0.0, ge=0, lt=1, description="δ; 0 is pure ε")
@@ -62,7 +64,7 @@ class PrivacySettings(Settings):
         description="noise in steps: probability that a step takes a row; the largest share of a device's rows that a "
         "step may take where their number is fixed",
     )
-    noise_scale: Positive | None = Field(
+    noise_scale: PositiveFloat | None = Field(
         None, description="paper mode: standard deviation of the noise itself instead of ε; then no ε can be stated"
     )
     noise_unit: Literal["coordinate", "vector"] = Field(
@@ -81,7 +83,7 @@ class PrivacySettings(Settings):
         None, ge=2, description="bands of the matrix: messages that one draw of noise reaches, its own included"
     )
     max_uses: int | None = Field(None, gt=0, description="releases one sample may enter (sound mode)")
-    owner_range: list[Positive] | None = Field(
+    owner_range: list[PositiveFloat] | None = Field(
         None, min_length=2, max_length=2, description="smallest and largest ε an owner may choose (sound mode)"
     )
 

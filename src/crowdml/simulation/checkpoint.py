@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,9 +19,9 @@ import numpy as np
 import safetensors.numpy
 
 import crowdml
-from crowdml.algorithms import Task
 from crowdml.core import BadInput, record
-from crowdml.core.validation import write_whole
+from crowdml.core.files import cache_home, write_whole
+from crowdml.task import Task
 
 KEPT_DAYS = 30
 """A checkpoint that was not touched for so long is taken away by the next run."""
@@ -36,7 +35,7 @@ class Progress:
     Attributes:
         chunk: Chunks done.
         leaves: The carry's arrays, in tree order.
-        measured: Measurements so far, each of shape (points, lanes).
+        measured: Measurements so far, each of shape (points, replicas).
     """
 
     chunk: int
@@ -53,8 +52,7 @@ def run_path(tasks: Sequence[Task], trials: int, seed: int) -> Path:
         "seed": seed,
     }
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "crowdml" / "runs" / f"{digest}.safetensors"
+    return cache_home() / "runs" / f"{digest}.safetensors"
 
 
 def save(path: Path, progress: Progress) -> None:

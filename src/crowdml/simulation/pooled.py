@@ -11,17 +11,17 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
-from crowdml.algorithms import Task
 from crowdml.core import Array
 from crowdml.data import Dataset
+from crowdml.privacy.sanitisers import Use
 from crowdml.simulation import accounting
-from crowdml.simulation.coins import HashCoins, trial_seed
 from crowdml.simulation.doubts import doubted
-from crowdml.simulation.jax_ops import JAX
+from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
+from crowdml.simulation.engine.jax_ops import JAX
 from crowdml.simulation.prepare import measured_errors, prepare
-from crowdml.simulation.result import Result, watched
-from crowdml.simulation.run import Watcher
-from crowdml.simulation.splits import trial_split
+from crowdml.simulation.result import Result, Watcher, watched
+from crowdml.simulation.timeline.trial_crowd import trial_split
+from crowdml.task import Task
 
 
 def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None = None) -> Result:
@@ -30,21 +30,20 @@ def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None
     Without noise nothing in it is random, so one trial serves for all.
     """
     fitted, dataset = prepare(task)
-    perturb = task.build(JAX).perturb
-    first = trial_split(task, len(dataset.train_labels), 0)
-    objective, compile_seconds = _compiled(task, dataset, len(first.train if first else dataset.train_labels))
+    sanitiser = task.calibrated.last.bind(Use(ops=JAX, scales={}, like=tuple, target=task.target))
+    perturbed = "rows" in sanitiser.describe()
+    splits = [trial_split(task, len(dataset.train_targets), trial) for trial in range(trials)]
+    count = len(splits[0].train if splits[0] else dataset.train_targets)
+    objective, compile_seconds = _compiled(task, dataset, count)
     began = time.perf_counter()
     learnt: list[Any] = []
     errors: dict[str, list[float]] = {}
-    splits = [trial_split(task, len(dataset.train_labels), trial) for trial in range(trials)]
-    different = trials if perturb or splits[0] else 1
-    for trial in range(different):
+    different = trials if perturbed or splits[0] else 1
+    for trial, split in enumerate(splits[:different]):
         words = jnp.asarray(trial_seed(seed, trial))
-        split = splits[trial]
-        chosen = split.train if split else np.arange(len(dataset.train_labels))
-        rows, labels = jnp.asarray(dataset.train_rows[chosen]), jnp.asarray(dataset.train_labels[chosen])
-        if perturb:
-            rows, labels = perturb(rows, labels, HashCoins(words, jnp.arange(len(rows)), JAX))
+        chosen = split.train if split else np.arange(len(dataset.train_targets))
+        rows, labels = jnp.asarray(dataset.train_rows[chosen]), jnp.asarray(dataset.train_targets[chosen])
+        rows, labels = sanitiser.rows(rows, labels, HashCoins(words, jnp.arange(len(rows)), JAX))
         learnt.append(_fit(task, objective, words, rows, labels))
         for name, error in measured_errors(task, learnt[-1], dataset, trial).items():
             errors.setdefault(name, []).append(error)
@@ -55,7 +54,7 @@ def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None
         task=task,
         seed=seed,
         trials=trials,
-        samples=np.array([float(len(dataset.train_labels))]),
+        samples=np.array([float(len(dataset.train_targets))]),
         measured={name: np.array([found * copies]) for name, found in errors.items()},
         parameters=jax.tree.map(lambda *leaves: np.stack(leaves * copies), *learnt),
         privacy=accounting.pooled_report(task, dataset, seed),
@@ -74,13 +73,8 @@ def _fit(task: Task, objective: Any, words: Array, rows: Array, labels: Array) -
         value, slope = objective(jnp.asarray(flat, jnp.float32), rows, labels)
         return float(value), np.asarray(slope, np.float64)
 
-    found = minimize(
-        risk,
-        np.asarray(first, np.float64),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": task.algorithm.iterations, "maxcor": 20},
-    )
+    options: Any = {"maxiter": task.algorithm.iterations, "maxcor": 20}
+    found = minimize(risk, np.asarray(first, np.float64), jac=True, method="L-BFGS-B", options=options)
     return jax.tree.map(np.asarray, shape(jnp.asarray(found.x, jnp.float32)))
 
 
@@ -96,10 +90,6 @@ def _compiled(task: Task, dataset: Dataset, count: int) -> tuple[Any, float]:
         return jnp.mean(model.losses(parameters, rows, labels)) + 0.5 * strength * sum(jnp.sum(w * w) for w in weights)
 
     began = time.perf_counter()
-    examples = (
-        first,
-        jnp.zeros((count, dataset.features), jnp.float32),
-        jnp.zeros(count, jnp.int32),
-    )
+    examples = first, jnp.zeros((count, dataset.features), jnp.float32), jnp.zeros(count, task.target.dtype)
     compiled = jax.jit(jax.value_and_grad(risk)).lower(*examples).compile()
     return compiled, time.perf_counter() - began

@@ -1,23 +1,33 @@
-"""Result: what a simulation found, ready for a script, a table or a figure."""
+"""Result: what a simulation found, for a script, a table or a figure of the error against samples used."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.algorithms import Task
-from crowdml.core import record
+from crowdml.core import Tally, Target, record
+from crowdml.core.files import save_figure
 from crowdml.core.ops import Tree
+from crowdml.task import Task
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 Floats = npt.NDArray[np.float64]
+
+Watcher = Callable[[float, float], None]
+"""Told the share done and the mean error after each point of the curve: on rows held back where there are some, else on
+the test rows. Before the first point the error is not a number."""
+
+# Okabe and Ito's palette: distinct for colour-blind readers, with line styles as a second cue.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLES = ("-", "--", "-.", ":")
 
 
 @record
@@ -43,7 +53,9 @@ class Average:
         return {
             "versions": self.versions,
             "used": self.used,
-            "last": [{"device": device, "weights": [round(own, 6) for own in layers]} for device, layers in by_device],
+            "last": [
+                {"device": device, "weights": [round(weight, 6) for weight in layers]} for device, layers in by_device
+            ],
         }
 
 
@@ -65,12 +77,15 @@ class Result:
         updates: Check-ins absorbed, over all trials.
         compile_seconds: What compiling cost.
         run_seconds: What running cost.
+        engine: What ran it: "compiled", or "numpy".
+        processes: Worker processes that ran it; 0: this one.
         notes: Caveats to print beside the figures.
         warnings: What casts doubt on the figures, such as a rate that made everything diverge.
         times: When each point of the curve was reached, of shape (points, trials); None where there is no time. The
             unit is that of the timeline.
         averages: How each trial was averaged, where weights depend on the check-ins.
-        beside: Test errors of other uses of the same public rows, by name, each of shape (trials,).
+        baselines: Test errors of other uses of the same public rows, or of models of the devices' own, by name, each of
+            shape (trials,).
     """
 
     task: Task
@@ -81,22 +96,24 @@ class Result:
     parameters: Tree
     privacy: dict[str, Any]
     updates: int
-    compile_seconds: float
     run_seconds: float
+    compile_seconds: float = 0.0
+    engine: str = "numpy"
+    processes: int = 0
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    counts: dict[str, npt.NDArray[np.int64]] = dataclasses.field(default_factory=dict)
+    counts: Tally | tuple[()] = ()
     times: Floats | None = None
     averages: tuple[Average, ...] = ()
-    beside: dict[str, Floats] = dataclasses.field(default_factory=dict)
+    baselines: dict[str, Floats] = dataclasses.field(default_factory=dict)
 
     @property
     def estimated_labels(self) -> dict[str, Floats]:
         """Share of each label as the counts tell it, per trial (Crowd-ML 2015, equation 14); empty without counts."""
         if not self.counts:
             return {}
-        shares = self.counts["labels"].sum(axis=1) / np.maximum(self.counts["rows"].sum(axis=1), 1)[:, None]
-        return {name: shares[:, index] for index, name in enumerate(self.task.data.labels)}
+        shares = self.counts.spread.sum(axis=1) / np.maximum(self.counts.rows.sum(axis=1), 1)[:, None]
+        return {name: shares[:, index] for index, name in enumerate(self.task.target.bin_names)}
 
     @property
     def test_error(self) -> float:
@@ -122,14 +139,16 @@ class Result:
             "estimated_labels": {name: _summary(shares) for name, shares in self.estimated_labels.items()},
             "privacy": self.privacy,
             "seconds": {"compile": round(self.compile_seconds, 3), "run": round(self.run_seconds, 3)},
+            "engine": self.engine,
+            "processes": self.processes,
             "updates": self.updates,
             "notes": list(self.notes),
             "warnings": list(self.warnings),
         }
         if self.averages:
             content["averages"] = [average.to_json() for average in self.averages]
-        if self.beside:
-            content["beside"] = {name: {"test_error": _summary(errors)} for name, errors in self.beside.items()}
+        if self.baselines:
+            content["baselines"] = {name: {"test_error": _summary(errors)} for name, errors in self.baselines.items()}
         return content
 
     def to_pandas(self) -> pd.DataFrame:
@@ -145,8 +164,6 @@ class Result:
 
     def plot(self, path: Path | str) -> None:
         """Draw the error against samples used, on test rows and on rows held back, and save the figure."""
-        from crowdml.simulation.plot import curve_figure
-
         curve_figure({self.task.name: self}, Path(path), held_back="validation_error" in self.measured)
 
 
@@ -160,3 +177,62 @@ def _summary(values: Floats) -> dict[str, float | None]:
     spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     figures = {"mean": float(values.mean()), "std": spread}
     return {name: round(value, 6) if np.isfinite(value) else None for name, value in figures.items()}
+
+
+def curve_figure(
+    results: Mapping[str, Result],
+    path: Path,
+    measure: str = "test_error",
+    title: str | None = None,
+    held_back: bool = False,
+) -> None:
+    """Draw one curve per result, with a band of one standard deviation over trials, and save the figure.
+
+    A result with a single point, such as that of batch training, becomes a level line. With `held_back` the curve of a
+    single result has one beside it for the rows held back from training.
+    """
+    from matplotlib.figure import Figure
+
+    many = len(results) > 1 or held_back
+    figure = Figure(figsize=(7, 4.8 if many else 4.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for index, (label, result) in enumerate(results.items()):
+        name = "test rows" if held_back else label
+        _draw(axes, name, result, measure, COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
+        if held_back:
+            _draw(axes, "rows held back", result, "validation_error", COLOURS[1], STYLES[1])
+    words = "time-averaged error, counted by devices" if measure == "estimated_error" else measure.replace("_", " ")
+    words = "error" if held_back else words
+    first = next(iter(results.values())).task.target
+    if not first.has_accuracy and measure.endswith("error"):
+        words += ", share of the range"
+        if all(result.task.target == first for result in results.values()):
+            _show_unit(axes, first)
+    axes.set(xlabel="samples used by the crowd", ylabel=words, xlim=(0, None), ylim=(0, None))
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(
+        title or (next(iter(results)) if len(results) == 1 else ""), loc="left", fontsize="medium", wrap=True
+    )
+    if many:
+        figure.legend(loc="outside lower center", ncols=3 if len(results) < 7 else 4, frameon=False, fontsize="small")
+    save_figure(figure, path)
+
+
+def _show_unit(axes: Axes, target: Target) -> None:
+    """Add what errors of a number are in its own unit, on the right."""
+    width: Any = 2 * getattr(target, "half_range", 0.5)
+    unit = getattr(target, "unit", "")
+    right = axes.secondary_yaxis("right", functions=(lambda share: share * width, lambda error: error / width))
+    right.set_ylabel("mean absolute error" + (f" in {unit}" if unit else ""))
+
+
+def _draw(axes: Axes, label: str, result: Result, measure: str, colour: str, style: str) -> None:
+    values = result.measured[measure]
+    mean, spread = values.mean(axis=1), values.std(axis=1, ddof=1 if values.shape[1] > 1 else 0)
+    if len(mean) == 1:
+        axes.axhline(mean[0], linestyle=style, color=colour, label=label, linewidth=1.8)
+        return
+    axes.plot(result.samples, mean, style, color=colour, label=label, linewidth=1.8)
+    low, high = np.clip(mean - spread, 0, 1), np.clip(mean + spread, 0, 1)
+    axes.fill_between(result.samples, low, high, color=colour, alpha=0.15, linewidth=0)

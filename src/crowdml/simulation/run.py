@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from crowdml.algorithms import Task
-from crowdml.core import NUMPY, BadInput
+from crowdml.algorithms.recipe import PooledRecipe, SlicedRecipe
+from crowdml.core import NUMPY, BadInput, Report, trees
+from crowdml.core.ops import Tree
 from crowdml.data import Dataset
-from crowdml.simulation import accounting, checkpoint, memory
-from crowdml.simulation.chunks import Chunks, cut_chunks
-from crowdml.simulation.coins import trial_seed
-from crowdml.simulation.cores import Blocks, cut, join
+from crowdml.simulation import accounting, checkpoint
+from crowdml.simulation.attacked import attack_of, attacked
+from crowdml.simulation.baselines import personal_errors
 from crowdml.simulation.doubts import doubted
-from crowdml.simulation.jax_setup import CORES
-from crowdml.simulation.lane import Carry, Lanes
-from crowdml.simulation.matrices import numbers
-from crowdml.simulation.personal import personal_errors
-from crowdml.simulation.prepare import prepare
-from crowdml.simulation.program import Program, compile_program
-from crowdml.simulation.result import Average, Result, watched
-from crowdml.simulation.splits import trial_split
-from crowdml.simulation.timeline import Timeline, make_timeline
+from crowdml.simulation.engine.chunks import Chunks, cut_chunks
+from crowdml.simulation.engine.hash_coins import trial_seed
+from crowdml.simulation.engine.machine import estimate_memory, require_memory
+from crowdml.simulation.engine.run_records import Carry, Replicas
+from crowdml.simulation.engines import choose, require_engine
+from crowdml.simulation.lanes import Lanes, count_lanes, open_lanes, width
+from crowdml.simulation.prepare import numbers, prepare
+from crowdml.simulation.result import Average, Result, Watcher, watched
+from crowdml.simulation.timeline.timeline import Timeline, make_timeline
+from crowdml.simulation.timeline.trial_crowd import trial_split
+from crowdml.task import Task
 
 SAVE_EVERY_S = 10.0
-
-Watcher = Callable[[float, float], None]
-"""Told the share done and the mean error after each point of the curve: on rows held back where there are some, else on
-the test rows."""
 
 
 def simulate(
@@ -41,6 +38,7 @@ def simulate(
     trials: int = 1,
     seed: int = 0,
     resume: bool = False,
+    engine: str | None = None,
     watch: Watcher | None = None,
 ) -> Result:
     """Simulate a crowd that learns a task.
@@ -54,9 +52,11 @@ def simulate(
         trials: Repetitions, each with its own partition, order, delays and noise.
         seed: Same seed, same machine: same bits.
         resume: Go on from the checkpoint that an interrupted run of the same task, trials and seed has left.
+        engine: "compiled", "numpy", or "auto", which takes NumPy where compiling would take longer than running; not
+            given: what `CROWDML_ENGINE` says, or "auto".
         watch: Told how far the run is.
     """
-    return simulate_cells([task], trials=trials, seed=seed, resume=resume, watch=watch)[0]
+    return simulate_cells([task], trials=trials, seed=seed, resume=resume, engine=engine, watch=watch)[0]
 
 
 def simulate_cells(
@@ -65,18 +65,70 @@ def simulate_cells(
     trials: int = 1,
     seed: int = 0,
     resume: bool = False,
+    engine: str | None = None,
     watch: Watcher | None = None,
 ) -> list[Result]:
     """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side."""
     require_numbers(trials, seed)
+    require_engine(engine)
     for task in tasks:
         if not isinstance(task, Task):
-            raise BadInput(
-                f"should be a Task, not {type(task).__name__}",
-                where="task",
-                hint="read a file: crowdml.Task.load(path)",
-            )
-    return _simulate_cells(tasks, trials=trials, seed=seed, resume=resume, watch=watch)
+            what = f"should be a Task, not {type(task).__name__}"
+            raise BadInput(what, where="task", hint="read a file: crowdml.Task.load(path)")
+    if isinstance(tasks[0].recipe, PooledRecipe):
+        from crowdml.simulation.pooled import simulate_pooled  # it imports JAX and SciPy
+
+        return [simulate_pooled(task, trials=trials, seed=seed, watch=watch) for task in tasks]
+    if isinstance(tasks[0].recipe, SlicedRecipe):
+        from crowdml.simulation.sliced import simulate_sliced
+
+        return [simulate_sliced(task, trials=trials, seed=seed, watch=watch) for task in tasks]
+    if len({task.structure() for task in tasks}) != 1:
+        raise ValueError("the cells of one sweep may differ in hyper-parameters only")
+    fitted, dataset = prepare(tasks[0])
+    engine = choose(tasks, len(dataset.train_targets), engine)
+    timelines = make_timelines(tasks[0], dataset, trials, seed)
+    lane_count = count_lanes(tasks[0], len(dataset.train_targets), len(tasks) * trials, engine)
+    places = _places(len(tasks), trials, lane_count)
+    earlier = [phase.versions or 0 for phase in tasks[0].built.phases[:-1]]
+    chunks = cut_chunks([timelines[trial] for _, trial in places], tasks[0].crowd.curve, earlier)
+    require_memory(estimate_memory(tasks[0].built, dataset, chunks, tasks[0].crowd.devices))
+    replicas = _replicas(tasks, seed, places, dataset, chunks)
+    path = checkpoint.run_path(tasks, trials, seed)
+    notes = accounting.notes(tasks[0], dataset, fitted, timelines)
+    with open_lanes(tasks[0], dataset, replicas, chunks, lane_count, engine) as lanes:
+        dataset = prepare(tasks[0])[1]  # whose rows are the shared ones now, so that others can go
+        began = time.perf_counter()
+        carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, watch, len(tasks) * trials)
+    notes += more
+    run_seconds = time.perf_counter() - began
+    parameters, counts, updates = _ended(tasks[0], carries, chunks)
+    points = range(len(measured["test_error"]))
+
+    def of_cell(cell: int, task: Task) -> Result:
+        span = slice(cell * trials, (cell + 1) * trials)
+        learnt = trees.map(lambda leaf: leaf[span], parameters)
+        return Result(
+            task=task,
+            seed=seed,
+            trials=trials,
+            samples=np.array([chunks.samples(number, span) for number in points]),
+            measured={name: values[:, span] for name, values in measured.items()},
+            parameters=learnt,
+            counts=trees.map(lambda leaf: leaf[span], counts),
+            privacy=accounting.report(task, timelines),
+            updates=int(updates[span].sum()),
+            compile_seconds=lanes.compile_seconds,
+            engine=engine,
+            processes=lanes.processes,
+            run_seconds=run_seconds,
+            notes=notes,
+            times=np.stack([chunks.times(number) for number in points])[:, span],
+            averages=_averages(task, carries, timelines, span),
+            baselines=personal_errors(task, dataset, timelines, learnt),
+        )
+
+    return [doubted(of_cell(cell, task), dataset) for cell, task in enumerate(tasks)]
 
 
 def require_numbers(trials: int, seed: int) -> None:
@@ -87,186 +139,141 @@ def require_numbers(trials: int, seed: int) -> None:
         raise BadInput(f"{seed} is no seed", where="seed", hint="a whole number from 0 to 2⁶³ − 1")
 
 
-def _simulate_cells(
-    tasks: Sequence[Task], *, trials: int, seed: int, resume: bool, watch: Watcher | None
-) -> list[Result]:
-    if tasks[0].recipe.pooled:
-        from crowdml.simulation.pooled import simulate_pooled
-
-        return [simulate_pooled(task, trials=trials, seed=seed, watch=watch) for task in tasks]
-    if tasks[0].recipe.sliced:
-        from crowdml.simulation.sliced import simulate_sliced
-
-        return [simulate_sliced(task, trials=trials, seed=seed, watch=watch) for task in tasks]
-    if len({task.structure() for task in tasks}) != 1:
-        raise ValueError("the cells of one sweep may differ in hyper-parameters only")
-    fitted, dataset = prepare(tasks[0])
-    timelines = make_timelines(tasks[0], dataset, trials, seed)
-    places = _places(len(tasks), trials)
-    opens = tasks[0].build(NUMPY).opening is not None
-    chunks = cut_chunks([timelines[trial] for _, trial in places], tasks[0].crowd.curve, opens)
-    program, lanes = _compile(tasks, seed, places, dataset, chunks)
-    path = checkpoint.run_path(tasks, trials, seed)
-    began = time.perf_counter()
-    notes = accounting.notes(tasks[0], dataset, fitted, timelines)
-    with checkpoint.in_use(path) as kept:
-        if not kept:
-            notes += (f"{path.parent} cannot be written: an interrupted run would have to begin anew",)
-        try:
-            carries, measured = _go(program, lanes, chunks, path if kept else None, resume, watch)
-        except KeyboardInterrupt as interrupt:
-            if path.exists():
-                interrupt.add_note("the same command with --resume goes on from the last checkpoint")
-            raise
-        if kept:
-            path.unlink(missing_ok=True)
-    common: dict[str, Any] = {
-        "seed": seed,
-        "trials": trials,
-        "samples": np.array([chunks.samples(number) for number in range(len(measured["test_error"]))]),
-        "compile_seconds": program.compile_seconds,
-        "run_seconds": time.perf_counter() - began,
-        "notes": notes,
-    }
-    ended = _ended(tasks[0], carries, chunks)
-    times = np.stack([chunks.times(number) for number in range(len(measured["test_error"]))])
-
-    def of_cell(cell: int) -> Result:
-        own = slice(cell * trials, (cell + 1) * trials)
-        return Result(
-            task=tasks[cell],
-            measured={name: values[:, own] for name, values in measured.items()},
-            parameters=jax.tree.map(lambda leaf: leaf[own], ended["parameters"]),
-            counts=jax.tree.map(lambda leaf: leaf[own], ended["counts"]),
-            privacy=accounting.report(tasks[cell], timelines),
-            updates=int(ended["updates"][own].sum()),
-            times=times[:, own],
-            averages=_averages(tasks[cell], carries, timelines, own),
-            beside=personal_errors(
-                tasks[cell], dataset, timelines, jax.tree.map(lambda leaf: leaf[own], ended["parameters"])
-            ),
-            **common,
-        )
-
-    return [doubted(of_cell(cell), dataset) for cell in range(len(tasks))]
-
-
-def _places(cells: int, trials: int) -> list[tuple[int, int]]:
-    """Return cell and trial of every lane. The last one is repeated until all cores have as many lanes."""
+def _places(cells: int, trials: int, lanes: int) -> list[tuple[int, int]]:
+    """Return cell and trial of every replica. The last one is repeated until all lanes have as many replicas."""
     places = [(cell, trial) for cell in range(cells) for trial in range(trials)]
-    spare = -len(places) % CORES if len(places) > 1 else 0
-    return places + places[-1:] * spare
+    return places + places[-1:] * (lanes * width(len(places), lanes) - len(places))
 
 
-def _ended(task: Task, carries: Carry, chunks: Chunks) -> dict[str, Any]:
+def _ended(task: Task, carries: Carry, chunks: Chunks) -> tuple[Tree, Tree, Any]:
     """Read parameters, counts per device and updates made out of the last carry."""
-    algorithm = task.build(NUMPY)
-    learnt = algorithm.of_device(carries.tables[1]) if algorithm.of_device else algorithm.parameters(carries.server)
-    done = chunks.ends[-1]
-    if not isinstance(carries.stopped, tuple):
-        done = np.minimum(_stops(carries), done)
-    return {
-        "parameters": jax.tree.map(np.asarray, learnt),
-        "counts": jax.tree.map(np.asarray, carries.tables[0]) if algorithm.totals else {},
-        "updates": done,
-    }
+    report = report_of(task, carries.server)
+    models = task.built.last.device.model(carries.tables[1].work)
+    updates = chunks.ends[-1]
+    if not isinstance(carries.stopped, tuple):  # the version at which each replica met `error-below`, or -1
+        versions = np.asarray(carries.stopped).tolist()
+        commits = [np.flatnonzero(timeline.commits) for timeline in chunks.timelines]
+        absorbed = [of[version - 1] + 1 if version > 0 else -1 for of, version in zip(commits, versions, strict=True)]
+        updates = np.where(np.array(absorbed) >= 0, np.minimum(absorbed, updates), updates)
+    parameters = trees.map(np.asarray, report.parameters if models is None else models)
+    return parameters, trees.map(np.asarray, carries.tables[0]) if report.counts else (), updates
 
 
-def _averages(task: Task, carries: Carry, timelines: Sequence[Timeline], lanes: slice) -> tuple[Average, ...]:
+def _averages(task: Task, carries: Carry, timelines: Sequence[Timeline], replicas: slice) -> tuple[Average, ...]:
     """Read how each trial of a cell was averaged out of the last carry."""
-    algorithm = task.build(NUMPY)
-    if algorithm.shown is None:
+    report = report_of(task, carries.server)
+    if not report.averaging:
         return ()
-    shown = jax.tree.map(lambda leaf: np.asarray(leaf)[lanes], algorithm.shown(carries.server))
-    return tuple(
-        average_of(timeline, shown["weights"][at], shown["accepted"][at]) for at, timeline in enumerate(timelines)
-    )
+    shown = trees.map(lambda leaf: np.asarray(leaf)[replicas], report.averaging)
+    return tuple(average_of(timeline, shown.weights[at], shown.accepted[at]) for at, timeline in enumerate(timelines))
+
+
+def report_of(task: Task, server: Tree) -> Report:
+    """Return what may be shown of a server's state, attacked or not."""
+    return attacked(task.built, attack_of(task, NUMPY), NUMPY).last.server.report(server)
 
 
 def average_of(timeline: Timeline, weights: Any, used: Any) -> Average:
     """Say whose weights they are: those of the check-ins before the last commit."""
     ends = np.flatnonzero(timeline.commits)
     begin = int(ends[-2]) + 1 if len(ends) > 1 else 0
-    devices = tuple(int(own) for own in timeline.device[begin : int(ends[-1]) + 1])
+    devices = tuple(timeline.device[begin : int(ends[-1]) + 1].tolist())
     return Average(versions=len(ends), used=int(used), devices=devices, weights=np.asarray(weights, np.float64))
 
 
 def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list[Timeline]:
-    """Work out the course of every trial."""
-    algorithm = task.build(NUMPY)
+    """Work out the course of every trial. One after the other: threads would take twice the CPU time, and no less."""
     return [
-        make_timeline(task, dataset, algorithm, np.random.default_rng([seed, trial]), trial) for trial in range(trials)
+        make_timeline(task, dataset, task.built, np.random.default_rng([seed, trial]), trial) for trial in range(trials)
     ]
 
 
-def _compile(
+def _replicas(
     tasks: Sequence[Task], seed: int, places: list[tuple[int, int]], dataset: Dataset, chunks: Chunks
-) -> tuple[Program, Lanes]:
+) -> Replicas:
     hyper = [numbers(task) for task in tasks]
-    lanes = Lanes(
+    return Replicas(
         hyper={name: np.array([hyper[cell][name] for cell, _ in places], np.float32) for name in hyper[0]},
         seeds=np.stack([trial_seed(seed, trial) for _, trial in places]),
         scales=_scales([tasks[cell] for cell, _ in places]) if chunks.choosing else {},
         measured=_measured(tasks[0], dataset, [trial for _, trial in places]),
     )
-    memory.require(memory.estimate(tasks[0].build(NUMPY), dataset, chunks, tasks[0].crowd.devices))
-    first, _ = chunks.events(0)
-    program = compile_program(tasks[0], dataset, lanes, first, chunks.ring, chunks.even, chunks.per_commit)
-    return program, lanes
 
 
 def _measured(task: Task, dataset: Dataset, trials: Sequence[int]) -> dict[str, Any]:
-    """Return the rows to measure every lane on, where every trial has its own."""
-    splits = [trial_split(task, len(dataset.train_labels), trial) for trial in trials]
+    """Return the rows to measure every replica on, where every trial has its own."""
+    splits = [trial_split(task, len(dataset.train_targets), trial) for trial in trials]
     known = [split.measured for split in splits if split]
-    return {name: np.stack([own[name] for own in known]) for name in known[0]} if known else {}
+    return {name: np.stack([rows[name] for rows in known]) for name in known[0]} if known else {}
 
 
 def _scales(tasks: Sequence[Task]) -> dict[str, Any]:
-    """Return the scales of noise for every ε that owners have chosen, with lanes as the first axis."""
-    plans = [task.plan(task.model_for(NUMPY)) for task in tasks]
+    """Return the scales of noise for every ε that owners have chosen, with replicas as the first axis."""
     chosen = [
-        [plan.for_owner(epsilon).scales for epsilon in task.crowd.owner_epsilon.values]
-        for plan, task in zip(plans, tasks, strict=True)
+        [task.calibrated.for_owner(epsilon).scales for epsilon in task.crowd.owner_epsilon.values] for task in tasks
     ]
-    return {name: np.array([[own[name] for own in lane] for lane in chosen], np.float32) for name in plans[0].scales}
+    return {
+        name: np.array([[scales[name] for scales in replica] for replica in chosen], np.float32)
+        for name in chosen[0][0]
+    }
+
+
+def _with_checkpoint(
+    lanes: Lanes, chunks: Chunks, path: Path, resume: bool, watch: Watcher | None, real: int
+) -> tuple[Carry, dict[str, Any], tuple[str, ...]]:
+    """Run, with a checkpoint where there can be one; return also what is to be said of that."""
+    if not lanes.resumable:
+        notes = ("a run in NumPy leaves nothing to resume: it began anew",) if resume else ()
+        return *_go(lanes, chunks, None, False, watch, real), notes
+    with checkpoint.in_use(path) as kept:
+        notes = () if kept else (f"{path.parent} cannot be written: an interrupted run would have to begin anew",)
+        try:
+            found = _go(lanes, chunks, path if kept else None, resume, watch, real)
+        except KeyboardInterrupt as interrupt:
+            if path.exists():
+                interrupt.add_note("the same command with --resume goes on from the last checkpoint")
+            raise
+        if kept:
+            path.unlink(missing_ok=True)
+    return *found, notes
 
 
 def _go(
-    program: Program, lanes: Lanes, chunks: Chunks, path: Path | None, resume: bool, watch: Watcher | None
+    lanes: Lanes, chunks: Chunks, path: Path | None, resume: bool, watch: Watcher | None, real: int
 ) -> tuple[Carry, dict[str, Any]]:
-    """Run all chunks, measuring at the points of the curve and saving now and then."""
-    carries = program.start(lanes)
+    """Run all chunks, measuring at the points of the curve and saving now and then.
+
+    A checkpoint holds the `real` replicas alone: how many are done twice depends on the cores of a machine.
+    """
+    spare = len(chunks.timelines) - real
     measured: dict[str, list[Any]] = {}
     begin, saved = 0, time.monotonic()
     if resume and path and path.exists():
         progress = checkpoint.load(path)
-        whole = jax.tree.unflatten(jax.tree.structure(carries[0]), progress.leaves)
-        carries = cut(whole, program.blocks)
-        begin, measured = progress.chunk, {name: list(values) for name, values in progress.measured.items()}
+        lanes.resume([_again(leaf, spare, 0) for leaf in progress.leaves])
+        begin = progress.chunk
+        measured = {name: list(_again(values, spare, 1)) for name, values in progress.measured.items()}
+    coming = chunks.events(begin) if begin < len(chunks) else None
     for number in range(begin, len(chunks)):
-        events, counts = chunks.events(number)
-        carries = program.chunk(lanes, carries, events, counts, first=number == 0)
-        for name, values in program.measure(lanes, carries).items():
-            measured.setdefault(name, []).append(np.asarray(values, np.float64))
+        assert coming is not None  # noqa: S101  there is one more
+        running = lanes.begin(*coming, chunks.phase(number))
+        coming = chunks.events(number + 1) if number + 1 < len(chunks) else None  # while they run
+        found, stopped = lanes.result(running)
+        for name, errors in found.items():
+            measured.setdefault(name, []).append(errors)
         if watch:
             watch((number + 1) / len(chunks), float(watched(measured)[-1].mean()))
         if path and time.monotonic() - saved > SAVE_EVERY_S:
-            checkpoint.save(path, _progress(number + 1, carries, measured))
+            so_far = {name: np.stack(each)[:, :real] for name, each in measured.items()}
+            leaves = tuple(leaf[:real] for leaf in lanes.leaves())
+            progress = checkpoint.Progress(chunk=number + 1, leaves=leaves, measured=so_far)
+            checkpoint.save(path, progress)
             saved = time.monotonic()
-        if program.all_stopped(carries):
+        if stopped:
             break
-    return program.finish(carries), {name: np.stack(values) for name, values in measured.items()}
+    return lanes.end(), {name: np.stack(values) for name, values in measured.items()}
 
 
-def _stops(carries: Carry) -> Any:
-    """Return the version at which each lane met `error-below`; very large where it never did."""
-    stopped = np.asarray(carries.stopped).astype(np.int64)
-    return np.where(stopped >= 0, stopped, np.iinfo(np.int64).max)
-
-
-def _progress(chunk: int, carries: Blocks, measured: dict[str, list[Any]]) -> checkpoint.Progress:
-    leaves = tuple(jax.tree.leaves(join(carries)))
-    return checkpoint.Progress(
-        chunk=chunk, leaves=leaves, measured={name: np.stack(values) for name, values in measured.items()}
-    )
+def _again(values: Any, spare: int, axis: int) -> Any:
+    """Repeat the last replica so many times."""
+    return np.concatenate([values, np.repeat(np.take(values, [-1], axis), spare, axis)], axis) if spare else values

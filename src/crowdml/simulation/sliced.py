@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from crowdml.algorithms import Task
 from crowdml.core import NUMPY, BadInput, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
-from crowdml.models import Model, flatten, unflatten
+from crowdml.models import Model, flatten
 from crowdml.simulation import accounting
-from crowdml.simulation.coins import HashCoins, trial_seed
 from crowdml.simulation.doubts import doubted
+from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
 from crowdml.simulation.prepare import measured_on, prepare
-from crowdml.simulation.result import Result, watched
+from crowdml.simulation.result import Result, Watcher, watched
 from crowdml.slicing import SlicedNet, batch_gradients, cost_graph, cut, sliced_net
 from crowdml.slicing.first_cut import CutNoise, Released, release
-from crowdml.slicing.groups import make_groups
 from crowdml.slicing.sharing import WINDOWS, UploadNoise, Window, owners_of_parameters
 from crowdml.slicing.stages import Indices
-from crowdml.slicing.training import Gradient, Group, Rows, Rules, share, train_pass
-
-Watcher = Callable[[float, float], None]
-"""Told the share done and the last error that was measured, not a number before the first."""
+from crowdml.slicing.training import Gradient, Group, Rows, Rules, make_groups, share, train_pass
+from crowdml.task import Task
 
 
 @record
@@ -54,13 +50,13 @@ def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None
     found = []
     for trial in range(trials):
 
-        def told(part: float, error: float, trial: int = trial) -> None:
+        def tell(part: float, error: float, trial: int = trial) -> None:
             if watch:
                 watch((trial + part) / trials, error)
 
-        found.append(train(task, dataset, seed, trial, told))
+        found.append(train(task, dataset, seed, trial, tell))
     names = found[0].errors
-    lost = sum(own.lost for own in found)
+    lost = sum(trained.lost for trained in found)
     notes = accounting.notes(task, dataset, fitted, ())
     if lost:
         notes += (f"{lost} turns did not take place: too few devices of the group were there",)
@@ -68,12 +64,11 @@ def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None
         task=task,
         seed=seed,
         trials=trials,
-        samples=np.array(found[0].passes, float) * len(dataset.train_labels),
-        measured={name: np.array([own.errors[name] for own in found]).T for name in names},
-        parameters=trees.map(lambda *leaves: np.stack(leaves), *(own.parameters for own in found)),
+        samples=np.array(found[0].passes, float) * len(dataset.train_targets),
+        measured={name: np.array([trained.errors[name] for trained in found]).T for name in names},
+        parameters=trees.map(lambda *leaves: np.stack(leaves), *(trained.parameters for trained in found)),
         privacy=accounting.sliced_report(task),
-        updates=sum(own.updates for own in found),
-        compile_seconds=0.0,
+        updates=sum(trained.updates for trained in found),
         run_seconds=time.perf_counter() - began,
         notes=notes,
     )
@@ -82,28 +77,28 @@ def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None
 
 def gradient_of(task: Task, net: SlicedNet, released: Released | None = None) -> Gradient:
     """Return how a group finds its gradient: over the pieces, or whole where every device is alone."""
-    own, model = task.algorithm, net.model
-    if not own.pieces and released is None:
+    settings, model = task.algorithm, net.model
+    if not settings.pieces and released is None:
         return lambda parameters, batch, _, __: model.gradients(parameters, batch).total(batch.mask / len(batch.mask))
 
     def gradient(parameters: Tree, batch: Batch, device: int, numbers: Indices) -> Tree:
         if released is None:
             return batch_gradients(
-                net, parameters, batch, micro_batches=own.micro_batches, normalisation=own.normalisation
+                net, parameters, batch, micro_batches=settings.micro_batches, normalisation=settings.normalisation
             ).gradient
         # Noise is drawn for rows, not for batches, so the batch goes as a whole.
         made = net.gradients(parameters, batch, lambda _: released.of(device, numbers)).gradient
-        return tuple({} if at in released.frozen else own for at, own in enumerate(made))
+        return tuple({} if at in released.frozen else layer for at, layer in enumerate(made))
 
     return gradient
 
 
 def net_of(task: Task) -> SlicedNet:
     """Cut the model of a task into the pieces that its settings ask for."""
-    own, model = task.algorithm, task.model_for(NUMPY)
+    settings, model = task.algorithm, task.model_for(NUMPY)
     graph = cost_graph(model)
     try:
-        pieces = cut(graph, own.pieces, own.slicer, own.balance)
+        pieces = cut(graph, settings.pieces, settings.slicer, settings.balance)
     except BadInput as error:
         # A slicer names its argument; whoever runs a task looks for a key of its file.
         raise BadInput(error.what, where=f"algorithm.{error.where}", hint=error.hint) from None
@@ -114,30 +109,33 @@ def released_by(
     task: Task, net: SlicedNet, first: Tree, rows: Sequence[Rows], generator: np.random.Generator
 ) -> Released | None:
     """Draw what devices release at the first cut; None where they send their sums as they are."""
-    own = task.algorithm
-    if not own.cut_noise:
+    settings = task.algorithm
+    if not settings.cut_noise:
         return None
-    noise = CutNoise(clip=own.cut_clip, noise=own.cut_noise)
+    noise = CutNoise(clip=settings.cut_clip, noise=settings.cut_noise)
     return release(noise, net.model, net.graph, first, [examples for examples, _ in rows], generator)
 
 
 def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -> Trained:
     """Run one trial: passes of all groups in turn, with sharing after each group's pass."""
-    own, generator = task.algorithm, np.random.default_rng([seed, trial])
+    settings, generator = task.algorithm, np.random.default_rng([seed, trial])
     net = net_of(task)
     model, like = net.model, first_parameters(net.model, seed, trial)
-    groups = [Group(devices, like) for devices in make_groups(task.crowd.devices, own.pieces, own.dummies, generator)]
+    groups = [
+        Group(devices, like)
+        for devices in make_groups(task.crowd.devices, settings.pieces, settings.dummies, generator)
+    ]
     rows, rules = deal(task, dataset, generator), rules_of(task)
-    window = WINDOWS[own.window](own.omega or len(groups), size=trees.size(like))
+    window = WINDOWS[settings.window](settings.omega or len(groups), size=trees.size(like))
     owners = owners_of_parameters(net, like)
     gradient = gradient_of(task, net, released_by(task, net, like, rows, generator))
-    noise = UploadNoise(clip=own.upload_clip, noise=own.upload_noise) if own.upload_noise else None
+    noise = UploadNoise(clip=settings.upload_clip, noise=settings.upload_noise) if settings.upload_noise else None
     points = _points(task.passes, task.crowd.curve)
     errors: dict[str, list[float]] = {}
     seen = float("nan")
     for number in range(task.passes):
         for at, group in enumerate(groups, start=1):
-            matters = train_pass(group, rows, rules, own.rate * own.decay**number, gradient, generator)
+            matters = train_pass(group, rows, rules, settings.rate * settings.decay**number, gradient, generator)
             if len(groups) > 1:
                 share(group, window, matters, owners, rules, like, noise, generator)
             watch((number + at / len(groups)) / task.passes, seen)
@@ -157,14 +155,14 @@ def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -
 
 def rules_of(task: Task) -> Rules:
     """Read the rules of a crowd of groups from its task."""
-    own = task.algorithm
+    settings = task.algorithm
     return Rules(
-        pieces=own.pieces,
-        batch=own.batch,
-        rate=own.rate,
-        decay=own.decay,
-        theta=own.theta,
-        tau=own.tau,
+        pieces=settings.pieces,
+        batch=settings.batch,
+        rate=settings.rate,
+        decay=settings.decay,
+        theta=settings.theta,
+        tau=settings.tau,
         drop_out=task.crowd.drop_out,
     )
 
@@ -178,11 +176,11 @@ def first_parameters(model: Model, seed: int, trial: int) -> Tree:
 def deal(task: Task, dataset: Dataset, generator: np.random.Generator) -> list[Rows]:
     """Deal the training rows out to devices."""
     crowd = task.crowd
-    owner = crowd.partition.assign(dataset.train_labels, dataset.train_owners, crowd.devices, generator)
+    owner = crowd.partition.assign(dataset.train_bins, dataset.train_owners, crowd.devices, generator)
     order = np.argsort(owner, kind="stable")
     ends = np.cumsum(np.bincount(owner, minlength=crowd.devices))[:-1]
-    labels = dataset.train_labels.astype(np.int64)
-    return [(dataset.train_rows[own], labels[own]) for own in np.split(order, ends)]
+    labels = dataset.train_targets.astype(np.int64)
+    return [(dataset.train_rows[shard], labels[shard]) for shard in np.split(order, ends)]
 
 
 def _points(passes: int, curve: int) -> list[int]:
@@ -194,9 +192,10 @@ def _errors(model: Model, groups: Sequence[Group], window: Window, like: Tree, d
     """Measure the mean error of the groups' models, and that of the server's."""
     found = {}
     common = _global(groups, window, like)
-    for name, (rows, labels) in measured_on(dataset).items():
-        found[name] = float(np.mean([np.mean(model.predict(own.parameters, rows) != labels) for own in groups]))
-        if name == "test_error":
+    for of, (rows, labels) in measured_on(dataset).items():
+        wrong = [np.mean(model.predict(group.parameters, rows) != labels) for group in groups]
+        found[f"{of}_error"] = float(np.mean(wrong))
+        if of == "test":
             found["server_error"] = float(np.mean(model.predict(common, rows) != labels))
     return found
 
@@ -205,4 +204,4 @@ def _global(groups: Sequence[Group], window: Window, like: Tree) -> Tree:
     flat = np.stack([flatten(group.parameters) for group in groups]).mean(axis=0, dtype=np.float64)
     numbers, values = window.download(0.0)
     flat[numbers] = values
-    return unflatten(flat.astype(np.float32), like)
+    return trees.cut(flat.astype(np.float32), like)

@@ -1,32 +1,103 @@
-"""The step-by-step driver: the same functions in a plain loop, every message through bytes.
+"""Simulating step by step: the same functions in a plain loop, every message through bytes.
 
 Nothing is compiled, so a breakpoint works anywhere, and an error says in which stage of which check-in it happened.
-It is the slow twin of the compiled driver: both must give the same parameters.
+It is the slow twin of `simulate`: both must give the same parameters.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms import Algorithm
-from crowdml.core import NUMPY, Batch, record
+from crowdml.algorithms import Algorithm, Phase
+from crowdml.algorithms.attacks import Attack
+from crowdml.algorithms.device_parts.gradient import estimated_error, is_low
+from crowdml.algorithms.recipe import Recipe
+from crowdml.core import NUMPY, BadInput, Batch, DeviceState, Report, record, trees
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
-from crowdml.protocol import layouts, message
-from crowdml.simulation.coins import HashCoins
-from crowdml.simulation.timeline import Timeline
+from crowdml.simulation import accounting
+from crowdml.simulation.attacked import attack_of, attacked, forge
+from crowdml.simulation.doubts import doubted
+from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
+from crowdml.simulation.prepare import measured_errors, numbers, prepare
+from crowdml.simulation.result import Average, Result, Watcher, watched
+from crowdml.simulation.run import average_of, make_timelines, require_numbers
+from crowdml.simulation.timeline.timeline import Timeline
+from crowdml.task import Task
+from crowdml.task.sections import StopSettings
+from crowdml.wire import layouts, message
+
+
+def simulate_stepwise(
+    task: Task, *, trials: int = 1, seed: int = 0, resume: bool = False, watch: Watcher | None = None
+) -> Result:
+    """Simulate without compiling. Takes what `simulate` takes; `resume` has nothing to resume here."""
+    if not isinstance(task.recipe, Recipe):
+        raise BadInput(f"{task.algorithm.kind} is not compiled in any case", where="--debug", hint="leave --debug out")
+    require_numbers(trials, seed)
+    fitted, dataset = prepare(task)
+    algorithm = task.build(NUMPY, numbers(task))
+    owners = [task.build(NUMPY, owner_epsilon=epsilon) for epsilon in task.crowd.owner_epsilon.values]
+    timelines = make_timelines(task, dataset, trials, seed)
+    began = time.perf_counter()
+    ends: list[Tree] = []
+    averages: list[Average] = []
+    updates = 0
+    found: dict[str, list[float]] = {}
+    for trial, timeline in enumerate(timelines):
+        end = run_stepwise(
+            algorithm,
+            timeline,
+            dataset,
+            trial_seed(seed, trial),
+            owners=owners,
+            attack=attack_of(task, NUMPY),
+            stop=task.stop,
+        )
+        updates += end.check_ins
+        report = end.report
+        ends.append(report.parameters)
+        if report.averaging:
+            averages.append(average_of(timeline, report.averaging.weights, report.averaging.accepted))
+        errors = measured_errors(task, ends[-1], dataset, trial)
+        if report.counts:
+            errors["estimated_error"] = float(estimated_error(report.counts, NUMPY))
+        for name, error in errors.items():
+            found.setdefault(name, []).append(error)
+        if watch:
+            watch((trial + 1) / trials, float(np.mean(watched(found))))
+    result = Result(
+        task=task,
+        seed=seed,
+        trials=trials,
+        samples=np.array([np.mean([timeline.samples[-1] for timeline in timelines])]),
+        measured={name: np.array([errors]) for name, errors in found.items()},
+        parameters=trees.map(lambda *leaves: np.stack(leaves), *ends),
+        privacy=accounting.report(task, timelines),
+        updates=updates,
+        run_seconds=time.perf_counter() - began,
+        notes=accounting.notes(task, dataset, fitted, timelines),
+        averages=tuple(averages),
+    )
+    return doubted(result, dataset)
 
 
 @record
 class Ended:
-    """What a trial ends with: the server's state, what it keeps for each device, and the devices' own states."""
+    """What a trial ends with: the server's state, its report, what it keeps for each device, and devices' states.
+
+    Also how many check-ins were absorbed: fewer than the timeline has, where the task stops early.
+    """
 
     server: Tree
+    report: Report
     rows: dict[int, Tree]
     devices: dict[int, Tree]
+    check_ins: int
 
 
 def run_stepwise(
@@ -36,6 +107,8 @@ def run_stepwise(
     seed: Any,
     after_commit: Callable[[int, Tree, Tree], None] | None = None,
     owners: Sequence[Algorithm] = (),
+    attack: Attack | None = None,
+    stop: StopSettings | None = None,
 ) -> Ended:
     """Drive one trial with NumPy.
 
@@ -46,59 +119,64 @@ def run_stepwise(
         seed: The two words of the trial's coins.
         after_commit: Called with version, server state and measurements after each commit.
         owners: What devices run whose owners have chosen an ε of their own, for each of the choices.
+        attack: What Byzantine devices do; None where all are honest.
+        stop: When to stop early; None: at the end of the timeline.
     """
-    server = algorithm.init(HashCoins(seed, 0, NUMPY))
-    devices: dict[int, Tree] = {}
+    algorithm = attacked(algorithm, attack, NUMPY)
+    server = algorithm.last.server.init(HashCoins(seed, 0, NUMPY))
+    devices: dict[int, DeviceState] = {}
     rows: dict[int, Tree] = {}
     sent: dict[int, bytes] = {}
-    wires: dict[bool, Any] = {}
-    version, oldest = 0, int(timeline.staleness.max(initial=0))
+    wires: dict[int, Any] = {}
+    version, done, oldest = 0, 0, int(timeline.staleness.max(initial=0))
     for number in range(len(timeline)):
         slot, stale = int(timeline.device[number]), int(timeline.staleness[number])
-        coins = HashCoins(seed, number + 1, NUMPY)
-        batch = _batch(algorithm, dataset, timeline, number, seed)
+        coins, phase = HashCoins(seed, number + 1, NUMPY), algorithm.at(version)
+        batch = _batch(phase, attack, dataset, timeline, number, seed)
         with _Stage("check_out", number, slot):
-            broadcast = algorithm.check_out(server)
-            now = algorithm.at(version)
-            if (wire := wires.get(now is algorithm)) is None:
-                wire = wires[now is algorithm] = layouts(broadcast, _example(now, broadcast, batch, coins))
+            broadcast = phase.server.check_out(server)
+            if (wire := wires.get(id(phase))) is None:
+                example, _ = phase.contribute(broadcast, phase.begin(), batch, coins)
+                wire = wires[id(phase)] = layouts(broadcast, example)
             sent[version] = wire.check_out.encode(message(version, broadcast))
             sent.pop(version - oldest - 1, None)
             checked_out = wire.check_out.decode(sent[version - stale])["content"]
-        own = owners[timeline.chosen[number]] if owners else now
-        with _Stage("device_step", number, slot):
-            device = devices.get(slot, own.device_init())
-            release, devices[slot] = own.device_step(checked_out, device, batch, coins)
+        chosen = owners[timeline.chosen[number]].at(version) if owners else phase
+        with _Stage("step", number, slot):
+            device = devices.get(slot) or chosen.begin()
+            release, work = chosen.device.step(checked_out, device.work, batch, coins)
         with _Stage("sanitise", number, slot):
-            body = wire.check_in.encode(message(version - stale, own.sanitise(release, coins)))
+            after = DeviceState(work=work, noise=device.noise)
+            check_in, devices[slot] = chosen.finish(checked_out, release, after, coins)
+            body = wire.check_in.encode(message(version - stale, check_in))
         with _Stage("absorb", number, slot):
-            check_in = wire.check_in.decode(body)["content"]
-            if algorithm.attack:
-                check_in = algorithm.attack.forge(check_in, timeline.lies[number], coins)
-            server, rows[slot] = now.absorb(server, rows.get(slot, algorithm.row_init()), check_in, np.int32(stale))
+            received = wire.check_in.decode(body)["content"]
+            if attack:
+                received = forge(attack, received, timeline.lies[number], coins)
+            row = rows.get(slot, phase.server.row())
+            server, rows[slot] = phase.server.absorb(server, row, received, np.int32(stale))
         if timeline.commits[number]:
             with _Stage("commit", number, slot):
-                server, measurements = now.commit(server)
+                server, measurements = phase.server.commit(server)
             version += 1
             if after_commit:
                 after_commit(version, server, measurements)
-    return Ended(server=server, rows=rows, devices=devices)
+        done = number + 1
+        if timeline.commits[number] and stop and stop.error_below:
+            if is_low(phase.server.report(server).counts, stop.error_below, stop.error_rows):
+                break
+    report = algorithm.last.server.report(server)
+    return Ended(server=server, report=report, rows=rows, devices=devices, check_ins=done)
 
 
-def _batch(algorithm: Algorithm, dataset: Dataset, timeline: Timeline, number: int, seed: Any) -> Batch:
+def _batch(phase: Phase, attack: Attack | None, dataset: Dataset, timeline: Timeline, number: int, seed: Any) -> Batch:
     chosen = timeline.rows[number]
-    rows, labels = dataset.train_rows[chosen], dataset.train_labels[chosen]
-    if algorithm.perturb:
-        rows, labels = algorithm.perturb(rows, labels, HashCoins(seed, chosen, NUMPY))
-    if algorithm.attack and algorithm.attack.labels and timeline.lies[number]:
-        labels = algorithm.attack.labels(labels)
-    return Batch(rows=rows, labels=labels, mask=(np.arange(len(chosen)) < timeline.counts[number]).astype(np.float32))
-
-
-def _example(algorithm: Algorithm, broadcast: Tree, batch: Batch, coins: HashCoins) -> Tree:
-    """Make one check-in, for its shape."""
-    release, _ = algorithm.device_step(broadcast, algorithm.device_init(), batch, coins)
-    return algorithm.sanitise(release, coins)
+    rows, targets = dataset.train_rows[chosen], dataset.train_targets[chosen]
+    rows, targets = phase.sanitiser.rows(rows, targets, HashCoins(seed, chosen, NUMPY))
+    if attack and attack.targets and timeline.lies[number]:
+        targets = attack.targets(targets)
+    mask = (np.arange(len(chosen)) < timeline.counts[number]).astype(np.float32)
+    return Batch(rows=rows, targets=targets, mask=mask)
 
 
 class _Stage:

@@ -76,7 +76,7 @@ class Reader:
         return (np.asarray(seen, np.float64) - self.mean_seen) @ self.map + self.mean_rows
 
     def read(self, seen: Array) -> Labels:
-        """Tell labels: that of the own row which looks most alike."""
+        """Tell labels: that of the known row which looks most alike."""
         found = self.rows(seen)
         distances = np.sum(found**2, axis=1)[:, None] - 2 * found @ self.known.T + np.sum(self.known**2, axis=1)
         found_labels: Labels = self.labels[np.argmin(distances, axis=1)]

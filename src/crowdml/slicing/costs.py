@@ -1,4 +1,4 @@
-"""What a slicing costs: computation, storage and communication, per piece and in all.
+"""What a slicing costs: computation, storage and communication, per piece and in all, as numbers and as a figure.
 
 Along a cut the owner of the earlier layer sends, for each sum of the later one, the part that it knows: one number
 forward. The slope of that sum comes back: one number backward. Numbers take four bytes.
@@ -6,12 +6,14 @@ forward. The slope of that sum comes back: one number backward. Numbers take fou
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from crowdml.core import BadInput, record
+from crowdml.core.files import save_figure
 from crowdml.slicing.cost_graph import DOMINATOR, CostGraph
 from crowdml.slicing.stages import Indices
 
@@ -115,7 +117,8 @@ def costs(graph: CostGraph, pieces: Indices) -> Costs:
     between = crossings(graph, pieces)
     sends, receives = between.sum(axis=1), between.sum(axis=0)
     summed = [
-        np.bincount(pieces, weights=own, minlength=count).astype(int) for own in (graph.costs, graph.nodes, graph.edges)
+        np.bincount(pieces, weights=values, minlength=count).astype(int)
+        for values in (graph.costs, graph.nodes, graph.edges)
     ]
     if (summed[1] == 0).any():
         raise BadInput(f"one of {count} pieces would be empty", where="pieces", hint="fewer pieces")
@@ -131,3 +134,29 @@ def costs(graph: CostGraph, pieces: Indices) -> Costs:
         receives=int(receives[DOMINATOR]),
     )
     return Costs(pieces=tuple(made), dominator=dominator, total=int(graph.costs.sum()), crossing=int(between.sum()))
+
+
+def cost_figure(found: Costs, path: Path, title: str) -> None:
+    """Draw three bars for each piece, one below the other, and save the figure."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 6.4), dpi=150, layout="constrained")
+    names = [*(str(number + 1) for number in range(len(found.pieces))), "dominator"]
+    pieces = [*found.pieces, found.dominator]
+    rows = (
+        ("computation", [float(piece.computation) for piece in pieces], found.ideal),
+        ("weights kept", [float(piece.edges) for piece in pieces], None),
+        ("KiB per example", [piece.kib for piece in pieces], None),
+    )
+    for axes, (label, values, level) in zip(figure.subplots(3, 1, sharex=True), rows, strict=True):
+        axes.bar(names, values, color="#0072B2")
+        if level is not None:
+            axes.axhline(level, color="#D55E00", linestyle="--", label="ideal")
+            axes.legend(frameon=False)
+        axes.set_ylabel(label)
+        axes.grid(axis="y", alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("piece")
+    axes.tick_params(axis="x", labelrotation=90 if len(names) > 12 else 0)
+    figure.suptitle(title)
+    save_figure(figure, path)

@@ -18,16 +18,16 @@ from crowdml.core.ops import Tree
 from crowdml.models import Model
 from crowdml.slicing.cost_graph import CostGraph
 from crowdml.slicing.sharing import Floats
+from crowdml.slicing.sliced_net import before_first_sum
 from crowdml.slicing.stages import Indices
+from crowdml.slicing.training import as_batch
 
 
 def first_sums(model: Model, graph: CostGraph, parameters: Tree, batch: Batch) -> Array:
     """Return the sums that cross the first cut, in the shape the first stage has."""
-    x = batch.rows.T if len(model.shape) == 1 else batch.rows.reshape(-1, *model.shape)
-    for number in graph.before:
-        layer = model.layers[number]
-        x = (layer.learn(parameters[number], x, batch.mask) if layer.learn else layer.forward(parameters[number], x))[0]
-    return model.layers[graph.hidden[0].linear].forward(parameters[graph.hidden[0].linear], x)[0]
+    linear = graph.hidden[0].linear
+    x = before_first_sum(model, graph, parameters, batch, {})
+    return model.layers[linear].forward(parameters[linear], x)[0]
 
 
 def as_columns(sums: Array) -> Array:
@@ -66,8 +66,7 @@ class CutNoise:
                 where="algorithm.cut-noise",
                 hint="take the batch-norm away that comes first",
             )
-        blank = Batch(rows=rows, labels=np.zeros(len(rows), np.int64), mask=np.ones(len(rows), np.float32))
-        sums = as_columns(first_sums(model, graph, first, blank))
+        sums = as_columns(first_sums(model, graph, first, as_batch(rows, np.zeros(len(rows), np.int64))))
         norms = np.sqrt(np.sum(sums * sums, axis=0))
         bounded = sums * np.minimum(1.0, self.clip / np.maximum(norms, 1e-12))
         drawn = generator.standard_normal(bounded.shape) * (self.noise * self.clip)
@@ -91,8 +90,8 @@ class Released:
 
     def of(self, device: int, numbers: Indices) -> Array:
         """Return what crosses the cut for some rows of a device."""
-        own = self.columns[device][:, numbers]
-        return own if len(self.shape) == 1 else own.T.reshape(-1, *self.shape)
+        sums = self.columns[device][:, numbers]
+        return sums if len(self.shape) == 1 else sums.T.reshape(-1, *self.shape)
 
 
 def release(
@@ -100,7 +99,7 @@ def release(
 ) -> Released:
     """Draw what every device releases of its rows."""
     return Released(
-        columns=[noise.released(model, graph, first, own, generator) for own in rows],
+        columns=[noise.released(model, graph, first, of_device, generator) for of_device in rows],
         frozen=(*graph.before, graph.hidden[0].linear),
         shape=graph.hidden[0].sums,
     )

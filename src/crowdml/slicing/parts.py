@@ -68,23 +68,23 @@ def _run(numbers: Indices) -> Any:
 
 
 def _dense_part(model: Model, stage: Stage, owner: int, inputs: Indices, ops: Ops) -> Part:
-    own = _run(inputs)
+    place = _run(inputs)
 
     def give(total: Tree, into: Tree) -> None:
-        into["w"][:, own] = total["w"]
+        into["w"][:, place] = total["w"]
 
     def add_sums(sums: Array, partial: Array) -> None:
         sums += partial
 
     def put_back(slope: Array, into: Array) -> None:
-        into[own] = slope
+        into[place] = slope
 
     return Part(
         owner=owner,
         layer=Dense(size=stage.sums[0], bias=False).build((len(inputs),), ops),
-        take=lambda parameters: {"w": parameters["w"][:, own]},
+        take=lambda parameters: {"w": parameters["w"][:, place]},
         give=give,
-        see=lambda x: x[own],
+        see=lambda x: x[place],
         add_sums=add_sums,
         hear=lambda slope: slope,
         put_back=put_back,

@@ -63,7 +63,6 @@ class UploadWindow(Window):
     """
 
     def __init__(self, omega: int, *, size: int) -> None:
-        """Begin without an upload."""
         super().__init__(omega, size=size)
         self.uploads: deque[tuple[Indices, Floats]] = deque()
 
@@ -90,7 +89,6 @@ class WeightWindow(Window):
     """
 
     def __init__(self, omega: int, *, size: int) -> None:
-        """Begin without a value."""
         super().__init__(omega, size=size)
         self._values = np.zeros((omega, size), np.float32)
         self._next = np.zeros(size, np.int64)
@@ -139,9 +137,11 @@ class UploadNoise:
 
 def owners_of_parameters(net: SlicedNet, like: Tree) -> Indices:
     """Return who keeps each number of the flat parameters: the owner of a weight's source; ALWAYS where none is."""
-    marked = tuple({name: np.full(np.shape(leaf), ALWAYS, np.int64) for name, leaf in own.items()} for own in like)
-    for stage, own in zip(net.graph.stages, net.parts, strict=True):
-        for part in own:
+    marked = tuple(
+        {name: np.full(np.shape(leaf), ALWAYS, np.int64) for name, leaf in of_layer.items()} for of_layer in like
+    )
+    for stage, of_stage in zip(net.graph.stages, net.parts, strict=True):
+        for part in of_stage:
             into = {"w": np.zeros(np.shape(like[stage.linear]["w"]))}
             ones = {"w": np.ones(np.shape(part.take(like[stage.linear])["w"]))}
             part.give(ones, into)
@@ -153,8 +153,8 @@ def choose(importance: Floats, owners: Indices, theta: float) -> Indices:
     """Choose what is uploaded: the share θ of every owner's weights that matters most, and what is always shared."""
     chosen = [np.nonzero(owners == ALWAYS)[0]]
     for owner in np.unique(owners[owners != ALWAYS]):
-        own = np.nonzero(owners == owner)[0]
-        count = round(theta * len(own))
+        kept = np.nonzero(owners == owner)[0]
+        count = round(theta * len(kept))
         if count:
-            chosen.append(own[np.argpartition(importance[own], len(own) - count)[len(own) - count :]])
+            chosen.append(kept[np.argpartition(importance[kept], len(kept) - count)[len(kept) - count :]])
     return np.concatenate(chosen)

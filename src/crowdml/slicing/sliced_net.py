@@ -33,12 +33,10 @@ class Pass:
     Attributes:
         gradient: The mean gradient over the batch, in the shape of the parameters.
         outputs: The net's outputs, shape (width, size).
-        first_sums: What crossed the first cut: the sums of the first stage.
     """
 
     gradient: Tree
     outputs: Array
-    first_sums: Array
 
 
 @record
@@ -64,19 +62,19 @@ class SlicedNet:
         """Run one batch forward and backward through all pieces."""
         memories: dict[int, Tree] = {}
         heard: list[tuple[Array, list[Tree]]] = []
-        x = _as_examples(self.model, batch.rows)
-        x = self._local(self.graph.before, parameters, x, batch.mask, memories)
-        for number, (stage, own) in enumerate(zip(self.graph.stages, self.parts, strict=True)):
+        x = before_first_sum(self.model, self.graph, parameters, batch, memories)
+        for number, (stage, of_stage) in enumerate(zip(self.graph.stages, self.parts, strict=True)):
             seen = x
-            x, told = _forward(own, stage, parameters[stage.linear], seen)
+            x, told = _forward(of_stage, stage, parameters[stage.linear], seen)
             heard.append((seen, told))
-            if not number:
-                x = first_cut(x) if first_cut else x
-                first_sums = x
-            x = self._local(stage.local, parameters, x, batch.mask, memories)
+            if first_cut and not number:
+                x = first_cut(x)
+            x = _local(self.model, stage.local, parameters, x, batch.mask, memories)
         weights = batch.mask / max(float(batch.mask.sum()), 1.0)
-        gradient: Tree = tuple({name: np.zeros_like(leaf) for name, leaf in own.items()} for own in parameters)
-        slope = self.model.loss.slope(x, batch.labels).astype(x.dtype)
+        gradient: Tree = tuple(
+            {name: np.zeros_like(leaf) for name, leaf in of_layer.items()} for of_layer in parameters
+        )
+        slope = self.model.loss.slope(x, batch.targets).astype(x.dtype)
         for number in reversed(range(len(heard))):
             stage = self.graph.stages[number]
             slope = self._local_back(stage.local, parameters, memories, slope, weights, gradient)
@@ -84,7 +82,7 @@ class SlicedNet:
             slope = self._sums_back(number, parameters, heard[number], slope, weights, gradient, further)
         if slope is not None:
             self._local_back(self.graph.before, parameters, memories, slope, weights, gradient)
-        return Pass(gradient=gradient, outputs=x, first_sums=first_sums)
+        return Pass(gradient=gradient, outputs=x)
 
     def _sums_back(
         self,
@@ -98,23 +96,13 @@ class SlicedNet:
     ) -> Array:
         """Go back through a stage's sums: what owners of a dense layer find are columns of one product."""
         stage, (seen, told) = self.graph.stages[number], heard
-        own = parameters[stage.linear]
+        weights_of_layer = parameters[stage.linear]
         if self.apart or not isinstance(self.model.declared[stage.linear], Dense):
-            return _backward(self.parts[number], stage, own, told, slope, weights, gradient, further)
+            return _backward(self.parts[number], stage, weights_of_layer, told, slope, weights, gradient, further)
         layer = self.model.layers[stage.linear]
         assert layer.factors is not None  # noqa: S101  it has weights
-        gradient[stage.linear].update(layer.factors(own, seen, slope).total(weights))
-        return layer.pull_back(own, seen, slope) if further else None
-
-    def _local(
-        self, numbers: tuple[int, ...], parameters: Tree, x: Array, mask: Array, memories: dict[int, Tree]
-    ) -> Array:
-        """Run layers that work on each cell by itself: whoever owns it finds the same numbers."""
-        for number in numbers:
-            layer = self.model.layers[number]
-            learn = layer.learn
-            x, memories[number] = learn(parameters[number], x, mask) if learn else layer.forward(parameters[number], x)
-        return x
+        gradient[stage.linear].update(layer.factors(weights_of_layer, seen, slope).total(weights))
+        return layer.pull_back(weights_of_layer, seen, slope) if further else None
 
     def _local_back(
         self,
@@ -134,14 +122,29 @@ class SlicedNet:
         return slope
 
 
-def _as_examples(model: Model, rows: Array) -> Array:
-    return rows.T if len(model.shape) == 1 else rows.reshape(-1, *model.shape)
+def before_first_sum(
+    model: Model, graph: CostGraph, parameters: Tree, batch: Batch, memories: dict[int, Tree]
+) -> Array:
+    """Return what the first layer that forms sums sees of a batch."""
+    x = batch.rows.T if len(model.shape) == 1 else batch.rows.reshape(-1, *model.shape)
+    return _local(model, graph.before, parameters, x, batch.mask, memories)
 
 
-def _forward(own: tuple[Part, ...], stage: Stage, parameters: Tree, x: Array) -> tuple[Array, list[Tree]]:
+def _local(
+    model: Model, numbers: tuple[int, ...], parameters: Tree, x: Array, mask: Array, memories: dict[int, Tree]
+) -> Array:
+    """Run layers that work on each cell by itself: whoever owns it finds the same numbers."""
+    for number in numbers:
+        layer = model.layers[number]
+        learn = layer.learn
+        x, memories[number] = learn(parameters[number], x, mask) if learn else layer.forward(parameters[number], x)
+    return x
+
+
+def _forward(parts_of_stage: tuple[Part, ...], stage: Stage, parameters: Tree, x: Array) -> tuple[Array, list[Tree]]:
     """Let every owner send its partial sums; the sums' owners add them up and add the bias."""
     sums, told = None, []
-    for part in own:
+    for part in parts_of_stage:
         partial, memory = part.layer.forward(part.take(parameters), part.see(x))
         told.append(memory)
         if sums is None and partial.shape == _shape(stage, x):
@@ -162,7 +165,7 @@ def _shape(stage: Stage, x: Array) -> tuple[int, ...]:
 
 
 def _backward(
-    own: tuple[Part, ...],
+    parts_of_stage: tuple[Part, ...],
     stage: Stage,
     parameters: Tree,
     told: list[Tree],
@@ -180,7 +183,7 @@ def _backward(
         )
     size = len(weights)
     before = np.zeros((size, *stage.inputs) if len(stage.inputs) > 1 else (stage.inputs[0], size), slope.dtype)
-    for part, memory in zip(own, told, strict=True):
+    for part, memory in zip(parts_of_stage, told, strict=True):
         heard = part.hear(slope)
         kept = part.take(parameters)
         assert part.layer.factors is not None  # noqa: S101  it has weights
@@ -193,8 +196,8 @@ def _backward(
 
 def sliced_net(model: Model, pieces: Indices, graph: CostGraph | None = None, *, apart: bool = False) -> SlicedNet:
     """Cut a model. `pieces` names the piece of every cell of its cost graph, as a slicer returns it."""
-    own = cost_graph(model) if graph is None else graph
-    return SlicedNet(model=model, graph=own, pieces=pieces, parts=parts(model, own, pieces), apart=apart)
+    costs = cost_graph(model) if graph is None else graph
+    return SlicedNet(model=model, graph=costs, pieces=pieces, parts=parts(model, costs, pieces), apart=apart)
 
 
 def batch_gradients(
@@ -204,7 +207,6 @@ def batch_gradients(
     *,
     micro_batches: int = 1,
     normalisation: Normalisation = "exact",
-    first_cut: FirstCut | None = None,
 ) -> Pass:
     """Run a batch through the pieces, whole or as a pipeline of micro-batches.
 
@@ -213,21 +215,17 @@ def batch_gradients(
     normalises every micro-batch by itself, which is another model than the unsliced one.
     """
     if micro_batches == 1 or (normalisation == "exact" and net.model.mixes):
-        return net.gradients(parameters, batch, first_cut)
+        return net.gradients(parameters, batch)
     some = [
-        Batch(rows=batch.rows[own], labels=batch.labels[own], mask=batch.mask[own])
-        for own in np.array_split(np.arange(len(batch.labels)), micro_batches)
-        if len(own)
+        Batch(rows=batch.rows[numbers], targets=batch.targets[numbers], mask=batch.mask[numbers])
+        for numbers in np.array_split(np.arange(len(batch.targets)), micro_batches)
+        if len(numbers)
     ]
-    passes = [net.gradients(parameters, own, first_cut) for own in some]
-    shares = np.array([float(own.mask.sum()) for own in some])
+    passes = [net.gradients(parameters, micro_batch) for micro_batch in some]
+    shares = np.array([float(micro_batch.mask.sum()) for micro_batch in some])
     shares /= max(shares.sum(), 1.0)
     gradient = trees.map(
         lambda *leaves: sum(leaf * share for leaf, share in zip(leaves, shares, strict=True)),
-        *(own.gradient for own in passes),
+        *(each.gradient for each in passes),
     )
-    return Pass(
-        gradient=gradient,
-        outputs=np.concatenate([own.outputs for own in passes], axis=-1),
-        first_sums=np.concatenate([own.first_sums for own in passes], axis=0 if passes[0].first_sums.ndim > 2 else -1),
-    )
+    return Pass(gradient=gradient, outputs=np.concatenate([each.outputs for each in passes], axis=-1))

@@ -19,12 +19,10 @@ from scipy.sparse.csgraph import connected_components
 from crowdml.core import NUMPY, BadInput, record
 from crowdml.models import Model
 from crowdml.models.layers import Shape
-from crowdml.models.layers.activations import Flatten
 from crowdml.models.layers.convolution import Convolution
-from crowdml.models.layers.dense import Dense
+from crowdml.models.layers.dense import Dense, Flatten
 from crowdml.models.layers.normalisation import BatchNorm, GroupNorm
-from crowdml.models.layers.pooling import Pooling
-from crowdml.models.layers.windows import windows
+from crowdml.models.layers.pooling import Pooling, windows
 
 Indices = npt.NDArray[np.int64]
 Edges = tuple[Indices, Indices]
@@ -65,7 +63,7 @@ class Stage:
 
     @property
     def cells(self) -> int:
-        """Number of cells."""
+        """How many cells there are: each belongs to one piece as a whole."""
         return len(self.nodes)
 
     @property
@@ -76,7 +74,7 @@ class Stage:
 
 def stages(model: Model) -> tuple[tuple[int, ...], tuple[Stage, ...]]:
     """Cut a model into the layers before its first sum, and its stages."""
-    starts = [at for at, own in enumerate(model.declared) if isinstance(own, Dense | Convolution)]
+    starts = [at for at, layer in enumerate(model.declared) if isinstance(layer, Dense | Convolution)]
     if len(starts) < 2:
         raise BadInput("there is no hidden layer to slice", where="model", hint='use kind = "mlp", "cnn" or "layers"')
     made = [_stage(model, begin, end) for begin, end in zip(starts, [*starts[1:], len(model.declared)], strict=True)]
@@ -118,8 +116,8 @@ def _reach(layer: Any, inputs: Shape, sums: Shape) -> Any:
     numbers = np.arange(math.prod(inputs)).reshape(1, *inputs)
     places = np.arange(math.prod(at.places)).reshape(*at.places, 1)
     sources, targets = [], []
-    for own in at.slices(numbers, NUMPY, -1):
-        source = own[0][:, :, channel]
+    for seen in at.slices(numbers, NUMPY, -1):
+        source = seen[0][:, :, channel]
         target = np.broadcast_to(places * layer.size + output, source.shape)
         inside = source >= 0
         sources.append(source[inside])
@@ -147,7 +145,7 @@ class _Cells:
         elif isinstance(layer, Pooling):
             at = windows(shape, layer.size, layer.stride or layer.size, layer.padding)
             numbers = np.arange(math.prod(shape)).reshape(1, *shape)
-            seen = np.stack([own[0].reshape(-1) for own in at.slices(numbers, NUMPY, -1)])
+            seen = np.stack([piece[0].reshape(-1) for piece in at.slices(numbers, NUMPY, -1)])
             target = np.broadcast_to(np.arange(seen.shape[1]), seen.shape)
             self._grow(seen.shape[1], (seen[seen >= 0], target[seen >= 0]))
         elif isinstance(layer, Flatten) and len(shape) > 1:
@@ -158,8 +156,8 @@ class _Cells:
     def edges(self) -> Edges:
         """All edges between neurons of the stage."""
         none = np.zeros(0, np.int64)
-        return np.concatenate([none, *(own[0] for own in self.inside)]), np.concatenate(
-            [none, *(own[1] for own in self.inside)]
+        return np.concatenate([none, *(pair[0] for pair in self.inside)]), np.concatenate(
+            [none, *(pair[1] for pair in self.inside)]
         )
 
     def _grow(self, count: int, edges: Edges) -> None:

@@ -1,4 +1,9 @@
-"""A crowd of groups that learn side by side: turns within a group, sharing between groups (SliceNet, algorithm 1)."""
+"""A crowd of groups that learn side by side: turns within a group, sharing between groups (SliceNet, algorithm 1).
+
+A pass of a group has a turn for every device, in which it is the dominator and the others hold the pieces, dealt out
+anew. Devices beyond the pieces are dummies. A device that is away is replaced by a dummy; without enough devices the
+turn does not take place.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,62 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from crowdml.core import Batch, record, trees
+from crowdml.core import BadInput, Batch, record, trees
 from crowdml.core.ops import Tree
-from crowdml.models import flatten, unflatten
-from crowdml.slicing.groups import turns
+from crowdml.models import flatten
 from crowdml.slicing.sharing import Floats, UploadNoise, Window, choose
 from crowdml.slicing.stages import Indices
+
+
+@record
+class Turn:
+    """One device's turn as dominator.
+
+    Simulated training reads `dominator` alone: slicing is exact, so what is learnt does not depend on who holds which
+    piece. Followers and dummies are dealt out all the same, since who is away decides which turns take place.
+
+    Attributes:
+        dominator: The device whose rows are used.
+        followers: The device that holds each piece.
+        dummies: Devices that stand by.
+    """
+
+    dominator: int
+    followers: tuple[int, ...]
+    dummies: tuple[int, ...]
+
+
+def make_groups(devices: int, pieces: int, dummies: int, generator: np.random.Generator) -> list[Indices]:
+    """Deal devices into groups of a dominator, `pieces` followers and at least `dummies` dummies, at random."""
+    size = 1 + pieces + dummies
+    if devices < size:
+        raise BadInput(
+            f"a group needs {size} devices, the crowd has {devices}",
+            where="crowd.devices",
+            hint=f"at least {size} devices, or fewer pieces",
+        )
+    return np.array_split(generator.permutation(devices), devices // size)
+
+
+def turns(group: Indices, pieces: int, drop_out: float, generator: np.random.Generator) -> tuple[list[Turn], int]:
+    """Shuffle a group until every device was dominator once. Returns the turns, and how many could not take place."""
+    made, lost = [], 0
+    for dominator in generator.permutation(group):
+        others = generator.permutation(group[group != dominator])
+        present = others[generator.random(len(others)) >= drop_out]
+        away = generator.random() < drop_out
+        if away or len(present) < pieces:
+            lost += 1
+            continue
+        made.append(
+            Turn(
+                dominator=int(dominator),
+                followers=tuple(present[:pieces].tolist()),
+                dummies=tuple(present[pieces:].tolist()),
+            )
+        )
+    return made, lost
+
 
 Rows = tuple[Floats, Indices]
 """Rows and labels of one device."""
@@ -62,25 +117,37 @@ def train_pass(
     made, lost = turns(group.devices, rules.pieces, rules.drop_out, generator)
     group.lost += lost
     for turn in made:
-        examples, labels = rows[turn.dominator]
-        order = generator.permutation(len(labels))
-        for begin in range(0, len(order), rules.batch):
-            own = order[begin : begin + rules.batch]
-            batch = Batch(rows=examples[own], labels=labels[own], mask=np.ones(len(own), np.float32))
-            _step(group.parameters, matters, gradient(group.parameters, batch, turn.dominator, own), np.float32(rate))
-            group.steps += 1
+        order = generator.permutation(len(rows[turn.dominator][1]))
+        train_turn(group, rows[turn.dominator], turn.dominator, order, rules.batch, rate, gradient, matters)
     return flatten(matters).astype(np.float32)
+
+
+def train_turn(
+    group: Group, rows: Rows, device: int, order: Indices, batch: int, rate: float, gradient: Gradient, matters: Tree
+) -> None:
+    """Let one device be dominator, with its rows in an order; Σ|gradient| of each weight is added to `matters`."""
+    examples, labels = rows
+    for begin in range(0, len(order), batch):
+        numbers = order[begin : begin + batch]
+        slopes = gradient(group.parameters, as_batch(examples[numbers], labels[numbers]), device, numbers)
+        _step(group.parameters, matters, slopes, np.float32(rate))
+        group.steps += 1
+
+
+def as_batch(rows: Floats, targets: Indices) -> Batch:
+    """Return rows as a batch without padding."""
+    return Batch(rows=rows, targets=targets, mask=np.ones(len(targets), np.float32))
 
 
 def _step(parameters: Tree, matters: Tree, gradient: Tree, rate: np.float32) -> None:
     """Take a step in place, and remember how far each weight's slope was from zero."""
-    for own, moved, slopes in zip(parameters, matters, gradient, strict=True):
+    for layer, moved, slopes in zip(parameters, matters, gradient, strict=True):
         for name, slope in slopes.items():
             slope = np.asarray(slope, np.float32)
             if name == "w":
                 moved[name] += np.abs(slope)
             # Statistics of a batch normalisation move towards those of the batch, at most all the way.
-            own[name] -= min(rate, np.float32(1)) * slope if name in ("mean", "variance") else rate * slope
+            layer[name] -= min(rate, np.float32(1)) * slope if name in ("mean", "variance") else rate * slope
 
 
 def share(
@@ -90,19 +157,19 @@ def share(
     owners: Indices,
     rules: Rules,
     like: Tree,
-    noise: UploadNoise | None = None,
-    generator: np.random.Generator | None = None,
+    noise: UploadNoise | None,
+    generator: np.random.Generator,
 ) -> None:
     """Upload what matters most to the server, then take over what enough groups have uploaded."""
     flat = flatten(group.parameters).astype(np.float32)
-    if noise is not None and generator is not None:
+    if noise is not None:
         # What matters most depends on the rows; where an ε is stated, chance chooses.
         matters = generator.random(len(flat)).astype(np.float32)
     numbers = choose(matters, owners, rules.theta)
     values = flat[numbers]
-    if noise is not None and generator is not None:
+    if noise is not None:
         values = noise.released(values, window.known(flatten(like))[numbers], generator)
     window.upload(numbers, values)
     numbers, values = window.download(rules.tau)
     flat[numbers] = values
-    group.parameters = trees.map(np.array, unflatten(flat, like))
+    group.parameters = trees.map(np.array, trees.cut(flat, like))

@@ -14,13 +14,14 @@ everywhere, so every comparison that equal errors would pass asks `learns` as we
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdml.simulation import Result
-from crowdml.studies.contract import Row, Verdict
+from crowdml.studies.study import Results, Row, Verdict
 
 Floats = npt.NDArray[np.float64]
 Better = Literal["less", "more"]
@@ -38,19 +39,32 @@ LEARNT = 0.9
 """A model has learnt something when its error is at most so many times that of the constant predictor."""
 
 
-def constant_error(result: Result) -> float:
-    """Return the error of always saying the commonest label."""
-    return COMMONEST[str(result.task.data.dataset)][1]
-
-
 def learns(*results: Result, measure: str = "test_error", at: int = -1) -> bool:
     """Tell whether all of them are better than a constant predictor by a tenth of its error."""
-    return all(bool(own.measured[measure][at].mean() <= LEARNT * constant_error(own)) for own in results)
+    return all(
+        bool(result.measured[measure][at].mean() <= LEARNT * COMMONEST[str(result.task.data.dataset)][1])
+        for result in results
+    )
+
+
+def errors(result: Result) -> Floats:
+    """Return the test error of every trial at the end."""
+    return np.asarray(result.measured["test_error"][-1], np.float64)
+
+
+def accuracies(result: Result) -> Floats:
+    """Return the test accuracy of every trial at the end."""
+    return 1 - errors(result)
+
+
+def gaps(left: Result, right: Result, at: int = -1) -> Floats:
+    """Return by how much one test error is above another, trial by trial."""
+    return np.asarray(left.measured["test_error"][at] - right.measured["test_error"][at], np.float64)
 
 
 def constant_rows(results: tuple[Result, ...], measure: str) -> tuple[Row, ...]:
     """Show what a constant predictor errs, for every dataset of a study."""
-    names = dict.fromkeys(str(own.task.data.dataset) for own in results)
+    names = dict.fromkeys(str(result.task.data.dataset) for result in results)
     metric = "time-averaged error" if measure == "estimated_error" else "test error"
     return tuple(
         shown(f"constant predictor on {name}: always {COMMONEST[name][0]}", metric, COMMONEST[name][1])
@@ -81,9 +95,9 @@ def level(
         better: Which way is better, where that is possible.
         claimed: The claim in words.
     """
-    ours, std = float(np.mean(values)), spread(values)
+    ours, std = _mean_and_spread(values)
     if paper is None:
-        return shown(setting, metric, ours, std)
+        return shown(setting, metric, values)
     verdict: Verdict = "trend"
     if not claim or not math.isfinite(ours):
         verdict = "differs"
@@ -95,31 +109,24 @@ def level(
     return Row(setting=setting, metric=metric, paper=paper, ours=_finite(ours), std=std, verdict=verdict, rule=words)
 
 
-def accuracy(setting: str, result: Result) -> Row:
-    """Show a test accuracy that nothing is claimed of."""
-    values = 1 - result.measured["test_error"][-1]
-    return shown(setting, "test accuracy", float(values.mean()), spread(values))
-
-
 def statement(
-    setting: str, metric: str, ours: float, holds: bool, rule: str, std: float = 0.0, paper: float | None = None
+    setting: str, metric: str, values: Floats | float, holds: bool, rule: str, paper: float | None = None
 ) -> Row:
     """State a claim of which `rule` says in words when it holds; a figure that is no number never does."""
-    fits = holds and math.isfinite(ours)
-    return Row(
-        setting=setting,
-        metric=metric,
-        paper=paper,
-        ours=_finite(ours),
-        std=std,
-        verdict="holds" if fits else "differs",
-        rule=rule,
-    )
+    ours, std = _mean_and_spread(values)
+    verdict: Verdict = "holds" if holds and math.isfinite(ours) else "differs"
+    return Row(setting=setting, metric=metric, paper=paper, ours=_finite(ours), std=std, verdict=verdict, rule=rule)
 
 
-def shown(setting: str, metric: str, ours: float, std: float = 0.0) -> Row:
+def shown(setting: str, metric: str, values: Floats | float) -> Row:
     """Show a figure of ours that nothing is claimed of; None where it was never reached."""
+    ours, std = _mean_and_spread(values)
     return Row(setting=setting, metric=metric, paper=None, ours=_finite(ours), std=std, verdict="shown")
+
+
+def shown_accuracies(results: Results, *labels: str) -> Iterator[Row]:
+    """Show the test accuracy of all curves, or of some, of which nothing is claimed by itself."""
+    return (shown(label, "test accuracy", accuracies(results[label])) for label in labels or results)
 
 
 def not_run(setting: str, metric: str, paper: float | None, why: str) -> Row:
@@ -127,10 +134,20 @@ def not_run(setting: str, metric: str, paper: float | None, why: str) -> Row:
     return Row(setting=setting, metric=metric, paper=paper, ours=None, std=0.0, verdict="not run", rule=why)
 
 
-def spread(values: npt.NDArray[np.float64]) -> float:
+def spread(values: Floats) -> float:
     """Return the standard deviation over trials; 0 for a single one, and where some trial never got there."""
     return float(values.std(ddof=1)) if len(values) > 1 and bool(np.isfinite(values).all()) else 0.0
 
 
+def _mean_and_spread(values: Floats | float) -> tuple[float, float]:
+    """Return what stands for one figure per trial; a single number stands for itself."""
+    return (float(values.mean()), spread(values)) if isinstance(values, np.ndarray) else (values, 0.0)
+
+
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def standard_error(values: Floats) -> float:
+    """Return the standard error of the mean; 0 for a single value."""
+    return float(spread(values) / len(values) ** 0.5)

@@ -11,15 +11,16 @@ import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from crowdml.core import BadInput
-from crowdml.core.validation import write_whole
-from crowdml.studies.contract import TUNED, Report, Row, Study, Tuned, Verdict
+from crowdml.core.files import write_whole
+from crowdml.studies.study import STORED, TUNED, Report, Row, Study, Tuned, Verdict
 
 LARGEST = 1_000_000
 """A file of more bytes is no record."""
@@ -28,39 +29,17 @@ ORDER: tuple[Verdict, ...] = ("differs", "trend", "holds", "beyond")
 """A study's word is the first of these that one of its rows has."""
 
 
-class Judged(Protocol):
-    """Anything that has a verdict."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """What the rule said."""
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class Machine(_Part):
+class Machine(BaseModel):
     """Where it ran: nothing that names the place."""
+
+    model_config = STORED
 
     cores: int
     cpu: str
     memory_gib: float
 
 
-class RecordedRow(_Part):
-    """A row of the report."""
-
-    setting: str
-    metric: str
-    paper: float | None
-    ours: float | None
-    std: float
-    verdict: Verdict
-    rule: str = ""
-
-
-class Record(_Part):
+class Record(BaseModel):
     """What one study found.
 
     Attributes:
@@ -85,6 +64,8 @@ class Record(_Part):
         notes: Caveats.
     """
 
+    model_config = STORED
+
     id: str
     title: str
     claim: str
@@ -100,14 +81,14 @@ class Record(_Part):
     cpu_seconds: float | None
     machine: Machine | None
     settings: dict[str, list[str]]
-    rows: list[RecordedRow]
+    rows: list[Row]
     notes: list[str]
 
 
-def study_verdict(rows: Sequence[Judged]) -> str:
+def study_verdict(rows: Iterable[Row]) -> str:
     """Say in one line what a study's rows come to: its word is the worst that any of them has.
 
-    >>> study_verdict([RecordedRow(setting="", metric="", paper=1, ours=1, std=0, verdict=word)
+    >>> study_verdict([Row(setting="", metric="", paper=1, ours=1, std=0, verdict=word)
     ...                for word in ("holds", "trend", "holds", "shown")])
     'trend (1 trend, 2 holds)'
     """
@@ -151,10 +132,12 @@ def record_of(report: Report) -> Record:
     )
 
 
-def _recorded(row: Row) -> RecordedRow:
-    """Keep six digits: more would only say which processor it was."""
-    kept = {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in vars(row).items()}
-    return RecordedRow.model_validate(kept)
+def _recorded(row: Row) -> Row:
+    """Keep six digits: more would only say which processor it was. What was counted stays as it is."""
+    measured: dict[str, Any] = {
+        key: float(f"{value:.6g}") for key, value in vars(row).items() if isinstance(value, float)
+    }
+    return replace(row, **measured)
 
 
 def write_record(record: Record, folder: Path) -> Path:
@@ -205,7 +188,7 @@ def _short(commit: str | None) -> str:
     return "unknown" if commit is None else commit[:10] + "+" * commit.endswith("+")
 
 
-def cells(row: RecordedRow) -> tuple[str, str, str, str, str, str]:
+def cells(row: Row) -> tuple[str, str, str, str, str, str]:
     """Write a row's figures as command and page both show them."""
     paper = "" if row.paper is None else _figure(row.paper)
     ours = ("" if row.verdict == "not run" else "never") if row.ours is None else _figure(row.ours)

@@ -7,11 +7,11 @@ import itertools
 import resource
 from collections.abc import Collection, Mapping, Sequence
 
-from crowdml.algorithms import Task, load
 from crowdml.core import record
 from crowdml.simulation import Result, simulate_cells
 from crowdml.studies.comparisons import constant_rows
-from crowdml.studies.contract import Curve, Report, Study, Unstated, Watcher
+from crowdml.studies.study import Curve, Report, Study, Unstated, Watcher
+from crowdml.task import Task, load
 
 VALIDATION_SHARE = 6
 """The search holds back one training row in so many, and never looks at the test rows."""
@@ -47,7 +47,7 @@ def reproduce(study_id: str, study: Study, trials: int | None, seed: int = 0, wa
 def _cpu_seconds() -> float:
     """Return the processor time of this process and its children."""
     used = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(own.ru_utime + own.ru_stime for own in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _side_by_side(
@@ -154,5 +154,5 @@ def _task(study: Study, changes: Sequence[str], validation: bool = False) -> Tas
         return task
     from crowdml.data import load as load_dataset
 
-    rows = len(load_dataset(str(task.data.dataset)).train_labels)
+    rows = len(load_dataset(str(task.data.dataset)).train_targets)
     return load(study.task, [*changes, f"data.validation={rows // VALIDATION_SHARE}", "crowd.curve=1"])

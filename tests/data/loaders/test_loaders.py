@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdml.core import BadInput
+from crowdml.core import NUMPY, BadInput, Labels, Number
 from crowdml.data import DATASETS, Dataset, load
-from crowdml.data.loaders import activity, adult, cifar10, idx
+from crowdml.data.loaders import activity, adult, cifar10, embedded, idx
 from crowdml.data.transforms import Bounds, Intercept
 
 Full = Callable[[str], Dataset]
@@ -24,30 +24,68 @@ def test_the_catalogue_tells_the_truth(name: str, full: Full) -> None:
     data, source = full(name), DATASETS[name]
     assert (len(data.train_rows), len(data.test_rows)) == source.rows
     assert data.features == source.features == int(np.prod(source.shape))
-    assert data.label_names == source.label_names
-    assert set(np.unique(data.train_labels)) == set(np.unique(data.test_labels)) == set(range(data.classes))
-    assert data.train_rows.dtype in (np.uint8, np.float32) and data.train_labels.dtype == np.int32
+    assert data.target == source.target and data.label_names == source.label_names
+    if isinstance(data.target, Labels):
+        assert set(np.unique(data.train_targets)) == set(np.unique(data.test_targets)) == set(range(data.classes))
+    assert data.train_rows.dtype in (np.uint8, np.float32) and data.train_targets.dtype == data.target.dtype
     with pytest.raises(ValueError, match="read-only"):
         data.train_rows[0, 0] = 1
 
 
 def test_digits_split_is_fixed() -> None:
     digits = load("digits")
-    assert digits.train_labels[:10].tolist() == [1, 1, 4, 5, 3, 8, 4, 4, 8, 0]
+    assert digits.train_targets[:10].tolist() == [1, 1, 4, 5, 3, 8, 4, 4, 8, 0]
     assert digits.train_rows.max() == 16 and digits.train_rows.sum() + digits.test_rows.sum() == 561718
+
+
+def test_diabetes_is_that_of_scikit_learn() -> None:
+    from sklearn.datasets import load_diabetes
+
+    ours, theirs = load("diabetes"), load_diabetes(scaled=False)
+    assert isinstance(ours.target, Number)
+    raw = np.concatenate([ours.train_rows, ours.test_rows])
+    outcome = np.concatenate([ours.target.decode(part) for part in (ours.train_targets, ours.test_targets)])
+    order = np.random.RandomState(embedded.SPLIT_SEED).permutation(442)
+    np.testing.assert_allclose(outcome, theirs.target[order], atol=1e-4)
+    low, high = np.array(list(embedded.MEASUREMENTS.values())).T
+    np.testing.assert_allclose(raw, ((theirs.data - low) / (high - low) * 2 - 1)[order], atol=1e-6)
+    assert np.abs(raw).max() == 1 and ours.target.outside(theirs.target) == 0
+
+
+def test_least_squares_explains_of_diabetes_what_the_loader_says() -> None:
+    data = load("diabetes")
+    rows, more = (np.c_[part, np.ones(len(part))] for part in (data.train_rows, data.test_rows))
+    weights = np.linalg.lstsq(rows, data.train_targets, rcond=None)[0]
+    found = data.target.measures((more @ weights).astype(np.float32), data.test_targets, NUMPY)
+    assert float(found["r2"]) == pytest.approx(0.472, abs=0.002)
+    assert float(found["mae"]) == pytest.approx(45.0, abs=0.2) and float(found["rmse"]) == pytest.approx(56.3, abs=0.2)
+
+
+def test_files_of_scikit_learn_that_are_damaged_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "home", lambda: tmp_path)
+    (tmp_path / "diabetes_target.csv").write_bytes(b"1.0\n2.0\n")
+    (tmp_path / "diabetes_data_raw.csv").write_bytes(b"1 2 3\n4 5\n")
+    with pytest.raises(BadInput, match="not a table of numbers"):
+        embedded.load_diabetes()
+    (tmp_path / "diabetes_data_raw.csv").write_bytes(b"1 2 3\n4 5 6\n")
+    with pytest.raises(BadInput, match=r"shape \(2, 3\) instead of \(442, 10\)"):
+        embedded.load_diabetes()
+    monkeypatch.setattr(embedded, "home", lambda: None)
+    with pytest.raises(BadInput, match="not installed"):
+        embedded.load_digits()
 
 
 def test_mnist_counts_and_writers(full: Full) -> None:
     mnist = full("mnist")
-    assert np.bincount(mnist.train_labels).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert np.bincount(mnist.test_labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert np.bincount(mnist.train_targets).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert np.bincount(mnist.test_targets).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     if mnist.train_owners is not None:
         sizes = np.unique(mnist.train_owners, return_counts=True)[1]
         assert (len(sizes), sizes.min(), sizes.max()) == (539, 19, 131)
 
 
 def test_fashion_is_balanced(full: Full) -> None:
-    assert np.bincount(full("fashion-mnist").train_labels).tolist() == [6000] * 10
+    assert np.bincount(full("fashion-mnist").train_targets).tolist() == [6000] * 10
 
 
 @pytest.mark.slow
@@ -56,20 +94,20 @@ def test_cifar10_means_are_the_published_ones(full: Full) -> None:
     assert (len(data.train_rows), len(data.test_rows)) == DATASETS["cifar10"].rows
     means = data.train_rows.reshape(-1, 3).mean(axis=0) / 255
     np.testing.assert_allclose(means, [0.49140, 0.48216, 0.44653], atol=1e-5)
-    assert np.bincount(data.test_labels).tolist() == [1000] * 10
+    assert np.bincount(data.test_targets).tolist() == [1000] * 10
 
 
 @pytest.mark.slow
 def test_cifar10_binary_batches_give_the_same_rows(full: Full, tmp_path: Path) -> None:
     data = full("cifar10")
-    rows, labels = data.test_rows, data.test_labels.astype(np.uint8)
+    rows, labels = data.test_rows, data.test_targets.astype(np.uint8)
     planar = rows.reshape(10_000, 1024, 3).swapaxes(1, 2).reshape(10_000, 3072)
     content = np.concatenate([labels[:, None], planar], axis=1).tobytes()
     for batch in cifar10.BATCHES:
         (tmp_path / f"{batch}.bin").write_bytes(content)
     again = cifar10.load(tmp_path)
     np.testing.assert_array_equal(again.test_rows, rows)
-    np.testing.assert_array_equal(again.train_labels[:10_000], data.test_labels)
+    np.testing.assert_array_equal(again.train_targets[:10_000], data.test_targets)
 
 
 def test_cifar10_faults_name_the_file(tmp_path: Path) -> None:
@@ -87,7 +125,7 @@ def test_cifar10_faults_name_the_file(tmp_path: Path) -> None:
 def test_adult_has_the_complete_rows_and_columns(full: Full) -> None:
     data = full("adult")
     assert len(data.train_rows) + len(data.test_rows) == 45222
-    assert np.bincount(data.train_labels).tolist() == [22654, 7508]
+    assert np.bincount(data.train_targets).tolist() == [22654, 7508]
     assert data.train_rows.min() == 0 and data.train_rows.max() == 1
     # Six numbers and sex in one column each, six attributes with exactly one 1 among their columns.
     first = data.train_rows[0]
@@ -156,7 +194,7 @@ def test_idx_files_plain_or_gzipped(tmp_path: Path, packed: bool) -> None:
     images = mnist_folder(tmp_path, packed)
     data = idx.load_mnist(tmp_path)
     np.testing.assert_array_equal(data.train_rows, images.reshape(3, -1))
-    assert data.test_labels.tolist() == [1, 2, 9] and data.train_owners is None
+    assert data.test_targets.tolist() == [1, 2, 9] and data.train_owners is None
     table = np.zeros((3, 8), np.int32)
     table[:, 2] = [70, 80, 70]
     write_idx(tmp_path / "qmnist-train-labels-idx2-int", table, packed)
@@ -197,7 +235,7 @@ def test_idx_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_activity_sessions_stand_on_one_side(full: Full) -> None:
     data = full("activity")
     assert data.train_owners is not None and len(np.unique(data.train_owners)) == 9
-    assert np.bincount(data.train_labels).tolist() == [2879, 1984, 4689]
+    assert np.bincount(data.train_targets).tolist() == [2879, 1984, 4689]
     assert "every third" in data.note
     hapt = full("activity-hapt")
     assert hapt.train_owners is not None and hapt.train_owners.max() == 21
@@ -238,7 +276,7 @@ def test_published_text_of_tmd_is_read(tmp_path: Path) -> None:
         ]
         (folder / f"sensorfile_U{user}_{label}_{start}.csv").write_text("\n".join([*lines, "77,android.sensor.accel"]))
     data = activity.load_tmd(tmp_path)
-    assert np.bincount(data.train_labels).tolist() == [3, 3, 3] and data.test_labels.tolist() == [1, 1, 1]
+    assert np.bincount(data.train_targets).tolist() == [3, 3, 3] and data.test_targets.tolist() == [1, 1, 1]
     # 2 Hz is bin 6.4 of a window of 3.2 s.
     assert int(data.test_rows[0, 1:32].argmax()) + 1 == 6
 
@@ -250,6 +288,6 @@ def test_published_text_of_hapt_is_read(tmp_path: Path) -> None:
         np.savetxt(raw / f"acc_exp{experiment:02}_user{user:02}.txt", walk(20, 50) / 9.80665)
     (raw / "labels.txt").write_text("1 1 5 1 400\n1 1 1 401 900\n2 22 4 1 400\n2 22 3 501 1000\n")
     data = activity.load_hapt(tmp_path)
-    assert data.train_labels.tolist() == [0, 0, 1, 1, 1] and data.test_labels.tolist() == [0, 0, 1, 1, 1]
+    assert data.train_targets.tolist() == [0, 0, 1, 1, 1] and data.test_targets.tolist() == [0, 0, 1, 1, 1]
     assert data.train_owners is not None and set(data.train_owners.tolist()) == {1}
     assert data.train_rows[0, 0] / 64 == pytest.approx(9.81, rel=0.02)

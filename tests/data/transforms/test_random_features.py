@@ -72,15 +72,15 @@ def test_they_beat_pixels_by_far(full: Callable[[str], Dataset]) -> None:
     small = dataclasses.replace(
         data,
         train_rows=data.train_rows[:6000],
-        train_labels=data.train_labels[:6000],
+        train_targets=data.train_targets[:6000],
         test_rows=data.test_rows[:2000],
-        test_labels=data.test_labels[:2000],
+        test_targets=data.test_targets[:2000],
     )
 
     def error(*chain: RandomFeatures | Pca | Standardise) -> float:
         ready = apply_all(chain, small)
-        targets = np.eye(10, dtype=np.float32)[ready.train_labels]
+        targets = np.eye(10, dtype=np.float32)[ready.train_targets]
         weights, *_ = np.linalg.lstsq(ready.train_rows, targets - 0.1, rcond=None)
-        return float(((ready.test_rows @ weights).argmax(axis=1) != ready.test_labels).mean())
+        return float(((ready.test_rows @ weights).argmax(axis=1) != ready.test_targets).mean())
 
     assert error(RandomFeatures(), Pca(components=100)) < 0.48 < 0.58 < error(Pca(components=100))

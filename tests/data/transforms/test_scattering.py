@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from crowdml.core import BadInput
-from crowdml.data.transforms.base import Bounds
 from crowdml.data.transforms.scattering import PATHS, Scattering, _sizes, bank
+from crowdml.data.transforms.transform import Bounds
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (3, 16, 16)).astype(np.float32)
 
@@ -18,7 +18,7 @@ def test_two_matrix_products_are_the_filters_written_out(width: int) -> None:
     found = _sizes(PICTURES, width)
     padded = np.pad(PICTURES.astype(np.float64), ((0, 0), (reach, reach), (reach, reach)), mode="reflect")
     for place in ((0, 0), (3, 5), (found.shape[2] - 1, 2)):
-        row, column = (own * (1 + width) for own in place)
+        row, column = (number * (1 + width) for number in place)
         window = padded[:, row : row + 2 * reach + 1, column : column + 2 * reach + 1]
         expected = np.abs(np.einsum("nij,dij->nd", window, kernels))
         np.testing.assert_allclose(found[:, :, place[0], place[1]], expected, rtol=1e-4, atol=1e-3)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from pydantic import TypeAdapter, ValidationError
 
-from crowdml.core import BadInput
+from crowdml.core import BadInput, Labels
 from crowdml.core.settings import OneOf
 from crowdml.data import Dataset, apply_all, fit_all, input_bound
 from crowdml.data.transforms import (
@@ -43,7 +43,12 @@ STEPS = st.one_of(
 def toy(rows: np.ndarray) -> Dataset:
     labels = np.zeros(len(rows), np.int32)
     return Dataset(
-        name="toy", train_rows=rows, train_labels=labels, test_rows=rows, test_labels=labels, label_names=("only",)
+        name="toy",
+        train_rows=rows,
+        train_targets=labels,
+        test_rows=rows,
+        test_targets=labels,
+        target=Labels(names=("only",)),
     )
 
 
@@ -130,7 +135,7 @@ def test_pca_agrees_with_singular_values() -> None:
 def test_pca_in_blocks_equals_pca_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(1).standard_normal((101, 7)).astype(np.float32)
     whole = Pca(components=3).fit(rows).apply(rows)
-    monkeypatch.setattr("crowdml.data.transforms.base.BLOCK_NUMBERS", 70)
+    monkeypatch.setattr("crowdml.data.transforms.transform.BLOCK_NUMBERS", 70)
     pieces = apply_all([Pca(components=3)], toy(rows)).train_rows
     np.testing.assert_allclose(pieces, whole, atol=1e-4)
 
@@ -195,7 +200,7 @@ def test_public_rows_are_fitted_on_instead_of_the_training_rows() -> None:
     np.testing.assert_array_equal(alone[2].arrays["directions"], fits[0][2]["directions"])
 
 
-def test_damaged_sheets_and_rows_of_the_wrong_width_are_refused() -> None:
+def test_damaged_signed_tasks_and_rows_of_the_wrong_width_are_refused() -> None:
     with pytest.raises(BadInput, match='"mean"'):
         Pca(components=1).restore({})
     with pytest.raises(BadInput, match="directions must have shape"):
@@ -211,10 +216,10 @@ def test_fits_look_at_training_rows_only() -> None:
     data = Dataset(
         name="toy",
         train_rows=train,
-        train_labels=labels,
+        train_targets=labels,
         test_rows=train + 100,
-        test_labels=labels,
-        label_names=("only",),
+        test_targets=labels,
+        target=Labels(names=("only",)),
     )
     np.testing.assert_allclose(apply_all([Standardise()], data).test_rows, [[99], [101]])
 

@@ -35,8 +35,8 @@ def make_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
         return made[-1]
 
     yield make
-    for own in made:
-        own.kill()
+    for server in made:
+        server.kill()
 
 
 @dataclasses.dataclass(frozen=True)

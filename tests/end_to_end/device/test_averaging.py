@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
+from crowdml.algorithms import Algorithm, DevicePart
+from crowdml.core import Batch, Broadcast, CheckIn, Release, record, trees
 from crowdml.device import Device
 
 ALGORITHM = 'kind = "crowd-sgd"\nbatch = 10\nrate = { kind = "inverse-sqrt", c = 10.0 }\n'
@@ -47,12 +49,26 @@ class Crowd:
             return int(np.sum(np.argmax(found["rows"] @ weights.reshape(3, 2), axis=1) != found["labels"]))
 
 
-def lying(algorithm: Any) -> Any:
-    def sanitise(release: Any, coins: Any) -> Any:
-        check_in = algorithm.sanitise(release, coins)
-        return check_in | {"change": [{name: -20 * leaf for name, leaf in own.items()} for own in check_in["change"]]}
+@record
+class Lying(DevicePart):
+    """Does what a device does, and sends the opposite, twenty times as long."""
 
-    return dataclasses.replace(algorithm, sanitise=sanitise)
+    honest: DevicePart
+
+    def init(self) -> Any:
+        return self.honest.init()
+
+    def step(self, broadcast: Broadcast, work: Any, batch: Batch, coins: Any) -> tuple[Release, Any]:
+        return self.honest.step(broadcast, work, batch, coins)
+
+    def send(self, broadcast: Broadcast, work: Any, noisy: CheckIn) -> tuple[CheckIn, Any]:
+        check_in, work = self.honest.send(broadcast, work, noisy)
+        return dataclasses.replace(check_in, update=trees.map(lambda leaf: -20 * leaf, check_in.update)), work
+
+
+def lying(algorithm: Algorithm) -> Algorithm:
+    phase = dataclasses.replace(algorithm.last, device=Lying(honest=algorithm.last.device))
+    return dataclasses.replace(algorithm, phases=(phase,))
 
 
 @pytest.fixture
@@ -98,13 +114,24 @@ def test_learned_weights_leave_a_liar_out_and_owners_adapt_the_model(
     mine = tmp_path / "mine.npz"  # an owner for whom the words mean the opposite
     with np.load(rows) as found:
         np.savez(mine, rows=found["rows"], labels=1 - found["labels"])
-    own = ("device", "personal", "--rows", str(mine), "--home", str(tmp_path / "one"), "--steps", "30", "--rate", "5")
-    ran = crowdml(*own, "-o", str(tmp_path / "own.safetensors"), "--json")
+    command = (
+        "device",
+        "personal",
+        "--rows",
+        str(mine),
+        "--home",
+        str(tmp_path / "one"),
+        "--steps",
+        "30",
+        "--rate",
+        "5",
+    )
+    ran = crowdml(*command, "-o", str(tmp_path / "own.safetensors"), "--json")
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
     assert told["version"] == VERSIONS and told["held_out"]["rows"] == 8
-    assert told["held_out"]["common"] >= 6 and told["held_out"]["own"] <= 2
+    assert told["held_out"]["common"] >= 6 and told["held_out"]["personal"] <= 2
     assert (tmp_path / "own.safetensors").stat().st_mode & 0o777 == 0o600
-    assert "yours" in crowdml(*own, "-o", str(tmp_path / "own.onnx")).stdout
-    refused = crowdml(*own, "-o", str(tmp_path / "own.pt"))
+    assert "yours" in crowdml(*command, "-o", str(tmp_path / "own.onnx")).stdout
+    refused = crowdml(*command, "-o", str(tmp_path / "own.pt"))
     assert refused.returncode == 2 and "ending" in refused.stderr

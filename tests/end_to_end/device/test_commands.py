@@ -29,8 +29,8 @@ def test_join_run_status_ledger_withdraw(server: Any, crowdml: Run, rows: Path, 
     ran = crowdml("device", "run", "--rows", str(rows), *home, "--releases", "7", "--json")
     assert ran.returncode == 0, ran.stderr
     *check_ins, end = lines(ran.stdout)
-    assert [own["status"] for own in check_ins] == ["applied"] * 7 and end["used"] == 7
-    assert [own["number"] for own in check_ins] == [1, 2, 3, 4, 5, 6, 7]
+    assert [check_in["status"] for check_in in check_ins] == ["applied"] * 7 and end["used"] == 7
+    assert [check_in["number"] for check_in in check_ins] == [1, 2, 3, 4, 5, 6, 7]
 
     shown = crowdml("device", "run", "--rows", str(rows), *home, "--once")
     assert shown.returncode == 0 and "1 releases, 1 used" in shown.stdout and "ε =" in shown.stdout
@@ -193,8 +193,8 @@ def test_a_ledger_that_was_set_back(server: Any, crowdml: Run, tmp_path: Path, r
 BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "no device": (("run", "--rows", "x.npz", "--home", "nowhere"), "there is no device"),
     "no invite": (("join", "http://127.0.0.1:1/", "--yes"), "is not an invite"),
-    "half an invite": (("join", "http://127.0.0.1:1/join/walk", "--yes"), "it lacks code, key, sheet"),
-    "not encrypted": (("join", "http://crowd.example/join/walk#code=a&key=b&sheet=c"), "not encrypted"),
+    "half an invite": (("join", "http://127.0.0.1:1/join/walk", "--yes"), "it lacks code, key, hash"),
+    "not encrypted": (("join", "http://crowd.example/join/walk#code=a&key=b&hash=c"), "not encrypted"),
     "both": (("run", "--rows", "x.npz", "--once", "--releases", "3"), "exclude each other"),
     "name": (("status", "--name", "../x"), "not a name for a device"),
     "no rows": (("run",), "--rows"),

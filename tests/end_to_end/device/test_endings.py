@@ -125,7 +125,7 @@ def test_the_status_of_a_masked_task_says_what_its_promise_rests_on(server: Any,
         'kind = "crowd-sgd"\nbatch = 10\nrate = { kind = "inverse-sqrt", c = 10.0 }\n',
         'kind = "fedsgd"\nper-round = 10\nmax-rows = 10\nrate = { kind = "constant", c = 1.0 }\n',
     )
-    server.open(masked, ("statistics-epsilon = 1.0\n", ""), ("[stop]", "[sums]\nmasked = true\n[stop]"))
+    server.open(masked, ("statistics-epsilon = 1.0\n", ""), ("[stop]", "[secure-aggregation]\nenabled = true\n[stop]"))
     home = join()
     status = crowdml("device", "status", *home, "--offline").stdout
     assert "rests on     secure aggregation, and 6 honest devices in every sum" in status, status

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from crowdml.device import Device, Ledger
-from crowdml.device.home import Home
-from crowdml.device.joining import connected
+from crowdml.device.calls import connected
+from crowdml.device.device_home import Home
 
 CYCLES = 20
 
@@ -82,14 +82,14 @@ def check(place: Path) -> int:
     found, got = charges(place), receipts(place)
     assert got.items() <= found.items()
     with Ledger(place / "ledger.sqlite") as ledger:
-        waiting = {own.key for own in ledger.unsettled()}
+        waiting = {unsettled.key for unsettled in ledger.unsettled()}
     assert set(found) - set(got) <= waiting and len(waiting) <= 1
     return len(found)
 
 
 def charges(place: Path) -> dict[str, str]:
     with Ledger(place / "ledger.sqlite") as ledger:  # verifies the chain
-        return {own["key"]: own["body"] for own in map(json.loads, ledger.entries()) if own["kind"] == "charge"}
+        return {entry["key"]: entry["body"] for entry in map(json.loads, ledger.entries()) if entry["kind"] == "charge"}
 
 
 def receipts(place: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A masked task is restored in the middle of sums: its devices go on unattended, under the new sheet."""
+"""A masked task is restored in the middle of sums: its devices go on unattended, under the new signed task."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ clip = 1.0
 epsilon = 8.0
 delta = 1e-5
 max-uses = 40
-[sums]
-masked = true
+[secure-aggregation]
+enabled = true
 drop-out = 0.2
 [stop]
 max-versions = 6

@@ -32,12 +32,12 @@ def test_no_route_ever_shows_what_a_kill_can_take_back(make_server: Any, tmp_pat
     server = make_server()
     server.open(("max-releases = 400", "max-releases = 100000"), ("batch = 10", "batch = 2"))
     crowd = [Busy(tmp_path / f"device-{number}", number) for number in range(DEVICES)]
-    for own in crowd:
-        Device.join(server.invite(), own.place, accept=lambda offer: True)
+    for device in crowd:
+        Device.join(server.invite(), device.place, accept=lambda offer: True)
     reader, chance = Reader(server, crowd[0]), random.Random(7)
     server.kill()
-    for own in crowd:
-        own.start()
+    for device in crowd:
+        device.start()
     reader.start()
     with Nursery(server, SLOW) as nursery:
         for _ in range(KILLS):

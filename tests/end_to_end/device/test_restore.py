@@ -50,7 +50,7 @@ def test_devices_go_on_after_a_restore_where_their_owners_accepted_that(
     assert restored.returncode == 0, restored.stderr
     assert "incarnation 2" in restored.stderr and "accepted restores in advance" in restored.stderr
     server.start()
-    notice = json.loads(server.ask(f"/v1/tasks/{server.task}")["signed_sheet"]["sheet"])
+    notice = json.loads(server.ask(f"/v1/tasks/{server.task}")["signed_task"]["text"])
     assert (notice["incarnation"], notice["restored"]) == (2, {"after": 1, "version": 6})
 
     for home in (willing, later):

@@ -139,7 +139,7 @@ def test_named_columns_from_the_task_file_to_the_rows(
     assert by_position.returncode == 0 and "warning: " in by_position.stderr
     assert "taken by position, as mean, deviation, steps (per second)" in by_position.stderr
     offer = crowdml("device", "join", server.invite(), "--home", str(tmp_path / "other"), "--yes")
-    assert "a row      mean, deviation, steps (per second)\n" in offer.stdout
+    assert "a row        mean, deviation, steps (per second)\n" in offer.stdout
     shown = crowdml("task", "show", server.task, "--home", str(server.folder))
     assert shown.returncode == 0 and "a row              mean, deviation, steps (per second)" in shown.stdout
     for page in (f"/tasks/{server.task}", f"/join/{server.task}"):

@@ -17,10 +17,10 @@ def test_a_killed_server_loses_nothing_and_counts_nothing_twice(server: Any, tmp
     # Rows are a stream: every sample is new, so its ledger covers as many releases as there is time for.
     server.open(("max-releases = 400", "max-releases = 100000"), ("batch = 10", "batch = 2"))
     crowd = [Busy(tmp_path / f"device-{number}", number) for number in range(DEVICES)]
-    for own in crowd:
-        Device.join(server.invite(), own.place, accept=lambda offer: True)
-    for own in crowd:
-        own.start()
+    for device in crowd:
+        Device.join(server.invite(), device.place, accept=lambda offer: True)
+    for device in crowd:
+        device.start()
     chance = random.Random(5)
     wait_for(crowd, DEVICES)
     server.kill()

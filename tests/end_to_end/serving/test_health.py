@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from crowdml.server.certificates import require_local_tls
+from crowdml.server.setup.local_tls import require_local_tls
 
 HEALTH = Path(__file__).parents[3] / "examples" / "container" / "health.py"
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from crowdml.core import BadInput
-from crowdml.server.certificates import make_authority, sign_server
-from crowdml.server.connection import ConnectionLimits
-from crowdml.server.reach import lan_address
+from crowdml.server.http.bounded_connection import ConnectionLimits
+from crowdml.server.setup.local_tls import make_authority, sign_server
+from crowdml.server.setup.serve_options import lan_address
 
 Serve = Callable[..., Any]
 Type = Callable[..., tuple[int, str]]
@@ -155,7 +155,7 @@ def test_lan_after_a_restart_is_trusted_as_before(serve: Serve, needs_network: s
     assert first.stop() == 0
     again = serve("--lan")
     assert "nobody trusts yet" not in again.said and get(again.address, ca).status_code == 200
-    fingerprints = [own.said.partition("fingerprint: ")[2].split()[0] for own in (first, again)]
+    fingerprints = [server.said.partition("fingerprint: ")[2].split()[0] for server in (first, again)]
     assert fingerprints[0] == fingerprints[1]
 
 

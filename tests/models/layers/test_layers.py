@@ -11,7 +11,7 @@ import pytest
 from crowdml.core import NUMPY, Ops
 from crowdml.models.layers import LAYERS
 from crowdml.models.layers.dense import Dense
-from crowdml.simulation.jax_ops import JAX
+from crowdml.simulation.engine.jax_ops import JAX
 
 # isort: split
 import jax

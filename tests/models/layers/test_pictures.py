@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from crowdml.core import NUMPY, BadInput, Batch, Ops, trees
 from crowdml.models import MODELS, Model
 from crowdml.models.layers.convolution import Convolution, ConvolutionFactors
-from crowdml.simulation.jax_ops import JAX
+from crowdml.simulation.engine.jax_ops import JAX
+from tests.support.targets import some_labels
 
 # isort: split
 import jax
@@ -71,7 +73,7 @@ EVERY = pytest.mark.parametrize("net", list(NETS))
 def build(net: str, ops: Ops) -> Model:
     shape, layers = NETS[net]
     given = {"kind": "layers", "shape": list(shape), "layers": [*layers, *LAST]}
-    return MODELS["layers"].model_validate(given).build(int(np.prod(shape)), CLASSES, ops)
+    return MODELS["layers"].model_validate(given).build(int(np.prod(shape)), some_labels(CLASSES), ops)
 
 
 def drawn(net: str) -> tuple[Any, Batch]:
@@ -79,20 +81,20 @@ def drawn(net: str) -> tuple[Any, Batch]:
     parameters = trees.map(lambda leaf: rng.normal(0.2, 0.5, leaf.shape).astype(np.float32), build(net, NUMPY).zeros())
     rows = rng.normal(0, 1, (ROWS, int(np.prod(NETS[net][0])))).astype(np.float32)
     labels = np.resize(np.arange(CLASSES), ROWS).astype(np.int32)
-    return parameters, Batch(rows=rows, labels=labels, mask=np.ones(ROWS, np.float32))
+    return parameters, Batch(rows=rows, targets=labels, mask=np.ones(ROWS, np.float32))
 
 
-def convolved(given: dict[str, Any], own: Any, x: Any) -> Any:
+def convolved(given: dict[str, Any], parameters: Any, x: Any) -> Any:
     """One picture through JAX's own convolution; sparse connections as zeros in the weights."""
     layer = Convolution.model_validate(given)
-    weights = own["w"]
+    weights = parameters["w"]
     table = layer.table(x.shape[-1])
     if table is not None:
         weights = jnp.einsum("hwso,sco->hwco", weights, jnp.asarray(table))
     names = ("NHWC", "HWIO", "NHWC")
     strides = (layer.stride, layer.stride)
     y = lax.conv_general_dilated(x[None], weights, strides, layer.padding.upper(), dimension_numbers=names)[0]
-    return y + own.get("b", 0.0)
+    return y + parameters.get("b", 0.0)
 
 
 def pooled(given: dict[str, Any], x: Any) -> Any:
@@ -104,25 +106,25 @@ def pooled(given: dict[str, Any], x: Any) -> Any:
     return lax.reduce_window(x, -jnp.inf, lax.max, window, steps, around)
 
 
-def normed(given: dict[str, Any], own: Any, x: Any) -> Any:
+def normed(given: dict[str, Any], layer: Any, x: Any) -> Any:
     groups = x.reshape(*x.shape[:-1], given["groups"], -1)
     axes = (*range(x.ndim - 1), x.ndim)
     unit = (groups - groups.mean(axes, keepdims=True)) / jnp.sqrt(groups.var(axes, keepdims=True) + 1e-5)
-    return unit.reshape(x.shape) * own.get("scale", 1.0) + own.get("shift", 0.0)
+    return unit.reshape(x.shape) * layer.get("scale", 1.0) + layer.get("shift", 0.0)
 
 
 def written_out(net: str, parameters: Any, row: Any, label: Any) -> Any:
     shape, layers = NETS[net]
     x = row.reshape(shape)
-    for given, own in zip([*layers, *LAST], parameters, strict=True):
+    for given, layer in zip([*layers, *LAST], parameters, strict=True):
         if given["kind"] == "convolution":
-            x = convolved(given, own, x)
+            x = convolved(given, layer, x)
         elif given["kind"] == "pooling":
             x = pooled(given, x)
         elif given["kind"] == "group-norm":
-            x = normed(given, own, x)
+            x = normed(given, layer, x)
         elif given["kind"] == "dense":
-            x = own["w"] @ x + own["b"]
+            x = layer["w"] @ x + layer["b"]
         else:
             x = x.ravel() if given["kind"] == "flatten" else jnp.tanh(x)
     return -jax.nn.log_softmax(x)[label]
@@ -132,7 +134,7 @@ def written_out(net: str, parameters: Any, row: Any, label: Any) -> Any:
 def oracle(net: str) -> Any:
     parameters, batch = drawn(net)
     one = jax.grad(functools.partial(written_out, net))
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(one, in_axes=(None, 0, 0)))(parameters, batch.rows, batch.labels))
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(one, in_axes=(None, 0, 0)))(parameters, batch.rows, batch.targets))
 
 
 def close(found: Any, expected: Any) -> None:
@@ -153,11 +155,11 @@ def test_gradients_norms_and_totals_are_those_of_automatic_differentiation(net: 
         found = model.gradients(parameters, batch)
         if asked:
             close(found.norms(2, ops), np.sqrt(np.square(flat).sum(axis=1)))
-        for own, expected in zip(trees.leaves(found.total(weights)), trees.leaves(each), strict=True):
-            close(own, np.tensordot(weights, expected, axes=1))
+        for leaf, expected in zip(trees.leaves(found.total(weights)), trees.leaves(each), strict=True):
+            close(leaf, np.tensordot(weights, expected, axes=1))
     close(found.norms(1, ops), np.abs(flat).sum(axis=1))
-    for own, expected in zip(trees.leaves(found.rows()), trees.leaves(each), strict=True):
-        close(own, expected)
+    for leaf, expected in zip(trees.leaves(found.rows()), trees.leaves(each), strict=True):
+        close(leaf, expected)
     norms = [norm for norm in found.layer_norms(ops) if norm is not None]
     close(np.sqrt(sum(np.square(np.asarray(norm)) for norm in norms)), np.sqrt(np.square(flat).sum(axis=1)))
 
@@ -170,13 +172,17 @@ def test_norms_are_found_the_cheaper_way(net: str, by_gram: bool) -> None:
 
 
 @BOTH
-def test_many_pictures_are_predicted_in_parts(ops: Ops) -> None:
+def test_many_pictures_are_predicted_in_parts(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
     parameters, _ = drawn("max")
     model = build("max", ops)
+    per_row = model.features + sum(math.prod(layer.shape) for layer in model.layers)
+    monkeypatch.setattr("crowdml.models.model.NUMBERS_AT_ONCE", 250 * per_row)
+    assert model.rows_at_once == 250
     rows = np.random.default_rng(3).normal(0, 1, (613, 8 * 8 * 2)).astype(np.float32)
     outputs = model.outputs(parameters, rows)
     one_by_one = [model.outputs(parameters, rows[at : at + 1])[:, 0] for at in (0, 249, 250, 499, 612)]
     close(np.asarray(outputs)[:, [0, 249, 250, 499, 612]], np.stack(one_by_one, axis=1))
+    np.testing.assert_array_equal(model.predict(parameters, rows), model.loss.predict(outputs))
 
 
 @BOTH
@@ -186,36 +192,36 @@ def test_batch_normalisation_learns_from_the_batch_and_predicts_from_what_it_rem
     if not flat:
         before = [{"kind": "convolution", "size": 4}]
     given = {"kind": "layers", "shape": [4, 4, 2], "layers": [*before, {"kind": "batch-norm"}, *LAST]}
-    model = MODELS["layers"].model_validate(given).build(32, CLASSES, ops)
+    model = MODELS["layers"].model_validate(given).build(32, some_labels(CLASSES), ops)
     rng = np.random.default_rng(0)
     parameters = trees.map(lambda leaf: rng.normal(0.3, 0.4, leaf.shape).astype(np.float32), model.zeros())
     rows = rng.normal(0, 1, (6, 32)).astype(np.float32)
     labels, mask = np.array([0, 1, 2, 0, 1, 2], np.int32), np.array([1, 1, 1, 1, 0, 0], np.float32)
     at = len(before)
 
-    def written(own: Any) -> Any:
+    def written(candidate: Any) -> Any:
         x = jnp.asarray(rows[:4]).reshape(4, 4, 4, 2)
         x = (
-            jnp.einsum("nj,ij->ni", x.reshape(4, -1), own[1]["w"]) + own[1]["b"]
+            jnp.einsum("nj,ij->ni", x.reshape(4, -1), candidate[1]["w"]) + candidate[1]["b"]
             if flat
-            else jax.vmap(lambda one: convolved({"kind": "convolution", "size": 4}, own[0], one))(x)
+            else jax.vmap(lambda one: convolved({"kind": "convolution", "size": 4}, candidate[0], one))(x)
         )
         axes = tuple(range(x.ndim - 1))
-        x = (x - x.mean(axes)) / jnp.sqrt(x.var(axes) + 1e-5) * own[at]["scale"] + own[at]["shift"]
-        scores = x.reshape(4, -1) @ own[-1]["w"].T + own[-1]["b"]
+        x = (x - x.mean(axes)) / jnp.sqrt(x.var(axes) + 1e-5) * candidate[at]["scale"] + candidate[at]["shift"]
+        scores = x.reshape(4, -1) @ candidate[-1]["w"].T + candidate[-1]["b"]
         return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(scores), jnp.asarray(labels[:4, None]), 1))
 
-    found = model.gradients(parameters, Batch(rows=rows, labels=labels, mask=mask)).total(mask / 4)
+    found = model.gradients(parameters, Batch(rows=rows, targets=labels, mask=mask)).total(mask / 4)
     expected = jax.grad(written)(jax.tree.map(jnp.asarray, parameters))
-    for own, other in zip(found, expected, strict=True):
-        for name in set(own) - {"mean", "variance"}:
+    for leaf, other in zip(found, expected, strict=True):
+        for name in set(leaf) - {"mean", "variance"}:
             scale = float(np.abs(other[name]).max())
-            np.testing.assert_allclose(own[name], other[name], rtol=1e-4, atol=1e-5 * scale + 2e-7)
+            np.testing.assert_allclose(leaf[name], other[name], rtol=1e-4, atol=1e-5 * scale + 2e-7)
     # One step of rate 1 makes what is remembered that of the batch; then both calculations agree.
-    moved = [dict(own) for own in parameters]
+    moved = [dict(layer) for layer in parameters]
     for name in ("mean", "variance"):
         moved[at][name] = parameters[at][name] - np.asarray(found[at][name])
-    learning = model.gradients(tuple(moved), Batch(rows=rows, labels=labels, mask=mask)).outputs
+    learning = model.gradients(tuple(moved), Batch(rows=rows, targets=labels, mask=mask)).outputs
     np.testing.assert_allclose(
         np.asarray(model.outputs(tuple(moved), rows))[:, :4], np.asarray(learning)[:, :4], rtol=1e-4, atol=1e-5
     )
@@ -238,7 +244,7 @@ def test_what_does_not_fit_is_refused(case: str) -> None:
     layers, words = BAD[case]
     given = {"kind": "layers", "shape": [4, 4, 2], "layers": [*layers, *LAST]}
     with pytest.raises(BadInput, match=words):
-        MODELS["layers"].model_validate(given).build(32, CLASSES, NUMPY)
+        MODELS["layers"].model_validate(given).build(32, some_labels(CLASSES), NUMPY)
 
 
 def test_the_nets_of_the_papers() -> None:
@@ -246,7 +252,7 @@ def test_the_nets_of_the_papers() -> None:
     sliced = MODELS["cnn"].model_validate(
         {"kind": "cnn", "shape": [32, 32, 3], "convolutions": [16, 128], "kernel": 5, "connections": [1, 4]}
     )
-    shapes = [leaf.shape for leaf in trees.leaves(sliced.build(3072, 10, NUMPY).zeros()[:4])]
+    shapes = [leaf.shape for leaf in trees.leaves(sliced.build(3072, some_labels(10), NUMPY).zeros()[:4])]
     assert shapes == [(16,), (5, 5, 1, 16), (128,), (5, 5, 4, 128)]
     tutorial = (
         MODELS["cnn"]
@@ -262,7 +268,7 @@ def test_the_nets_of_the_papers() -> None:
                 "activation": "relu",
             }
         )
-        .build(3072, 10, NUMPY)
+        .build(3072, some_labels(10), NUMPY)
     )
     assert [layer.shape for layer in tutorial.layers if len(layer.shape) == 3][::3] == [(32, 32, 64), (16, 16, 64)]
     assert tutorial.layers[-1].shape == (10,)

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms import Task
 from crowdml.core import NUMPY
 from crowdml.data import Dataset
-from crowdml.simulation.coins import HashCoins
+from crowdml.simulation.engine.hash_coins import HashCoins
 from crowdml.simulation.timeline import Timeline
+from crowdml.task import Task
 
 
 def local_model(task: Task, x: Any, y: Any, centre: Any, w: Any) -> Any:
@@ -38,7 +38,7 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
     changes, duals = zero, zero
     for i in range(len(timeline)):
         device, chosen = int(timeline.device[i]), timeline.rows[i, : timeline.counts[i]]
-        x, y = dataset.train_rows[chosen].astype(float), dataset.train_labels[chosen]
+        x, y = dataset.train_rows[chosen].astype(float), dataset.train_targets[chosen]
         w0 = versions[len(versions) - 1 - timeline.staleness[i]]
         local[device] = local_model(task, x, y, w0 - dual[device], local[device])
         noisy = local[device]

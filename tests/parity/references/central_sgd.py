@@ -4,17 +4,17 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms import Task
 from crowdml.core import NUMPY
 from crowdml.data import Dataset
-from crowdml.simulation.coins import HashCoins
+from crowdml.simulation.engine.hash_coins import HashCoins
 from crowdml.simulation.timeline import Timeline
+from crowdml.task import Task
 
 
 def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
     """Return the parameters after the last step."""
     classes = len(task.data.labels)
-    x_all, y_all = dataset.train_rows.astype(float), dataset.train_labels.copy()
+    x_all, y_all = dataset.train_rows.astype(float), dataset.train_targets.copy()
     if task.privacy.epsilon is not None:
         half = task.privacy.epsilon / 2
         coins = HashCoins(seed, np.arange(len(x_all)), NUMPY)

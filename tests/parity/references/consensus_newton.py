@@ -4,19 +4,19 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms import Task
 from crowdml.data import Dataset
 from crowdml.simulation.timeline import Timeline
+from crowdml.task import Task
 
 
 def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
     """Return the parameters after the last round."""
-    own, classes, d = task.algorithm, len(task.data.labels), dataset.features
+    settings, classes, d = task.algorithm, len(task.data.labels), dataset.features
     w, matrix = np.zeros((classes, d)), np.zeros((d, d))
     squares, total, rows, version = np.zeros((d, d)), np.zeros((classes, d)), 0, 0
     for i in range(len(timeline)):
         chosen = timeline.rows[i, : timeline.counts[i]]
-        x, y = dataset.train_rows[chosen].astype(float), dataset.train_labels[chosen]
+        x, y = dataset.train_rows[chosen].astype(float), dataset.train_targets[chosen]
         rows += len(x)
         if version == 0:
             squares += x.T @ x
@@ -25,8 +25,8 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
             total += (scores / scores.sum(axis=1, keepdims=True) - np.eye(classes)[y]).T @ x
         if timeline.commits[i]:
             if version == 0:
-                matrix = own.curvature * squares / rows + own.floor * np.eye(d)
+                matrix = settings.curvature * squares / rows + settings.floor * np.eye(d)
             else:
-                w = w - own.rate * np.linalg.solve(matrix, (total / rows + task.model.regularisation * w).T).T
+                w = w - settings.rate * np.linalg.solve(matrix, (total / rows + task.model.regularisation * w).T).T
             total, rows, version = np.zeros((classes, d)), 0, version + 1
     return ({"w": w},)

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms import Task
 from crowdml.core import NUMPY
 from crowdml.data import Dataset
-from crowdml.simulation.coins import HashCoins
+from crowdml.simulation.engine.hash_coins import HashCoins
 from crowdml.simulation.timeline import Timeline
+from crowdml.task import Task
 
 
 def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
@@ -20,7 +20,7 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
     for t in range(1, len(timeline) + 1):
         old = past[t - 1 - timeline.staleness[t - 1]]
         chosen = timeline.rows[t - 1, : timeline.counts[t - 1]]
-        x, y = dataset.train_rows[chosen], dataset.train_labels[chosen]
+        x, y = dataset.train_rows[chosen], dataset.train_targets[chosen]
         scores = np.exp(x @ old.T)
         p = scores / scores.sum(axis=1, keepdims=True)
         g = (p - np.eye(classes)[y]).T @ x / len(x) + task.model.regularisation * old

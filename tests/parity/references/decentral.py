@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms import Task
 from crowdml.data import Dataset
 from crowdml.simulation.timeline import Timeline
+from crowdml.task import Task
 
 
 def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
@@ -15,7 +15,7 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
     w = np.zeros((devices, classes, dataset.features))
     steps = np.zeros(devices)
     for device, chosen in zip(timeline.device, timeline.rows, strict=True):
-        x, y = dataset.train_rows[chosen], dataset.train_labels[chosen]
+        x, y = dataset.train_rows[chosen], dataset.train_targets[chosen]
         scores = np.exp(x @ w[device].T)
         p = scores / scores.sum(axis=1, keepdims=True)
         g = (p - np.eye(classes)[y]).T @ x / len(x) + task.model.regularisation * w[device]

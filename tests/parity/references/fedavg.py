@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms import Task
+from crowdml.core import NUMPY
 from crowdml.data import Dataset
+from crowdml.simulation.engine.hash_coins import HashCoins
 from crowdml.simulation.timeline import Timeline
+from crowdml.task import Task
 
 
 def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
@@ -17,21 +19,22 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
     steps = np.zeros(task.crowd.devices)
     models: list[Any] = []
     sizes: list[int] = []
-    for device, line, count, commits in zip(
-        timeline.device, timeline.rows, timeline.counts, timeline.commits, strict=True
-    ):
-        own = w
+    for i in range(len(timeline)):
+        device, line, count = timeline.device[i], timeline.rows[i], int(timeline.counts[i])
+        local = w
         for begin in range(0, count, size):
             chosen = line[begin : min(begin + size, count)]
-            x, y = dataset.train_rows[chosen].astype(float), dataset.train_labels[chosen]
-            scores = np.exp(x @ own.T)
+            x, y = dataset.train_rows[chosen].astype(float), dataset.train_targets[chosen]
+            scores = np.exp(x @ local.T)
             p = scores / scores.sum(axis=1, keepdims=True)
-            g = (p - np.eye(classes)[y]).T @ x / len(x) + task.model.regularisation * own
+            g = (p - np.eye(classes)[y]).T @ x / len(x) + task.model.regularisation * local
             steps[device] += 1
-            own = own - rate.c / (np.sqrt(steps[device]) if rate.kind == "inverse-sqrt" else 1.0) * g
-        models.append(own)
+            local = local - rate.c / (np.sqrt(steps[device]) if rate.kind == "inverse-sqrt" else 1.0) * g
+        if task.privacy.noise_scale is not None:
+            local = local + task.privacy.noise_scale * HashCoins(seed, i + 1, NUMPY).gaussian("change/0/w", w.shape)
+        models.append(local)
         sizes.append(count)
-        if commits:
+        if timeline.commits[i]:
             w = sum(n * model for n, model in zip(sizes, models, strict=True)) / sum(sizes)
             models, sizes = [], []
     return ({"w": w},)

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms import Task
 from crowdml.core import NUMPY
 from crowdml.data import Dataset
-from crowdml.simulation.coins import HashCoins
-from crowdml.simulation.matrices import banded_columns
+from crowdml.simulation.engine.hash_coins import HashCoins
+from crowdml.simulation.prepare import banded_columns
 from crowdml.simulation.timeline import Timeline
+from crowdml.task import Task
 
 
 def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
@@ -22,16 +22,16 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
     fresh: dict[int, list[Any]] = {}
     for i in range(len(timeline)):
         chosen = timeline.rows[i, : timeline.counts[i]]
-        x, y = dataset.train_rows[chosen].astype(float), dataset.train_labels[chosen]
+        x, y = dataset.train_rows[chosen].astype(float), dataset.train_targets[chosen]
         scores = np.exp(x @ w.T)
         p = scores / scores.sum(axis=1, keepdims=True)
         total += (p - np.eye(classes)[y]).T @ x
         if banded:
-            own = fresh.setdefault(int(timeline.device[i]), [])
-            own.append(HashCoins(seed, i + 1, NUMPY).gaussian("gradient/0/w", w.shape).reshape(-1).astype(float))
+            unseen = fresh.setdefault(int(timeline.device[i]), [])
+            unseen.append(HashCoins(seed, i + 1, NUMPY).gaussian("gradient/0/w", w.shape).reshape(-1).astype(float))
             matrix: Any = sum(np.diag(columns[: len(columns) - a, a], -a) for a in range(columns.shape[1]))
-            last = np.linalg.solve(matrix[: len(own), : len(own)], np.stack(own))[-1]
-            total += task.plan(task.model_for(NUMPY)).noise * last.reshape(w.shape)
+            last = np.linalg.solve(matrix[: len(unseen), : len(unseen)], np.stack(unseen))[-1]
+            total += task.calibrated.noise * last.reshape(w.shape)
         elif epsilon is not None:  # theorem 1 of Crowd-ML 2015, for rows with L1 norm <= 1
             total += 4.0 / epsilon * HashCoins(seed, i + 1, NUMPY).laplace("gradient/0/w", w.shape)
         rows += len(x)

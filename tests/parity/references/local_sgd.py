@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms import Task
 from crowdml.core import NUMPY
 from crowdml.data import Dataset
-from crowdml.simulation.coins import HashCoins
-from crowdml.simulation.matrices import banded_columns
+from crowdml.simulation.engine.hash_coins import HashCoins
+from crowdml.simulation.prepare import banded_columns
 from crowdml.simulation.timeline import Timeline
+from crowdml.task import Task
 
 
 def eta(rate: Any, t: float) -> float:
@@ -38,10 +38,10 @@ def correlated(task: Task, timeline: Timeline, seed: Any, shape: tuple[int, int]
     matrix: Any = sum(np.diag(columns[: len(columns) - a, a], -a) for a in range(columns.shape[1]))
     found: dict[int, Any] = {}
     for device in np.unique(timeline.device):
-        own = np.flatnonzero(timeline.device == device)
-        z = np.stack([HashCoins(seed, i + 1, NUMPY).gaussian(stage, shape).reshape(-1) for i in own]).astype(float)
-        x = np.linalg.solve(matrix[: len(own), : len(own)], z)
-        found |= {int(i): noise.reshape(shape) for i, noise in zip(own, x, strict=True)}
+        mine = np.flatnonzero(timeline.device == device)
+        z = np.stack([HashCoins(seed, i + 1, NUMPY).gaussian(stage, shape).reshape(-1) for i in mine]).astype(float)
+        x = np.linalg.solve(matrix[: len(mine), : len(mine)], z)
+        found |= {int(i): noise.reshape(shape) for i, noise in zip(mine, x, strict=True)}
     return found
 
 
@@ -51,7 +51,7 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
     rate, steps, size = settings.rate, settings.local_steps, settings.local_batch
 
     def gradient(w: Any, chosen: Any) -> Any:
-        x, y = dataset.train_rows[chosen].astype(float), dataset.train_labels[chosen]
+        x, y = dataset.train_rows[chosen].astype(float), dataset.train_targets[chosen]
         scores = np.exp(x @ w.T)
         p = scores / scores.sum(axis=1, keepdims=True)
         return (p - np.eye(classes)[y]).T @ x / len(x) + task.model.regularisation * w
@@ -71,23 +71,23 @@ def run(task: Task, dataset: Dataset, timeline: Timeline, seed: Any) -> Any:
         if steps == 0:
             update = gradient(past[read], chosen)
             if banded:
-                noise_of_sum = task.plan(task.model_for(NUMPY)).noise
+                noise_of_sum = task.calibrated.noise
                 update = update + noise_of_sum / len(chosen) * added[i]
             elif terms.epsilon is not None:
                 draws = HashCoins(seed, i + 1, NUMPY).laplace("gradient/0/w", w.shape)
                 update = update + 4 / terms.epsilon / len(chosen) * draws
         else:
-            own, first = past[read], s_d[d] + 1
+            local, first = past[read], s_d[d] + 1
             for s in range(steps):
                 s_d[d] += 1
-                g = gradient(own, chosen[s * size : (s + 1) * size])
+                g = gradient(local, chosen[s * size : (s + 1) * size])
                 if rate.kind in ("adagrad", "rmsprop"):
                     kept, new = (1.0, 1.0) if rate.kind == "adagrad" else (rate.decay, 1 - rate.decay)
                     squares[d] = kept * squares[d] + new * g**2
-                    own = own - rate.c * g / (np.sqrt(squares[d]) + rate.floor)
+                    local = local - rate.c * g / (np.sqrt(squares[d]) + rate.floor)
                 else:
-                    own = own - eta(rate, count.get(rate.counter, s_d[d])) * g
-            update = own - past[read]
+                    local = local - eta(rate, count.get(rate.counter, s_d[d])) * g
+            update = local - past[read]
             if banded:
                 update = update + (terms.noise_scale or 0.0) * added[i]
             elif terms.noise_scale is not None:

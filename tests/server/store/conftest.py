@@ -15,12 +15,12 @@ class Crowd:
 
     def __init__(self, store: Store, devices: int = 2, name: str = "digits") -> None:
         self.store, self.count, self.numbers = store, 0, [0] * devices
-        task = NewTask(name=name, state="open", file="", sheet=b"", signature=b"", key=b"", server_state=b"first")
+        task = NewTask(name=name, state="open", file="", signed_text=b"", signature=b"", key=b"", server_state=b"first")
         self.task = store.create_task(task).id
         store.add_invites(self.task, [bytes([slot]) for slot in range(devices)])
         for slot in range(devices):
-            own = f"{name}-device-{slot}"
-            new = NewDevice(id=own, token_hash=b"token", public_key=f"public {own}".encode(), joined=1.0)
+            device = f"{name}-device-{slot}"
+            new = NewDevice(id=device, token_hash=b"token", public_key=f"public {device}".encode(), joined=1.0)
             store.use_invite(self.task, bytes([slot]), new)
 
     def check_in(self, size: int = 1, rows: bool = False, state: bytes = b"state") -> Applied:
@@ -48,7 +48,7 @@ class Crowd:
             check_ins=before + size,
             received=0,
             server_state=state,
-            rows={own.slot: f"private row {own.slot} ".encode() * 400 for own in new} if rows else {},
+            rows={receipt.slot: f"private row {receipt.slot} ".encode() * 400 for receipt in new} if rows else {},
             receipts=new,
         )
         self.store.apply(done)

@@ -11,7 +11,7 @@ from sqlalchemy.pool import NullPool
 
 from crowdml.core import BadInput
 from crowdml.server.store import Store, StoreFailed, open_store
-from crowdml.server.store.engines import parse
+from crowdml.server.store.open_database import parse
 
 pytestmark = pytest.mark.postgres
 
@@ -73,7 +73,7 @@ def test_values_come_back_as_they_were_given(url: str, request: pytest.FixtureRe
         (task,) = store.tasks()
         assert task.server_state == bytes(range(256))
         found = store.receipts_for(task.id, [(number % 2, f"key-{number:06d}") for number in range(70)])
-        assert len(found) == 70 and {type(own.body) for own in found.values()} == {bytes}
+        assert len(found) == 70 and {type(receipt.body) for receipt in found.values()} == {bytes}
         assert store.devices(task.id)[0].joined == 1.0
 
 

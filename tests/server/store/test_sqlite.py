@@ -11,9 +11,9 @@ import pytest
 
 from crowdml.core import BadInput
 from crowdml.server.store import Store, StoreFailed, open_store
-from crowdml.server.store.engines import parse
+from crowdml.server.store.batch_writes import CHAIN
+from crowdml.server.store.open_database import parse
 from crowdml.server.store.sqlite import make_safe
-from crowdml.server.store.statements import SQLITE
 
 
 def test_only_its_owner_can_read_it(crowd: Any, path: Path) -> None:
@@ -32,17 +32,17 @@ def test_a_file_that_others_could_read_is_closed_to_them(path: Path) -> None:
 
 def test_every_connection_is_safe(store: Store) -> None:
     store.tasks()
-    with store._read() as reader:
-        for connection in (reader, store._database.writer):
-            raw: Any = connection.connection.driver_connection
+    seen: Any = store._database.writer.connection.driver_connection
+    with store._database.look_up() as reader:
+        for raw in (reader, seen):
             found = [raw.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
             assert found == ["wal", 2]
             assert [raw.execute(f"PRAGMA {name}").fetchone()[0] for name in ("foreign_keys", "secure_delete")] == [1, 1]
 
 
 def test_readers_cannot_write(store: Store) -> None:
-    with pytest.raises(StoreFailed, match="readonly"), store._read() as reader:
-        reader.exec_driver_sql("DELETE FROM tasks")
+    with pytest.raises(StoreFailed, match="readonly"):
+        store._found("DELETE FROM tasks")
 
 
 def test_unsafe_files_are_refused() -> None:
@@ -114,13 +114,14 @@ def test_nothing_of_a_withdrawn_device_stays_in_the_files(crowd: Any, store: Sto
 
 
 def test_look_ups_use_the_index(crowd: Any, store: Store) -> None:
-    with store._read() as reader:
-        for size, text in store._hot._groups.items():
-            plan = [row[3] for row in reader.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", (0,) * (2 * size + 1))]
+    with store._database.look_up() as cursor:
+        reader = store._database.statements(cursor)
+        for size, text in store._batch_writes._groups.items():
+            plan = [row[3] for row in reader.rows(f"EXPLAIN QUERY PLAN {text}", *(0,) * (2 * size + 1))]
             steps = [step for step in plan if "receipts" in step]
             assert len(steps) == 1
             assert "USING INDEX" in steps[0] and "task=? AND key=? AND slot=?" in steps[0], steps
-        plan = [row[3] for row in reader.exec_driver_sql(f"EXPLAIN QUERY PLAN {SQLITE.chain}", (1, 0, 0, 9))]
+        plan = [row[3] for row in reader.rows(f"EXPLAIN QUERY PLAN {CHAIN}", 1, 0, 0, 9)]
         assert [step for step in plan if "receipts" in step] == [
             "SEARCH receipts USING INTEGER PRIMARY KEY (rowid=?)"
         ] * 2

@@ -1,13 +1,16 @@
-"""Recipes by name. A new one is a file beside these and a line below."""
+"""Recipes by name. A new one is a file beside these and a line below, or `crowdml.register` outside the package."""
 
+from crowdml.algorithms.recipe import PooledRecipe, Recipe, SlicedRecipe
 from crowdml.algorithms.recipes.admm import ADMM
+from crowdml.algorithms.recipes.admm_sums import ADMM_SUMS
 from crowdml.algorithms.recipes.central import CENTRAL_BATCH, CENTRAL_SGD
 from crowdml.algorithms.recipes.consensus_newton import CONSENSUS_NEWTON
-from crowdml.algorithms.recipes.contract import Recipe as Recipe
 from crowdml.algorithms.recipes.crowd_sgd import CROWD_SGD
 from crowdml.algorithms.recipes.decentral import DECENTRAL
+from crowdml.algorithms.recipes.fedavg import FEDAVG
+from crowdml.algorithms.recipes.fedsgd import FEDSGD
 from crowdml.algorithms.recipes.local_fit import LOCAL_FIT
-from crowdml.algorithms.recipes.local_sgd import FEDAVG, FEDSGD, LOCAL_SGD
+from crowdml.algorithms.recipes.local_sgd import LOCAL_SGD
 from crowdml.algorithms.recipes.ridge import RIDGE
 from crowdml.algorithms.recipes.slicenet import SLICENET
 from crowdml.core import Registry
@@ -20,12 +23,18 @@ RECIPES: Registry[Recipe] = Registry(
         "fedavg": FEDAVG,
         "fedsgd": FEDSGD,
         "admm": ADMM,
+        "admm-sums": ADMM_SUMS,
         "consensus-newton": CONSENSUS_NEWTON,
         "ridge": RIDGE,
         "central-sgd": CENTRAL_SGD,
-        "central-batch": CENTRAL_BATCH,
         "decentral": DECENTRAL,
         "local-fit": LOCAL_FIT,
-        "slicenet": SLICENET,
     },
 )
+"""Recipes whose devices check in."""
+
+POOLED: Registry[PooledRecipe] = Registry("pooled algorithm", {"central-batch": CENTRAL_BATCH})
+"""Baselines that train on all rows at once."""
+
+SLICED: Registry[SlicedRecipe] = Registry("sliced algorithm", {"slicenet": SLICENET})
+"""Recipes whose devices hold pieces of one net."""

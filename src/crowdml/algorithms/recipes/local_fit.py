@@ -1,4 +1,4 @@
-"""local-fit: a baseline in which every device fits its own rows as well as it can, and nothing leaves it.
+"""local-fit: a baseline in which every device fits its rows as well as it can, and nothing leaves it.
 
 The local approach of Guo and Gong, section VI: argmin Σ loss + ½β‖w‖² over the rows of one device. The test error of
 the crowd is the mean over its devices.
@@ -10,11 +10,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from crowdml.algorithms.contract import Algorithm, Barrier, Parts
-from crowdml.algorithms.prox import Pull, local_solver, solvable
-from crowdml.algorithms.recipes.contract import Recipe
-from crowdml.core import BadInput, Batch, Coins, Settings
-from crowdml.core.ops import Tree
+from crowdml.algorithms.contract import Algorithm, SpeedHints, one_phase
+from crowdml.algorithms.device_parts.local_solver import Pull, local_solver, solvable
+from crowdml.algorithms.recipe import Parts, Recipe
+from crowdml.algorithms.schedule import Barrier
+from crowdml.algorithms.solitary import CountOnly, Fit
+from crowdml.core import BadInput, Settings
+from crowdml.privacy.releases import Releases
 
 
 class LocalFitSettings(Settings):
@@ -27,39 +29,19 @@ class LocalFitSettings(Settings):
 
 def build(parts: Parts) -> Algorithm:
     """Assemble the algorithm. The server only counts."""
-    settings, xp, model = parts.settings, parts.ops.xp, parts.model
-    assert isinstance(settings, LocalFitSettings)  # noqa: S101  the registry pairs settings and recipe
+    model, ops = parts.model, parts.ops
     if not solvable(model):
         raise BadInput(
             "only convex models can be fitted at once", where="model.kind", hint='use "logistic", "softmax" or "huber"'
         )
-    solve = local_solver(model, parts.ops)
-    pull = Pull(rho=parts.hyper["beta"], decay=parts.hyper["regularisation"], steps=settings.newton_steps)
-
-    def device_step(broadcast: Tree, device: Tree, batch: Batch, coins: Coins) -> tuple[Tree, Tree]:
-        fitted = solve(model.zeros(), device["parameters"], batch, pull)
-        return {"samples": xp.sum(batch.mask).astype(xp.int32)}, {"parameters": fitted}
-
-    return Algorithm(
-        takes="sums",
-        batch=1,
-        buffer=1,
-        always_ready=False,
-        init=lambda coins: {"parameters": model.init(coins), "version": xp.int32(0)},
-        device_init=lambda: {"parameters": model.zeros()},
-        row_init=lambda: (),
-        check_out=lambda server: server["parameters"],
-        device_step=device_step,
-        sanitise=lambda release, coins: release,
-        accepts=lambda staleness: True,
-        absorb=lambda server, row, check_in, staleness: (server, row),
-        ready=lambda counts: counts.received >= 1,
-        commit=lambda server: (server | {"version": server["version"] + xp.int32(1)}, {}),
-        parameters=lambda server: server["parameters"],
-        of_device=lambda device: device["parameters"],
-        barrier=Barrier(least=1, max_delay=1_000_000),
-        solves=True,
-    )
+    solve = local_solver(model, ops)
+    pull = Pull(rho=parts.hyper["beta"], decay=parts.hyper["regularisation"], steps=parts.settings.newton_steps)
+    device = Fit(solve=lambda centre, start, batch: solve(centre, start, batch, pull), zeros=model.zeros, ops=ops)
+    sanitiser = parts.sanitiser("nothing", alone=False, like=lambda: ())
+    schedule = Barrier(least=1, max_delay=1_000_000)
+    return one_phase(device, CountOnly(model=model, ops=ops), sanitiser, schedule, SpeedHints(one_trial_at_a_time=True))
 
 
-LOCAL_FIT = Recipe(settings=LocalFitSettings, hyper={"beta": "beta"}, build=build, perturbs="nothing")
+LOCAL_FIT = Recipe(
+    settings=LocalFitSettings, hyper={"beta": "beta"}, build=build, releases=lambda settings: Releases(sends="nothing")
+)

@@ -8,14 +8,11 @@ in clear. So there is no formal guarantee; `crowdml audit` measures what is give
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
-from crowdml.algorithms.contract import Algorithm, Parts
-from crowdml.algorithms.recipes import crowd_sgd
-from crowdml.algorithms.recipes.contract import Recipe
+from crowdml.algorithms.recipe import SlicedRecipe
 from crowdml.core import Settings
 
 
@@ -63,10 +60,4 @@ class SliceNetSettings(Settings):
     upload_clip: float = Field(1.0, gt=0, description="with upload-noise: largest L2 norm of what an upload changes")
 
 
-def build(parts: Parts) -> Algorithm:
-    """Assemble what slicenet needs of an algorithm: first parameters. Groups and pieces belong to the driver."""
-    settings = crowd_sgd.CrowdSgdSettings(batch=1, statistics=False)
-    return crowd_sgd.build(replace(parts, settings=settings, hyper={"rate": 1.0, "radius": 1.0, **dict(parts.hyper)}))
-
-
-SLICENET = Recipe(settings=SliceNetSettings, hyper={}, build=build, sliced=True)
+SLICENET = SlicedRecipe(settings=SliceNetSettings)

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.core.errors import BadInput
+from crowdml.core.targets import Labels
 from crowdml.data.dataset import Dataset, Ints
-from crowdml.data.loaders.reading import DAMAGED, read_exact, read_npz
+from crowdml.data.loaders.reading import damaged, read_exact, read_npz
 
 BATCHES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch")
 IMAGES = 10_000
@@ -27,16 +28,10 @@ def load(folder: Path) -> Dataset:
     read = _binary if (folder / "data_batch_1.bin").is_file() else _mosaics
     rows, labels = read(folder)
     if labels.max() >= len(LABELS):
-        raise BadInput(f"a label is outside 0..{len(LABELS) - 1}", where=str(folder), hint=DAMAGED)
+        raise damaged(folder, f"a label is outside 0..{len(LABELS) - 1}")
     train = IMAGES * (len(BATCHES) - 1)
-    return Dataset(
-        name="cifar10",
-        train_rows=rows[:train],
-        train_labels=labels[:train],
-        test_rows=rows[train:],
-        test_labels=labels[train:],
-        label_names=LABELS,
-    )
+    halves = (rows[:train], labels[:train]), (rows[train:], labels[train:])
+    return Dataset.of_halves("cifar10", *halves, Labels(names=LABELS))
 
 
 def _binary(folder: Path) -> tuple[npt.NDArray[np.uint8], Ints]:
@@ -56,7 +51,7 @@ def _mosaics(folder: Path) -> tuple[npt.NDArray[np.uint8], Ints]:
     found = read_npz(archive, {"y_train": 1, "y_test": 1}, 1 << 20)
     joined = np.concatenate([found["y_train"], found["y_test"]])
     if joined.shape != labels.shape or joined.dtype != np.uint8:
-        raise BadInput(f"holds {len(joined)} labels instead of {len(labels)}", where=str(archive), hint=DAMAGED)
+        raise damaged(archive, f"holds {len(joined)} labels instead of {len(labels)}")
     labels[:] = joined
     for number, batch in enumerate(BATCHES):
         tiles = _mosaic(folder / f"{batch}.webp").reshape(100, 32, 100, 32, 3).swapaxes(1, 2)
@@ -72,12 +67,12 @@ def _mosaic(path: Path) -> npt.NDArray[np.uint8]:
     try:
         with Image.open(path, formats=["WEBP"]) as image:
             if image.size != (3200, 3200):
-                raise BadInput(f"has {image.size} pixels instead of (3200, 3200)", where=str(path), hint=DAMAGED)
+                raise damaged(path, f"has {image.size} pixels instead of (3200, 3200)")
             return np.asarray(image.convert("RGB"))
     except FileNotFoundError:
         raise BadInput("is missing", where=str(path)) from None
     except (OSError, ValueError, SyntaxError, EOFError) as fault:
-        raise BadInput(f"is not a readable WebP image: {fault}", where=str(path), hint=DAMAGED) from None
+        raise damaged(path, f"is not a readable WebP image: {fault}") from None
 
 
 def _room() -> tuple[npt.NDArray[np.uint8], Ints]:

@@ -17,6 +17,11 @@ from crowdml.core.errors import BadInput
 DAMAGED = "fetch the file again; `crowdml data verify` compares it with its published checksum"
 
 
+def damaged(path: Path, what: str) -> BadInput:
+    """Say what is wrong with a file or folder, and what to do about it."""
+    return BadInput(what, where=str(path), hint=DAMAGED)
+
+
 def read_plain_or_gz(path: Path, limit: int) -> bytes:
     """Read a file, or the same file with `.gz` behind its name, up to a number of bytes.
 
@@ -32,9 +37,9 @@ def read_plain_or_gz(path: Path, limit: int) -> bytes:
     except FileNotFoundError:
         raise BadInput(f"there is neither {path.name} nor {packed.name}", where=str(path.parent)) from None
     except (OSError, EOFError, zlib.error) as fault:
-        raise BadInput(f"cannot be read: {fault}", where=str(found), hint=DAMAGED) from None
+        raise damaged(found, f"cannot be read: {fault}") from None
     if len(content) > limit:
-        raise BadInput(f"holds more than {limit} bytes", where=str(found), hint=DAMAGED)
+        raise damaged(found, f"holds more than {limit} bytes")
     return content
 
 
@@ -47,11 +52,11 @@ def read_exact(path: Path, size: int) -> bytes:
     found = path.stat().st_size if path.is_file() else -1
     if found != size:
         what = "is missing" if found < 0 else f"has {found} bytes instead of {size}"
-        raise BadInput(what, where=str(path), hint=DAMAGED)
+        raise damaged(path, what)
     try:
         return path.read_bytes()
     except OSError as fault:
-        raise BadInput(f"cannot be read: {fault}", where=str(path), hint=DAMAGED) from None
+        raise damaged(path, f"cannot be read: {fault}") from None
 
 
 def read_npz(path: Path, axes: Mapping[str, int], limit: int) -> dict[str, npt.NDArray[Any]]:
@@ -65,13 +70,13 @@ def read_npz(path: Path, axes: Mapping[str, int], limit: int) -> dict[str, npt.N
     try:
         with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > limit:
-                raise BadInput(f"unpacks to more than {limit} bytes", where=str(path), hint=DAMAGED)
+                raise damaged(path, f"unpacks to more than {limit} bytes")
         with np.load(path, allow_pickle=False) as archive:
             found = {name: archive[name] for name in axes}
     except FileNotFoundError:
         raise BadInput("is missing", where=str(path)) from None
     except (OSError, EOFError, KeyError, ValueError, zlib.error, zipfile.BadZipFile) as fault:
-        raise BadInput(f"is not the expected archive: {fault}", where=str(path), hint=DAMAGED) from None
+        raise damaged(path, f"is not the expected archive: {fault}") from None
     for name, expected in axes.items():
         if found[name].ndim != expected:
             raise BadInput(f'array "{name}" has {found[name].ndim} axes instead of {expected}', where=str(path))

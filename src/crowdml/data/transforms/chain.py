@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from crowdml.data.dataset import Dataset, Floats, Rows
-from crowdml.data.transforms.base import Bounds, Fitted, Transform, blocks_of, require_finite
+from crowdml.data.transforms.transform import Bounds, Fitted, Transform, blocks_of, require_finite
 
 
 def apply_all(transforms: Sequence[Transform], dataset: Dataset) -> Dataset:
@@ -23,7 +23,7 @@ def apply_all(transforms: Sequence[Transform], dataset: Dataset) -> Dataset:
 def fit_all(
     transforms: Sequence[Transform], dataset: Dataset, public: Rows | None = None
 ) -> tuple[list[Fitted], Dataset]:
-    """As `apply_all`, and also return each fitted transform, whose arrays a task sheet carries.
+    """As `apply_all`, and also return each fitted transform, whose arrays a signed task carries.
 
     Args:
         transforms: The chain.
@@ -54,7 +54,7 @@ def fit_all(
 
 
 def fit_rows(transforms: Sequence[Transform], rows: Rows) -> list[Fitted]:
-    """Fit a chain on rows that are declared public, for a task sheet."""
+    """Fit a chain on rows that are declared public, for a signed task."""
     fitted: list[Fitted] = []
     for transform in transforms:
         fitted.append(transform.restore(transform.learn(_through(fitted, rows))))
@@ -75,7 +75,7 @@ def input_bound(transforms: Sequence[Transform], order: int, features: int | Non
         order: 1 for the sum of absolute values, 2 for Euclidean length.
         features: The number of columns before the chain, if it is known; some bounds need it.
 
-    >>> from crowdml.data.transforms.norm import Norm
+    >>> from crowdml.data.transforms.whole_rows import Norm
     >>> input_bound([Norm(order=1, at_most=1.0)], order=2)
     1.0
     >>> input_bound([Norm(order=2, at_most=1.0)], order=1) is None

@@ -4,6 +4,8 @@ Random filters at three patch sizes look at every second place of the picture; w
 sign, is averaged over the four quarters of the picture. Each filter works together with its mirror image, so a
 picture and its mirror image give the same row. Nothing is learnt: the filters come from a fixed seed, weighted
 by spatial frequency as pictures of the world in general ask for, so the result says nothing about anybody's rows.
+
+A model that leaves crowdml takes the same filters along as convolutions.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pydantic import Field
 from crowdml.core.errors import BadInput
 from crowdml.core.graphs import Graph, Value
 from crowdml.data.dataset import Floats, Rows
-from crowdml.data.transforms.base import Bounds, Fitted, Transform, require_columns
+from crowdml.data.transforms.transform import Bounds, FixedTransform, require_columns
 
 SEED = 2015
 PATCHES = (4, 6, 10)
@@ -36,7 +38,7 @@ QUARTERS = 4
 SIGNS = 2
 
 
-class RandomFeatures(Transform):
+class RandomFeatures(FixedTransform):
     """Replace pictures by what fixed random filters find in them.
 
     Rows are pictures with values 0 to 255, in the order height, width, colour. A row of `12 x filters` numbers
@@ -53,27 +55,22 @@ class RandomFeatures(Transform):
     colours: Literal[1, 3] = Field(3, description="1 for grey, 3 for red, green and blue.")
     filters: int = Field(160, ge=2, le=1024, multiple_of=2, description="Filters per patch size, mirrors included.")
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Fitted:
-        """Return the fixed function."""
-        return Fitted(apply=self._apply, arrays={})
-
     def bounds(self, before: Bounds) -> Bounds:
         """Promise nothing but the width."""
         return Bounds(features=self._width())
 
     def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
         """Write the filters as convolutions."""
-        from crowdml.data.transforms.random_features_graph import write_answers
-
         pictures = graph.add("Reshape", rows, graph.constant((-1, self.size, self.size, self.colours)))
         pictures = graph.add("Transpose", pictures, perm=(0, 3, 1, 2))
-        parts = [write_answers(graph, pictures, self.size, self.colours, self.filters, patch) for patch in PATCHES]
+        parts = [_write_answers(graph, pictures, self.size, self.colours, self.filters, patch) for patch in PATCHES]
         return graph.add("Concat", *parts, axis=1)
 
     def _width(self) -> int:
         return len(PATCHES) * QUARTERS * SIGNS * self.filters // 2
 
-    def _apply(self, rows: Rows) -> Floats:
+    def apply(self, rows: Rows) -> Floats:
+        """Filter a few pictures at a time."""
         require_columns("random-features", rows, self.size * self.size * self.colours)
         result = np.empty((len(rows), self._width()), np.float32)
         for start in range(0, len(rows), IMAGES_AT_ONCE):
@@ -159,3 +156,44 @@ def _fold(quarters: Floats) -> Floats:
     count, _, _, filters = quarters.shape
     folded = quarters[..., : filters // 2] + quarters[:, :, ::-1, filters // 2 :]
     return folded.reshape(count, -1)
+
+
+def _write_answers(graph: Graph, pictures: Value, size: int, colours: int, filters: int, patch: int) -> Value:
+    """Write what filters of one patch size find; pictures have shape (any, colours, size, size)."""
+    weights = bank(patch, colours, filters).T.reshape(filters, patch, patch, colours).transpose(0, 3, 1, 2)
+    even = np.full((1, colours, patch, patch), 1 / (colours * patch * patch), np.float32)
+    mean = _write_filters(graph, pictures, even)
+    square = _write_filters(graph, graph.add("Mul", pictures, pictures), even)
+    variance = graph.add("Relu", graph.add("Sub", square, graph.add("Mul", mean, mean)))
+    contrast = graph.add("Sqrt", graph.add("Add", variance, graph.constant(np.float32(CONTRAST_FLOOR))))
+    answers = graph.add("Div", _write_filters(graph, pictures, weights), contrast)
+    threshold = graph.constant(np.float32(THRESHOLD))
+    above = graph.add("Relu", graph.add("Sub", answers, threshold))
+    below = graph.add("Relu", graph.add("Sub", graph.add("Neg", answers), threshold))
+    places = (size - patch) // STRIDE + 1
+    folded = (_write_fold(graph, side, places, filters) for side in (above, below))
+    return graph.add("Sqrt", graph.add("Concat", *folded, axis=1))
+
+
+def _write_filters(graph: Graph, pictures: Value, weights: Any) -> Value:
+    return graph.add("Conv", pictures, graph.constant(np.ascontiguousarray(weights)), strides=(STRIDE, STRIDE))
+
+
+def _write_fold(graph: Graph, answers: Value, places: int, filters: int) -> Value:
+    """Average over quarters, and add each filter's answer to its mirror's on the other side."""
+    half = (places + 1) // 2
+    halves = ((0, half), (places - half, places))
+    parts = []
+    for rows in halves:
+        for columns, mirrored in (halves, halves[::-1]):
+            quarter = _quarter(graph, answers, (0, filters // 2), rows, columns)
+            mirror = _quarter(graph, answers, (filters // 2, filters), rows, mirrored)
+            parts.append(graph.add("Add", quarter, mirror))
+    return graph.add("Concat", *parts, axis=1)
+
+
+def _quarter(graph: Graph, answers: Value, *ranges: tuple[int, int]) -> Value:
+    """Average some filters' answers over a quarter, shape (any, filters)."""
+    starts, ends = (graph.constant(borders) for borders in zip(*ranges, strict=True))
+    part = graph.add("Slice", answers, starts, ends, graph.constant((1, 2, 3)))
+    return graph.add("ReduceMean", part, axes=(2, 3), keepdims=0)

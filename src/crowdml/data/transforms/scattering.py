@@ -6,7 +6,8 @@ directions and two widths a picture has 1 + 16 + 64 maps for each colour. Featur
 0 and variance 1 within the picture itself, so that no constant has to be learnt from anybody's rows.
 
 Wavelets are Morlet's with a round window: a product of one function across and one down, so that filtering is two
-matrix products. Pictures are mirrored at their borders.
+matrix products. Pictures are mirrored at their borders. A model that leaves crowdml takes the wavelets along as
+convolutions.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from crowdml.core.errors import BadInput
 from crowdml.core.graphs import Graph, Value
 from crowdml.core.records import record
 from crowdml.data.dataset import Floats, Rows
-from crowdml.data.transforms.base import Bounds, Fitted, Transform, require_columns
+from crowdml.data.transforms.transform import Bounds, Fitted, FixedTransform, require_columns
 
 DIRECTIONS = 8
 PATHS = 1 + 2 * DIRECTIONS + DIRECTIONS**2
@@ -71,7 +72,7 @@ def bank(width: int) -> Bank:
     return Bank(waves=waves, turned=turned, window=window, offset=offset)
 
 
-class Scattering(Transform):
+class Scattering(FixedTransform):
     """Replace pictures by what wavelets find in them.
 
     Rows are pictures with values 0 to 255, in the order height, width, colour. A row of `grid² x 81 x colours` numbers
@@ -89,9 +90,9 @@ class Scattering(Transform):
     grid: int = Field(4, ge=1, le=64, description="Parts to a side over which answers are averaged; divides size / 2.")
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Fitted:
-        """Return the fixed function."""
+        """Refuse a grid that does not fit before anything is computed."""
         self._require_grid()
-        return Fitted(apply=self._apply, arrays={})
+        return Fitted(apply=self.apply, arrays={})
 
     def bounds(self, before: Bounds) -> Bounds:
         """Promise the width, and the length that follows from a variance of at most 1."""
@@ -100,9 +101,7 @@ class Scattering(Transform):
 
     def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
         """Write the wavelets as convolutions."""
-        from crowdml.data.transforms.scattering_graph import write_scattering
-
-        return write_scattering(graph, rows, self.size, self.colours, self.grid)
+        return _write_scattering(graph, rows, self.size, self.colours, self.grid)
 
     def _require_grid(self) -> None:
         if self.size // 2 % self.grid:
@@ -112,7 +111,8 @@ class Scattering(Transform):
                 hint="a grid that divides half the size",
             )
 
-    def _apply(self, rows: Rows) -> Floats:
+    def apply(self, rows: Rows) -> Floats:
+        """Filter a few pictures at a time."""
         require_columns("scattering", rows, self.size * self.size * self.colours)
         result = np.empty((len(rows), self.grid**2 * PATHS * self.colours), np.float32)
         for start in range(0, len(rows), PICTURES_AT_ONCE):
@@ -130,7 +130,7 @@ def _features(maps: Floats, grid: int) -> Floats:
     second = _sizes(narrow.reshape(-1, size, size), 1).reshape(count, -1, size // 2, size // 2)
     groups = [_pool(maps[:, None], grid), _pool(narrow, grid), _pool(wide, grid)]
     groups += [_pool(part, grid) for part in np.split(second, directions, axis=1)]
-    return np.concatenate([_normalised(own) for own in groups], axis=1)
+    return np.concatenate([_normalised(group) for group in groups], axis=1)
 
 
 def _sizes(maps: Floats, width: int) -> Floats:
@@ -157,12 +157,14 @@ def _matrices(size: int, width: int) -> tuple[Floats, Floats, Floats]:
 
     Wide wavelets stand at every second place. The line is mirrored at its ends.
     """
-    own, step = bank(width), 1 + width
-    lines = np.concatenate([own.waves, own.window[None].astype(np.complex128)])
+    wavelets, step = bank(width), 1 + width
+    lines = np.concatenate([wavelets.waves, wavelets.window[None].astype(np.complex128)])
     across = np.stack([part for line in lines for part in (_line(line.real, size, step), _line(line.imag, size, step))])
-    down = [np.concatenate([_line(line.real, size, step), _line(line.imag, size, step)], axis=1) for line in own.turned]
+    down = [
+        np.concatenate([_line(line.real, size, step), _line(line.imag, size, step)], axis=1) for line in wavelets.turned
+    ]
     flat = across.transpose(1, 0, 2).reshape(size, -1)
-    blur = _line(own.window, size, step)
+    blur = _line(wavelets.window, size, step)
     return flat.astype(np.float32), np.stack(down).astype(np.float32), blur.astype(np.float32)
 
 
@@ -188,3 +190,42 @@ def _normalised(group: Floats) -> Floats:
     centred = group - group.mean(axis=(1, 2, 3), keepdims=True)
     variance = np.square(centred).mean(axis=(1, 2, 3), keepdims=True)
     return np.asarray(centred / np.sqrt(variance + np.float32(FLOOR**2)))
+
+
+def _write_scattering(graph: Graph, rows: Value, size: int, colours: int, grid: int) -> Value:
+    """Write the whole transform; every colour of a picture is a picture of its own until the end."""
+    maps = graph.add("Reshape", rows, graph.constant((-1, size, size, colours)))
+    maps = graph.add("Transpose", maps, perm=(0, 3, 1, 2))
+    maps = graph.add("Reshape", maps, graph.constant((-1, 1, size, size)))
+    maps = graph.add("Div", maps, graph.constant(np.float32(255)))
+    narrow, wide = _write_sizes(graph, maps, 0), _write_sizes(graph, maps, 1)
+    second = _write_sizes(graph, graph.add("Reshape", narrow, graph.constant((-1, 1, size, size))), 1)
+    places = size // 2
+    groups = [_write_group(graph, maps, size // grid), _write_group(graph, narrow, size // grid)]
+    groups.append(_write_group(graph, wide, places // grid))
+    # One group of features for each direction of the narrow wavelet.
+    pooled = _write_group(graph, second, places // grid)
+    groups.append(graph.add("Reshape", pooled, graph.constant((-1, DIRECTIONS**2, grid, grid))))
+    joined = graph.add("Concat", *groups, axis=1)
+    return graph.add("Reshape", joined, graph.constant((-1, colours * PATHS * grid * grid)))
+
+
+def _write_sizes(graph: Graph, maps: Value, width: int) -> Value:
+    reach, kernels = REACH[width], bank(width).kernels
+    pads = graph.constant((0, 0, reach, reach, 0, 0, reach, reach))
+    mirrored = graph.add("Pad", maps, pads, mode="reflect")
+    squares = []
+    for part in (kernels.real, kernels.imag):
+        weights = graph.constant(np.ascontiguousarray(part[:, None], np.float32))
+        answer = graph.add("Conv", mirrored, weights, strides=(1 + width, 1 + width))
+        squares.append(graph.add("Mul", answer, answer))
+    return graph.add("Sqrt", graph.add("Add", *squares))
+
+
+def _write_group(graph: Graph, maps: Value, part: int) -> Value:
+    """Average over parts, then mean 0 and variance 1 for each picture."""
+    pooled = graph.add("AveragePool", maps, kernel_shape=(part, part), strides=(part, part))
+    centred = graph.add("Sub", pooled, graph.add("ReduceMean", pooled, axes=(1, 2, 3), keepdims=1))
+    variance = graph.add("ReduceMean", graph.add("Mul", centred, centred), axes=(1, 2, 3), keepdims=1)
+    floor = graph.constant(np.float32(FLOOR**2))
+    return graph.add("Div", centred, graph.add("Sqrt", graph.add("Add", variance, floor)))

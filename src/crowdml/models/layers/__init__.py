@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from crowdml.core import Ops, Registry
-from crowdml.models.layers.activations import Flatten, Relu, Sigmoid, Tanh
-from crowdml.models.layers.contract import Factors as Factors
-from crowdml.models.layers.contract import Layer as Layer
-from crowdml.models.layers.contract import Shape as Shape
+from crowdml.core import Registry
 from crowdml.models.layers.convolution import Convolution
-from crowdml.models.layers.dense import Dense
+from crowdml.models.layers.dense import Dense, Flatten, Relu, Sigmoid, Tanh
+from crowdml.models.layers.layer import Factors as Factors
+from crowdml.models.layers.layer import Layer as Layer
+from crowdml.models.layers.layer import LayerSettings as LayerSettings
+from crowdml.models.layers.layer import Shape as Shape
 from crowdml.models.layers.normalisation import BatchNorm, GroupNorm
 from crowdml.models.layers.pooling import Pooling
-
-
-class LayerSettings(Protocol):
-    """Settings from which a layer is built."""
-
-    def build(self, shape: Shape, ops: Ops) -> Layer:
-        """Make the layer for examples of the given shape."""
-        ...
-
 
 LAYERS: Registry[type[LayerSettings]] = Registry(
     "layer",

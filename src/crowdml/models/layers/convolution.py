@@ -1,4 +1,8 @@
-"""Convolution by unfolding: every window of the picture becomes a row, and one matrix product does the rest.
+"""Convolution: every window of a picture times every filter.
+
+Over NumPy windows are unfolded, each into a row, and one matrix product does the rest. Compiled code has a convolution
+of its own, for outputs and for slopes; windows are unfolded for gradients only, and where nobody asks for those of
+single examples, only as many at a time as stay in the cache.
 
 The gradient of one example is a product of its windows and its slopes. Its norm is found either by that product, for
 all examples at once, or from inner products between windows and between slopes (their Gram matrices), whichever needs
@@ -15,10 +19,12 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from crowdml.core import BadInput, Coins, Graph, Ops, Settings, Value, record
-from crowdml.core.ops import Array, Tree
-from crowdml.models.layers.contract import Layer, Shape, channels_first, channels_last, require_picture
-from crowdml.models.layers.windows import Padding, windows
+from crowdml.core import Array, BadInput, Coins, Float, Graph, Ops, Tree, Value, record
+from crowdml.models.layers.layer import Layer, LayerSettings, Shape, channels_first, channels_last, require_picture
+from crowdml.models.layers.pooling import Padding, Windows, windows
+
+CACHE_NUMBERS = 1 << 16
+"""Numbers of unfolded windows that a core keeps near: more of them are unfolded and multiplied part by part."""
 
 
 @record
@@ -26,7 +32,8 @@ class ConvolutionFactors:
     """Example i's gradient is `windows[i].T @ slope[i]` (and the sum of slope[i] over all places for the bias).
 
     Attributes:
-        windows: Shape (size, places, inputs).
+        seen: What the layer has seen: pictures, or their windows where they were unfolded.
+        at: Where windows are.
         slope: Shape (size, places, outputs).
         bias: Whether there is a bias.
         shape: Shape of the weights, (kernel, kernel, channels seen, outputs).
@@ -34,8 +41,9 @@ class ConvolutionFactors:
         ops: Array operations.
     """
 
-    windows: Array
-    slope: Array
+    seen: Array
+    at: Windows
+    slope: Float[Array, "size places outputs"]
     bias: bool
     shape: tuple[int, ...]
     table: Array | None
@@ -44,11 +52,11 @@ class ConvolutionFactors:
     @property
     def by_gram(self) -> bool:
         """Whether Gram matrices are cheaper: places² (inputs + outputs) against places · inputs · outputs."""
-        _, places, inputs = self.windows.shape
-        outputs = self.slope.shape[2]
+        _, places, outputs = self.slope.shape
+        inputs = self._inputs
         return self.table is None and places * (inputs + outputs) < inputs * outputs
 
-    def squared_norms(self) -> Array:
+    def squared_norms(self) -> Float[Array, " size"]:
         """Squares of the written-out gradients, or the product of Gram matrices summed up."""
         xp = self.ops.xp
         if self.by_gram:
@@ -60,7 +68,7 @@ class ConvolutionFactors:
             found = xp.sum(self._weights * self._weights, axis=(1, 2))
         return found + xp.sum(self._biases * self._biases, axis=1) if self.bias else found
 
-    def absolute_norms(self) -> Array:
+    def absolute_norms(self) -> Float[Array, " size"]:
         """Absolute values of the written-out gradients."""
         xp = self.ops.xp
         found = xp.sum(xp.abs(self._weights), axis=(1, 2))
@@ -71,18 +79,41 @@ class ConvolutionFactors:
         made = {"w": self._weights.reshape(-1, *self.shape)}
         return made | {"b": self._biases} if self.bias else made
 
-    def total(self, weights: Array) -> Tree:
+    def total(self, weights: Float[Array, " size"]) -> Tree:
         """Weighted sum of the written-out gradients if there are any already, otherwise one product."""
         ops = self.ops
         if "_weights" in self.__dict__:
             flat = ops.dot(weights[None], self._weights.reshape(len(weights), -1))
         else:
-            weighted = self.slope * weights[:, None, None]
-            inputs, outputs = self.windows.shape[2], self.slope.shape[2]
-            product = ops.t_dot(self.windows.reshape(-1, inputs), weighted.reshape(-1, outputs))
-            flat = product if self.table is None else self._seen(product[None])
+            product = ops.sum_in_parts(self._product, (self.seen, self.slope, weights), self._at_once)
+            flat = product.T if self.table is None else self._seen(product.T[None])
         summed = {"w": flat.reshape(self.shape)}
         return summed | {"b": ops.dot(weights[None], self._biases)[0]} if self.bias else summed
+
+    @functools.cached_property
+    def windows(self) -> Float[Array, "size places inputs"]:
+        """All windows of all pictures."""
+        return self._unfold(self.seen)
+
+    @property
+    def _inputs(self) -> int:
+        """How many numbers a window holds."""
+        return self.at.kernel * self.at.kernel * (self.shape[2] if self.table is None else self.table.shape[1])
+
+    @property
+    def _at_once(self) -> int:
+        """How many examples' windows fit into the cache; all where they were unfolded already."""
+        _, places, _ = self.slope.shape
+        return max(1, CACHE_NUMBERS // (places * self._inputs)) if self.ops.convolve else len(self.seen)
+
+    def _unfold(self, seen: Array) -> Array:
+        unfolded = self.at.unfold(seen, self.ops) if self.ops.convolve else seen
+        return unfolded.reshape(len(seen), -1, self._inputs)
+
+    def _product(self, seen: Array, slope: Array, weights: Array) -> Array:
+        """Multiply slopes and windows of some examples; the gradient's transpose."""
+        weighted = (slope * weights[:, None, None]).reshape(-1, slope.shape[2])
+        return self.ops.long_t_dot(weighted, self._unfold(seen).reshape(-1, self._inputs))
 
     @functools.cached_property
     def _weights(self) -> Array:
@@ -103,7 +134,7 @@ class ConvolutionFactors:
         return kept.reshape(len(found), kernel * kernel * seen, outputs)
 
 
-class Convolution(Settings):
+class Convolution(LayerSettings):
     """Filters that look at every window of a picture."""
 
     kind: Literal["convolution"] = "convolution"
@@ -131,30 +162,41 @@ class Convolution(Settings):
 
         def dense(parameters: Tree) -> Array:
             """Weights of all channels, shape (inputs, outputs); zero where a filter does not look."""
-            own = parameters["w"]
+            weights = parameters["w"]
             if table is not None:
-                own = xp.sum(own[:, :, :, None] * table, axis=2)
-            return own.reshape(area * channels, self.size)
+                weights = xp.sum(weights[:, :, :, None] * table, axis=2)
+            return weights.reshape(area * channels, self.size)
+
+        def filters(parameters: Tree) -> Array:
+            return dense(parameters).reshape(self.kernel, self.kernel, channels, self.size)
 
         def init(coins: Coins, stage: str) -> Tree:
             drawn = (coins.uniform(f"{stage}/w", weights_shape) * 2 - 1) * reach
             return {"w": drawn} | ({"b": xp.zeros((self.size,), dtype=xp.float32)} if self.bias else {})
 
         def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
-            unfolded = at.unfold(x, ops).reshape(-1, area * channels)
-            y = ops.dot(unfolded, dense(parameters))
-            y = y + parameters["b"] if self.bias else y
-            return y.reshape(-1, *at.places, self.size), unfolded
+            if ops.convolve:
+                y, seen = ops.convolve(x, filters(parameters), self.stride, at.margin), x
+            else:
+                seen = at.unfold(x, ops)
+                y = ops.dot(seen.reshape(-1, area * channels), dense(parameters)).reshape(-1, *at.places, self.size)
+            return y + parameters["b"] if self.bias else y, seen
 
-        def pull_back(parameters: Tree, unfolded: Array, slope: Array) -> Array:
+        def pull_back(parameters: Tree, seen: Array, slope: Array) -> Array:
+            if ops.convolve and self.stride == 1:
+                # A picture's slope is a convolution too: of the output's slope, with the filters turned round.
+                turned = filters(parameters)[::-1, ::-1].transpose(0, 1, 3, 2)
+                above, below, left, right = (self.kernel - 1 - lines for lines in at.margin)
+                return ops.convolve(slope, turned, 1, (above, below, left, right))
             back = ops.dot_t(slope.reshape(-1, self.size), dense(parameters))
             back = back.reshape(-1, *at.places, area, channels)
             return at.fold([back[:, :, :, place] for place in range(area)], ops)
 
-        def factors(parameters: Tree, unfolded: Array, slope: Array) -> ConvolutionFactors:
+        def factors(parameters: Tree, seen: Array, slope: Array) -> ConvolutionFactors:
             places = at.places[0] * at.places[1]
             return ConvolutionFactors(
-                windows=unfolded.reshape(-1, places, area * channels),
+                seen=seen,
+                at=at,
                 slope=slope.reshape(-1, places, self.size),
                 bias=self.bias,
                 shape=weights_shape,
@@ -163,7 +205,7 @@ class Convolution(Settings):
             )
 
         def write(graph: Graph, parameters: Tree, x: Value) -> Value:
-            weights = np.asarray(dense(parameters)).reshape(self.kernel, self.kernel, channels, self.size)
+            weights = np.asarray(filters(parameters))
             arrays = [graph.constant(np.ascontiguousarray(weights.transpose(3, 2, 0, 1)))]
             arrays += [graph.constant(parameters["b"])] if self.bias else []
             above, below, left, right = at.margin
@@ -186,12 +228,16 @@ class Convolution(Settings):
         if self.connections is None:
             return None
         if isinstance(self.connections, int):
-            lists = [[(own + more) % channels for more in range(self.connections)] for own in range(self.size)]
+            lists = [[(first + more) % channels for more in range(self.connections)] for first in range(self.size)]
         else:
             lists = self.connections
-        seen = {len(own) for own in lists}
+        seen = {len(channels_of_filter) for channels_of_filter in lists}
         right = len(lists) == self.size and len(seen) == 1 and 0 < min(seen) <= channels
-        if not right or any(len(set(own)) != len(own) or not set(own) <= set(range(channels)) for own in lists):
+        if not right or any(
+            len(set(channels_of_filter)) != len(channels_of_filter)
+            or not set(channels_of_filter) <= set(range(channels))
+            for channels_of_filter in lists
+        ):
             raise BadInput(
                 f"connections must name, for each of {self.size} filters, equally many of the {channels} channels",
                 where="model.layers",

@@ -1,32 +1,35 @@
-"""Dense layer: y = W x + b, with W of shape (outputs, inputs) and examples as columns."""
+"""Layers of flat examples: dense, the activations tanh, sigmoid and ReLU, and flatten, which makes examples flat.
+
+A dense layer is y = W x + b, with W of shape (outputs, inputs) and examples as columns.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 from pydantic import Field
 
-from crowdml.core import BadInput, Coins, Graph, Ops, Settings, Value, record
-from crowdml.core.ops import Array, Tree
-from crowdml.models.layers.contract import Layer, Shape
+from crowdml.core import Array, BadInput, Coins, Float, Graph, Num, Ops, Tree, Value, record
+from crowdml.models.layers.layer import Layer, LayerSettings, Shape
 
 
 @record
 class DenseFactors:
     """Example i's gradient is the outer product of slope[:, i] and x[:, i] (and slope[:, i] itself for the bias)."""
 
-    slope: Array
-    x: Array
+    slope: Float[Array, "outputs size"]
+    x: Num[Array, "inputs size"]
     bias: bool
     ops: Ops
 
-    def squared_norms(self) -> Array:
+    def squared_norms(self) -> Float[Array, " size"]:
         """‖slope‖² (‖x‖² + 1 with bias)."""
         xp = self.ops.xp
         return xp.sum(self.slope * self.slope, axis=0) * (xp.sum(self.x * self.x, axis=0) + float(self.bias))
 
-    def absolute_norms(self) -> Array:
+    def absolute_norms(self) -> Float[Array, " size"]:
         """‖slope‖₁ (‖x‖₁ + 1 with bias)."""
         xp = self.ops.xp
         return xp.sum(xp.abs(self.slope), axis=0) * (xp.sum(xp.abs(self.x), axis=0) + float(self.bias))
@@ -36,7 +39,7 @@ class DenseFactors:
         made = {"w": self.slope.T[:, :, None] * self.x.T[:, None, :]}
         return made | {"b": self.slope.T} if self.bias else made
 
-    def total(self, weights: Array) -> Tree:
+    def total(self, weights: Float[Array, " size"]) -> Tree:
         """Weighted sum by one matrix product."""
         weighted = self.slope * weights
         summed = {"w": self.ops.dot_t(weighted, self.x)}
@@ -45,7 +48,7 @@ class DenseFactors:
         return summed
 
 
-class Dense(Settings):
+class Dense(LayerSettings):
     """A fully connected layer."""
 
     kind: Literal["dense"] = "dense"
@@ -95,4 +98,88 @@ class Dense(Settings):
             biased=self.bias,
             linear=True,
             write=write,
+        )
+
+
+def _activation(
+    shape: Shape,
+    operator: str,
+    forward: Callable[[Array], tuple[Array, Array]],
+    pull_back: Callable[[Array, Array], Array],
+) -> Layer:
+    """Make a layer that changes each number by itself.
+
+    Args:
+        shape: Shape of one example.
+        operator: What the layer is called in ONNX.
+        forward: `forward(x)` gives the output, and what the slope follows from.
+        pull_back: `pull_back(memory, slope)` gives the slope with respect to `x`.
+    """
+    return Layer(
+        shape=shape,
+        forward=lambda parameters, x: forward(x),
+        pull_back=lambda parameters, memory, slope: pull_back(memory, slope),
+        write=lambda graph, parameters, x: graph.add(operator, x),
+    )
+
+
+class Tanh(LayerSettings):
+    """The hyperbolic tangent of each number."""
+
+    kind: Literal["tanh"] = "tanh"
+
+    def build(self, shape: Shape, ops: Ops) -> Layer:
+        """Make the layer; it remembers its output, from which the slope follows."""
+
+        def forward(x: Array) -> tuple[Array, Array]:
+            y = ops.xp.tanh(x)
+            return y, y
+
+        return _activation(shape, "Tanh", forward, lambda y, slope: slope * (1 - y * y))
+
+
+class Sigmoid(LayerSettings):
+    """The logistic function of each number."""
+
+    kind: Literal["sigmoid"] = "sigmoid"
+
+    def build(self, shape: Shape, ops: Ops) -> Layer:
+        """Make the layer; tanh is used because it cannot overflow."""
+
+        def forward(x: Array) -> tuple[Array, Array]:
+            y = 0.5 * (ops.xp.tanh(0.5 * x) + 1)
+            return y, y
+
+        return _activation(shape, "Sigmoid", forward, lambda y, slope: slope * y * (1 - y))
+
+
+class Relu(LayerSettings):
+    """Zero for negative numbers, the number itself otherwise."""
+
+    kind: Literal["relu"] = "relu"
+
+    def build(self, shape: Shape, ops: Ops) -> Layer:
+        """Make the layer; the slope at zero is zero."""
+        return _activation(shape, "Relu", lambda x: (ops.xp.maximum(x, 0), x > 0), lambda above, slope: slope * above)
+
+
+class Flatten(LayerSettings):
+    """An example of any shape as one row of numbers."""
+
+    kind: Literal["flatten"] = "flatten"
+
+    def build(self, shape: Shape, ops: Ops) -> Layer:
+        """Make the layer; going back restores the shape."""
+
+        def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
+            return (x if len(shape) == 1 else x.reshape(len(x), -1).T), ()
+
+        def pull_back(parameters: Tree, memory: Tree, slope: Array) -> Array:
+            return slope if len(shape) == 1 else slope.T.reshape(-1, *shape)
+
+        return Layer(
+            shape=(math.prod(shape),),
+            forward=forward,
+            pull_back=pull_back,
+            write=lambda graph, parameters, x: graph.add("Flatten", x, axis=1),
         )

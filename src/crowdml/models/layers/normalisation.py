@@ -13,15 +13,14 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from crowdml.core import Array, BadInput, Coins, Graph, Ops, Settings, Value, record
-from crowdml.core.ops import Tree
-from crowdml.models.layers.contract import Layer, RowFactors, Shape
+from crowdml.core import Array, BadInput, Coins, Float, Graph, Ops, Tree, Value, record
+from crowdml.models.layers.layer import Layer, LayerSettings, RowFactors, Shape
 
 FLOOR = 1e-5
 """Added to every variance, against division by zero."""
 
 
-class GroupNorm(Settings):
+class GroupNorm(LayerSettings):
     """Normalise each example over groups of its channels (Wu and He 2018)."""
 
     kind: Literal["group-norm"] = "group-norm"
@@ -46,8 +45,8 @@ class GroupNorm(Settings):
             return x.reshape(-1, *shape) if len(shape) > 1 else x.reshape(-1, channels).T
 
         def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
-            own = grouped(x)
-            centred = own - xp.mean(own, axis=(1, 3), keepdims=True)
+            together = grouped(x)
+            centred = together - xp.mean(together, axis=(1, 3), keepdims=True)
             scale = 1 / xp.sqrt(xp.mean(centred * centred, axis=(1, 3), keepdims=True) + xp.float32(FLOOR))
             unit = centred * scale
             y = unit
@@ -58,23 +57,23 @@ class GroupNorm(Settings):
 
         def pull_back(parameters: Tree, memory: Tree, slope: Array) -> Array:
             unit, scale = memory
-            own = grouped(slope)
+            slopes = grouped(slope)
             if learnt:
-                own = own * parameters["scale"].reshape(self.groups, -1)
-            mean = xp.mean(own, axis=(1, 3), keepdims=True)
-            along = xp.mean(own * unit, axis=(1, 3), keepdims=True)
-            return back((own - mean - unit * along) * scale)
+                slopes = slopes * parameters["scale"].reshape(self.groups, -1)
+            mean = xp.mean(slopes, axis=(1, 3), keepdims=True)
+            along = xp.mean(slopes * unit, axis=(1, 3), keepdims=True)
+            return back((slopes - mean - unit * along) * scale)
 
         def factors(parameters: Tree, memory: Tree, slope: Array) -> RowFactors:
-            own = grouped(slope)
-            scales, shifts = (xp.sum(each, axis=1).reshape(-1, channels) for each in (own * memory[0], own))
+            slopes = grouped(slope)
+            scales, shifts = (xp.sum(each, axis=1).reshape(-1, channels) for each in (slopes * memory[0], slopes))
             return RowFactors(each={"scale": scales, "shift": shifts}, ops=ops)
 
         def write(graph: Graph, parameters: Tree, x: Value) -> Value:
             split = graph.constant((0, -1, self.groups, channels // self.groups))
-            own = graph.add("Reshape", x, split)
-            mean = graph.add("ReduceMean", own, axes=(1, 3), keepdims=1)
-            centred = graph.add("Sub", own, mean)
+            split_up = graph.add("Reshape", x, split)
+            mean = graph.add("ReduceMean", split_up, axes=(1, 3), keepdims=1)
+            centred = graph.add("Sub", split_up, mean)
             y = graph.add("Div", centred, _deviation(graph, centred, (1, 3)))
             y = graph.add("Reshape", y, graph.constant((0, *shape)))
             if learnt:
@@ -100,11 +99,11 @@ class BatchFactors:
     learnt: RowFactors
     statistics: dict[str, Array]
 
-    def squared_norms(self) -> Array:
+    def squared_norms(self) -> Float[Array, " size"]:
         """Squares of scale and shift: statistics are no gradient."""
         return self.learnt.squared_norms()
 
-    def absolute_norms(self) -> Array:
+    def absolute_norms(self) -> Float[Array, " size"]:
         """Absolute values of scale and shift."""
         return self.learnt.absolute_norms()
 
@@ -112,12 +111,12 @@ class BatchFactors:
         """Refuse: there is no gradient of one example."""
         raise BadInput("batch normalisation mixes the examples of a batch", where="model", hint='use "group-norm"')
 
-    def total(self, weights: Array) -> Tree:
+    def total(self, weights: Float[Array, " size"]) -> Tree:
         """Weighted sum, and how far the statistics are from those of the batch."""
         return self.learnt.total(weights) | self.statistics
 
 
-class BatchNorm(Settings):
+class BatchNorm(LayerSettings):
     """Normalise each channel over the batch (Ioffe and Szegedy 2015); no terms that bound single examples allow it."""
 
     kind: Literal["batch-norm"] = "batch-norm"
@@ -134,19 +133,19 @@ class BatchNorm(Settings):
             return x if len(shape) > 1 else x.T
 
         def begin(coins: Coins, stage: str) -> Tree:
-            zeros, ones = xp.zeros((channels,), dtype=xp.float32), xp.ones((channels,), dtype=xp.float32)
-            return {"scale": ones, "shift": zeros, "mean": zeros, "variance": ones}
+            begun = _one_and_zero(channels, ops)
+            return begun | {"mean": begun["shift"], "variance": begun["scale"]}
 
         def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
             scale = parameters["scale"] / xp.sqrt(xp.maximum(parameters["variance"], 0) + xp.float32(FLOOR))
             return last((last(x) - parameters["mean"]) * scale + parameters["shift"]), ()
 
         def learn(parameters: Tree, x: Array, mask: Array) -> tuple[Array, Tree]:
-            own = last(x)
-            places = own.size // (len(mask) * channels)
+            numbers = last(x)
+            places = numbers.size // (len(mask) * channels)
             share = (mask / (xp.maximum(xp.sum(mask), 1) * places)).reshape(-1, *[1] * len(shape))
-            mean = xp.sum(own * share, axis=axes)
-            centred = own - mean
+            mean = xp.sum(numbers * share, axis=axes)
+            centred = numbers - mean
             variance = xp.sum(centred * centred * share, axis=axes)
             scale = 1 / xp.sqrt(variance + xp.float32(FLOOR))
             unit = centred * scale
@@ -154,15 +153,15 @@ class BatchNorm(Settings):
 
         def pull_back(parameters: Tree, memory: Tree, slope: Array) -> Array:
             unit, scale, share, _, _ = memory
-            own = last(slope) * (share > 0) * parameters["scale"]
-            common = xp.sum(own, axis=axes) + unit * xp.sum(own * unit, axis=axes)
-            return last((own - common * share) * scale)
+            slopes = last(slope) * (share > 0) * parameters["scale"]
+            common = xp.sum(slopes, axis=axes) + unit * xp.sum(slopes * unit, axis=axes)
+            return last((slopes - common * share) * scale)
 
         def factors(parameters: Tree, memory: Tree, slope: Array) -> BatchFactors:
             unit, _, _, mean, variance = memory
-            own = last(slope)
+            slopes = last(slope)
             between = tuple(range(1, len(shape)))
-            each = {"scale": xp.sum(own * unit, axis=between), "shift": xp.sum(own, axis=between)}
+            each = {"scale": xp.sum(slopes * unit, axis=between), "shift": xp.sum(slopes, axis=between)}
             pace = xp.float32(self.pace)
             moving = {
                 "mean": (parameters["mean"] - mean) * pace,

@@ -1,4 +1,9 @@
-"""Pooling: of every window of a picture its largest number or its average, channel by channel."""
+"""Windows of a picture, and pooling: of every window its largest number or its average, channel by channel.
+
+Windows are the places at which a convolution or a pooling layer looks, unfolded into rows and folded back. Pictures
+have shape (size, height, width, channels). Unfolding is a copy for each place of the kernel; folding adds the same
+slices up again, so it is the transpose of unfolding. Both are slices and pads that NumPy and compiled code share.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +12,123 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from crowdml.core import Array, BadInput, Graph, Ops, Settings, Value
-from crowdml.core.ops import Tree
-from crowdml.models.layers.contract import (
+from crowdml.core import Array, BadInput, Graph, Ops, Tree, Value, record
+from crowdml.models.layers.layer import (
     Layer,
+    LayerSettings,
     Shape,
     channels_first,
     channels_last,
-    no_parameters,
     require_picture,
 )
-from crowdml.models.layers.windows import Padding, Windows, windows
+
+Padding = Literal["same", "valid"]
+
+
+@record
+class Windows:
+    """Where a kernel stands.
+
+    Attributes:
+        kernel: Height and width of the kernel.
+        stride: Step from one place to the next.
+        size: Height and width of a picture.
+        places: Number of places, downwards and across.
+        margin: Lines put around the picture: above, below, left, right.
+    """
+
+    kernel: int
+    stride: int
+    size: tuple[int, int]
+    places: tuple[int, int]
+    margin: tuple[int, int, int, int]
+
+    @property
+    def padded(self) -> bool:
+        """Whether the kernel reaches beyond the picture."""
+        return any(self.margin)
+
+    @property
+    def tiles(self) -> bool:
+        """Whether windows cover the picture without gap and overlap."""
+        return not self.padded and all(
+            self.kernel == self.stride and places * self.stride == size
+            for places, size in zip(self.places, self.size, strict=True)
+        )
+
+    def slices(self, pictures: Array, ops: Ops, fill: float = 0.0) -> list[Array]:
+        """What each place of the kernel sees, in the order of the kernel; each of shape (size, *places, channels)."""
+        above, below, left, right = self.margin
+        if self.padded:
+            around = ((0, 0), (above, below), (left, right), (0, 0))
+            pictures = ops.xp.pad(pictures, around, constant_values=fill)
+        down, across = ((count - 1) * self.stride + 1 for count in self.places)
+        return [
+            pictures[:, row : row + down : self.stride, column : column + across : self.stride]
+            for row in range(self.kernel)
+            for column in range(self.kernel)
+        ]
+
+    def unfold(self, pictures: Array, ops: Ops) -> Array:
+        """Return every window as a row: shape (size, *places, kernel · kernel · channels)."""
+        above, below, left, right = self.margin
+        if self.padded:
+            pictures = ops.xp.pad(pictures, ((0, 0), (above, below), (left, right), (0, 0)))
+        down, across = ((count - 1) * self.stride + 1 for count in self.places)
+        kernel, step = range(self.kernel), self.stride
+        # Lines first: then a window is copied line by line, and pieces as small as the channels of one place are copied
+        # once only, not again for every line of the kernel.
+        lines = ops.xp.concatenate([pictures[:, :, at : at + across : step] for at in kernel], axis=-1)
+        return ops.xp.concatenate([lines[:, at : at + down : step] for at in kernel], axis=-1)
+
+    def fold(self, slices: list[Array], ops: Ops) -> Array:
+        """Add slices up where they came from; the transpose of `slices`."""
+        xp, s = ops.xp, self.stride
+        above, below, left, right = self.margin
+        high, wide = self.size[0] + above + below, self.size[1] + left + right
+        total: Array = 0
+        for at, piece in enumerate(slices):
+            row, column = divmod(at, self.kernel)
+            if s > 1:
+                count, down, across, channels = piece.shape
+                piece = xp.pad(piece[:, :, None, :, None], ((0, 0), (0, 0), (0, s - 1), (0, 0), (0, s - 1), (0, 0)))
+                piece = piece.reshape(count, down * s, across * s, channels)[:, : high - row, : wide - column]
+            below_it, beside_it = high - row - piece.shape[1], wide - column - piece.shape[2]
+            total = total + xp.pad(piece, ((0, 0), (row, below_it), (column, beside_it), (0, 0)))
+        return total[:, above : above + self.size[0], left : left + self.size[1]]
+
+
+def windows(shape: Shape, kernel: int, stride: int, padding: Padding) -> Windows:
+    """Place a kernel over pictures; `same` gives a place for every `stride` lines, `valid` stays inside the picture."""
+    if padding == "valid" and kernel > min(shape[:2]):
+        raise BadInput(
+            f"a window of {kernel} by {kernel} does not fit into a picture of {shape[0]} by {shape[1]}",
+            where="model.layers",
+            hint='a smaller kernel, fewer layers that shrink the picture, or padding = "same"',
+        )
+    places, margin = [], []
+    for size in shape[:2]:
+        if padding == "valid":
+            places.append((size - kernel) // stride + 1)
+            margin += [0, 0]
+        else:
+            places.append(-(-size // stride))
+            needed = max(0, (places[-1] - 1) * stride + kernel - size)
+            margin += [needed // 2, needed - needed // 2]
+    return Windows(
+        kernel=kernel,
+        stride=stride,
+        size=(shape[0], shape[1]),
+        places=(places[0], places[1]),
+        margin=(margin[0], margin[1], margin[2], margin[3]),
+    )
+
 
 LOWEST = -3.0e38
 """What stands around a picture for the largest of a window: below every number that can be there."""
 
 
-class Pooling(Settings):
+class Pooling(LayerSettings):
     """A smaller picture: what is largest, or the average, in each window."""
 
     kind: Literal["pooling"] = "pooling"
@@ -56,9 +161,7 @@ class Pooling(Settings):
             )
             return channels_last(graph, y)
 
-        return Layer(
-            shape=(*at.places, channels), init=no_parameters, forward=forward, pull_back=pull_back, write=write
-        )
+        return Layer(shape=(*at.places, channels), forward=forward, pull_back=pull_back, write=write)
 
 
 def _tiles(x: Array, at: Windows) -> Array:
@@ -76,15 +179,15 @@ def _max(at: Windows, ops: Ops):  # type: ignore[no-untyped-def]
         else:
             slices = at.slices(x, ops, LOWEST)
             y = slices[0]
-            for own in slices[1:]:
-                y = xp.maximum(y, own)
+            for seen in slices[1:]:
+                y = xp.maximum(y, seen)
         return y, (x, y)
 
     def pull_back(parameters: Tree, memory: Tree, slope: Array) -> Array:
         x, y = memory
         free, parts = xp.ones_like(y, dtype=bool), []
-        for own in at.slices(x, ops, LOWEST):
-            hit = (own == y) & free
+        for seen in at.slices(x, ops, LOWEST):
+            hit = (seen == y) & free
             free = free & ~hit
             parts.append(xp.where(hit, slope, xp.float32(0)))
         return _untile(parts, at, ops) if at.tiles else at.fold(parts, ops)

@@ -1,19 +1,19 @@
 """An open database: one connection that writes, held for the server's life, and connections that read.
 
-Whatever runs at every batch or before the first one speaks to the driver itself. SQLAlchemy sees the same connection
-that writes, but only once it is needed: to load it takes longer than all the rest of a start.
+Statements go to the driver itself: to run one, SQLAlchemy takes more time than the statement, and to load it takes a
+third as long again as all the rest of a start (benchmarks/serving/restart.py). SQLAlchemy sees the connection that
+writes only where tables are made or copied.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
     from sqlalchemy.engine.interfaces import DBAPICursor
 
 
@@ -22,12 +22,11 @@ class Database:
 
     Args:
         driver: The driver's module.
-        dialect: `sqlite` or `postgresql`.
+        postgres: Whether it is PostgreSQL; else it is SQLite.
         connection: The driver's connection that writes.
         begin: What the driver must be told before a transaction, if anything.
-        borrow: Lends a driver's connection that reads.
-        writer: Lets SQLAlchemy see that connection.
-        readers: Gives SQLAlchemy connections that read; each statement sees all that is stored when it begins.
+        borrow: Lends a driver's connection that reads; each statement sees all that is stored when it begins.
+        writer: Lets SQLAlchemy see the connection that writes.
         release: Closes connections and gives up the lock; called last.
         scrub: Makes sure that what was deleted is nowhere in the database's files any more, where that is in our hands.
     """
@@ -36,21 +35,18 @@ class Database:
         self,
         *,
         driver: Any,
-        dialect: str,
+        postgres: bool,
         connection: Any,
         begin: str,
         borrow: Callable[[], AbstractContextManager[Any]],
         writer: Callable[[], Connection],
-        readers: Callable[[], Engine],
         release: Callable[[], None],
         scrub: Callable[[], None],
     ) -> None:
-        """Keep the parts."""
-        self.driver, self.dialect, self.scrub = driver, dialect, scrub
+        self.driver, self.postgres, self.scrub = driver, postgres, scrub
         self._connection, self._begin, self._borrow, self._release = connection, begin, borrow, release
-        self._make_writer, self._make_readers, self._making = writer, readers, threading.Lock()
+        self._make_writer = writer
         self._writer: Connection | None = None
-        self._readers: Engine | None = None
 
     @property
     def writer(self) -> Connection:
@@ -60,20 +56,6 @@ class Database:
         return self._writer
 
     @property
-    def readers(self) -> Engine:
-        """Where connections that read come from, for SQLAlchemy."""
-        with self._making:
-            if self._readers is None:
-                self._readers = self._make_readers()
-            return self._readers
-
-    @property
-    def conflicts(self) -> tuple[type[Exception], ...]:
-        """What is raised where something is stored already, or belongs to nothing."""
-        known = sys.modules.get("sqlalchemy.exc")
-        return (self.driver.IntegrityError, *((known.IntegrityError,) if known else ()))
-
-    @property
     def failures(self) -> tuple[type[Exception], ...]:
         """What is raised where the database fails."""
         known = sys.modules.get("sqlalchemy.exc")
@@ -81,7 +63,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[DBAPICursor]:
-        """Run a transaction with the driver's own cursor; it is on disk when the block is left."""
+        """Run a transaction; it is on disk when the block is left."""
         cursor = self._connection.cursor()
         try:
             if self._begin:
@@ -97,7 +79,7 @@ class Database:
 
     @contextmanager
     def look_up(self) -> Iterator[DBAPICursor]:
-        """Read with the driver's own cursor."""
+        """Read."""
         with self._borrow() as connection:
             cursor = connection.cursor()
             try:
@@ -110,7 +92,54 @@ class Database:
         try:
             if self._writer is not None:
                 self._writer.close()
-            if self._readers is not None:
-                self._readers.dispose()
         finally:
             self._release()
+
+    def sql(self, text: str) -> str:
+        """Write a statement for this database: it is given with SQLite's marks for values."""
+        return text.replace("?", "%s") if self.postgres else text
+
+    def statements(self, cursor: DBAPICursor) -> Statements:
+        """Run statements that come now and then with a cursor."""
+        return Statements(cursor, self.sql)
+
+
+class Statements:
+    """Runs statements that come now and then.
+
+    Args:
+        cursor: The driver's cursor.
+        sql: Writes a statement for its database.
+    """
+
+    def __init__(self, cursor: DBAPICursor, sql: Callable[[str], str]) -> None:
+        self._cursor, self._sql = cursor, sql
+
+    def run(self, text: str, *given: Any) -> int:
+        """Run a statement; return how many rows it changed."""
+        self._cursor.execute(self._sql(text), given)
+        return self._cursor.rowcount
+
+    def run_all(self, text: str, given: Iterable[Sequence[Any]]) -> None:
+        """Run a statement for each of many sets of values."""
+        self._cursor.executemany(self._sql(text), list(given))
+
+    def insert(self, table: str, **row: Any) -> None:
+        """Add a row to a table."""
+        names, marks = ", ".join(f'"{name}"' for name in row), ", ".join("?" * len(row))
+        self.run(f"INSERT INTO {table} ({names}) VALUES ({marks})", *row.values())  # noqa: S608  names of ours
+
+    def rows(self, text: str, *given: Any) -> list[Any]:
+        """Return the rows that are found."""
+        self.run(text, *given)
+        return list(self._cursor.fetchall())
+
+    def first(self, text: str, *given: Any) -> Any:
+        """Return the first row that is found, or None."""
+        return next(iter(self.rows(text, *given)), None)
+
+    def records(self, text: str, *given: Any) -> list[dict[str, Any]]:
+        """Return the rows that are found, by the names of their columns."""
+        found = self.rows(text, *given)
+        names = [column[0] for column in self._cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found]

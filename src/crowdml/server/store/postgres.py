@@ -41,12 +41,11 @@ def open_postgres(url: URL) -> Database:
     # The lock ends with the connection. Deleted rows are the business of PostgreSQL's own vacuum.
     return Database(
         driver=writer.dialect.loaded_dbapi,
-        dialect="postgresql",
+        postgres=True,
         connection=writer.connection,
         begin="",
         borrow=lambda: closing(readers.raw_connection()),
         writer=lambda: writer,
-        readers=lambda: readers,
         release=release,
         scrub=lambda: None,
     )

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crowdml.core import BadInput
 from crowdml.server.store.database import Database
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
 
 BUSY_S = 5.0
 """How long to wait for another program to let go of the file."""
@@ -26,9 +26,6 @@ WAL_BYTES = 64 << 20
 
 LEAST_ROOM = 1 << 20
 """A disk with less room than this counts as full."""
-
-_ARGUMENTS: dict[str, Any] = {"timeout": BUSY_S, "isolation_level": None, "check_same_thread": False}
-"""Without an isolation level Python's driver leaves transactions to us."""
 
 BEGIN = "BEGIN IMMEDIATE"
 """Takes the write lock at once, so that a transaction never finds out later that it cannot write."""
@@ -56,14 +53,14 @@ def open_sqlite(path: Path) -> Database:
 
     return Database(
         driver=sqlite3,
-        dialect="sqlite",
+        postgres=False,
         connection=writer,
         begin=BEGIN,
         borrow=readers.borrow,
         writer=lambda: _seen(writer, path),
-        readers=lambda: _reading(path),
         release=release,
-        scrub=lambda: _empty_log(writer),
+        # The log is copied into the file and cut to nothing.
+        scrub=lambda: writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").close(),
     )
 
 
@@ -79,7 +76,7 @@ class _Readers:
             connection = self._idle.get_nowait()
         except Empty:
             connection = _connect(self._path)
-            _only_read(connection)
+            connection.execute("PRAGMA query_only = ON")
         try:
             yield connection
         except BaseException:
@@ -95,7 +92,8 @@ class _Readers:
 def _connect(path: Path) -> sqlite3.Connection:
     """Open a connection of the driver's own."""
     try:
-        connection: sqlite3.Connection = sqlite3.connect(path, **_ARGUMENTS)
+        # Without an isolation level Python's driver leaves transactions to us.
+        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             make_safe(connection, path)
         except BaseException:
@@ -111,67 +109,24 @@ def _room(path: Path) -> str:
     return "the disk is full: make room, and start again" if shutil.disk_usage(path.parent).free < LEAST_ROOM else ""
 
 
-def _only_read(connection: sqlite3.Connection, _: object = None) -> None:
-    connection.execute("PRAGMA query_only = ON")
-
-
-def _seen(writer: sqlite3.Connection, path: Path) -> Connection:
-    """Let SQLAlchemy see a connection, which is safe already."""
-    from sqlalchemy import create_engine
-    from sqlalchemy.engine import URL
-    from sqlalchemy.pool import StaticPool
-
-    address = URL.create("sqlite", database=str(path))
-    return _writing(create_engine(address, poolclass=StaticPool, creator=lambda: writer))
-
-
-def _reading(path: Path) -> Engine:
-    from sqlalchemy import event
-    from sqlalchemy.pool import QueuePool
-
-    readers = _engine(path, QueuePool, pool_size=8, max_overflow=-1, pool_reset_on_return=None)
-    event.listen(readers, "connect", _only_read)
-    return readers
-
-
 def connect_sqlite(path: Path) -> Connection:
-    """Open a connection for writing: a transaction takes the write lock when it begins."""
-    from sqlalchemy.exc import DatabaseError
-    from sqlalchemy.pool import NullPool
-
-    try:
-        return _writing(_engine(path, NullPool))
-    except DatabaseError as error:
-        raise BadInput(f"{path} cannot be opened: {error.orig}", where="--db") from None
+    """Open a connection for SQLAlchemy to write with."""
+    return _seen(_connect(path), path)
 
 
-def _writing(engine: Engine) -> Connection:
-    from sqlalchemy import event
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql(BEGIN)
-
-    return engine.connect()
-
-
-def _engine(path: Path, pool: Any, **options: Any) -> Engine:
+def _seen(connection: sqlite3.Connection, path: Path) -> Connection:
+    """Let SQLAlchemy see a connection, and close it at its end; a transaction takes the write lock when it begins."""
     from sqlalchemy import create_engine, event
     from sqlalchemy.engine import URL
+    from sqlalchemy.pool import NullPool
 
-    address = URL.create("sqlite", database=str(path))
-    engine = create_engine(address, poolclass=pool, connect_args=dict(_ARGUMENTS), **options)
+    engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=NullPool, creator=lambda: connection)
 
-    @event.listens_for(engine, "connect")
-    def connect(connection: sqlite3.Connection, _: object) -> None:
-        make_safe(connection, path)
+    @event.listens_for(engine, "begin")
+    def begin(seen: Connection) -> None:
+        seen.exec_driver_sql(BEGIN)
 
-    return engine
-
-
-def _empty_log(writer: sqlite3.Connection) -> None:
-    """Copy the log into the file and cut it to nothing."""
-    writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return engine.connect()
 
 
 def make_safe(connection: sqlite3.Connection, path: Path) -> None:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crowdml.core import BadInput
-from crowdml.server.store.counters import NEVER, Counters
-from crowdml.server.store.database import Database
-from crowdml.server.store.engines import open_database
-from crowdml.server.store.errors import StoreConflict, StoreFailed
-from crowdml.server.store.hot import Hot, Key
-from crowdml.server.store.migrating import is_current, migrate
-from crowdml.server.store.records import (
+from crowdml.server.store import device_tables
+from crowdml.server.store.batch_writes import NEVER, BatchWrites, Counters, Key
+from crowdml.server.store.database import Database, Statements
+from crowdml.server.store.open_database import is_current, migrate, open_database
+from crowdml.server.store.store_records import (
     Applied,
     Identity,
     Joined,
@@ -26,19 +24,24 @@ from crowdml.server.store.records import (
     NewTask,
     Point,
     Receipt,
+    Refused,
+    StoreConflict,
     StoredDevice,
     StoredTask,
+    StoreFailed,
 )
-from crowdml.server.store.statements import SQLITE, Statements
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-    from sqlalchemy.engine.interfaces import DBAPICursor
-
-    from crowdml.server.store.joining import Refused
-
 
 ROOM = "is there room on its disk, and may it be written?"
+
+TASKS = (
+    'SELECT tasks.*, file, signed_text, signature, "key", server_state, content AS public FROM tasks '
+    "JOIN signed_tasks ON signed_tasks.task = tasks.id JOIN states ON states.task = tasks.id "
+    "LEFT JOIN public_sets ON public_sets.task = tasks.id ORDER BY tasks.id"
+)
+CURVE = (
+    "SELECT version, check_ins, rows, estimated_error, time, counted, errors FROM points WHERE task = ? "
+    "ORDER BY check_ins"
+)
 
 
 def open_store(url: str) -> Store:
@@ -55,24 +58,23 @@ def open_store(url: str) -> Store:
             migrate(database.writer)
         return Store(database)
     except database.failures as error:
-        told = getattr(error, "orig", None) or error
+        reason = getattr(error, "orig", None) or error
         database.close()
-        raise BadInput(f"the database cannot be made ready: {told}", where="--db", hint=ROOM) from None
+        raise BadInput(f"the database cannot be made ready: {reason}", where="--db", hint=ROOM) from None
     except BaseException:
         database.close()
         raise
 
 
 class Store:
-    """An open store."""
+    """Everything that must not be forgotten: tasks, devices, receipts."""
 
     def __init__(self, database: Database) -> None:
         """Take an open database whose tables are there."""
         self._database = database
-        self._statements = _statements(database)
-        self._hot = Hot(self._statements, database.dialect == "postgresql")
+        self._batch_writes = BatchWrites(database)
         with database.look_up() as cursor:
-            self._counters = Counters(cursor, self._statements)
+            self._counters = Counters(database.statements(cursor))
         self._lock = threading.Lock()
         self._failure: str | None = None
         self._open = True
@@ -82,7 +84,7 @@ class Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close at the end of a `with` block."""
         self.close()
 
     def close(self) -> None:
@@ -93,46 +95,45 @@ class Store:
                 self._failure = self._failure or "the store is closed"
                 self._database.close()
 
-    def warm(self) -> None:
-        """Load what is needed now and then, before somebody has to wait for it."""
-        from crowdml.server.store import cold, joining  # noqa: F401
-
-        with self._lock:
-            if self._failure is None:
-                self._database.writer  # noqa: B018  made when it is first asked for
-
     # Tasks
 
     def create_task(self, task: NewTask) -> StoredTask:
         """Store a new task, at version 0."""
-        from crowdml.server.store import cold
-
-        with self._write() as connection:
-            return cold.create_task(connection, task)
+        with self._write() as statements:
+            if statements.first("SELECT id FROM tasks WHERE name = ?", task.name):
+                raise BadInput(f"there is already a task {task.name!r}", where="name")
+            (last,) = statements.first("SELECT MAX(id) FROM tasks")
+            made = StoredTask(**vars(task), id=(last or 0) + 1, version=0, check_ins=0, received=0, slots=0)
+            kept = ("id", "name", "state", "reason", "incarnation", "version", "check_ins", "received", "slots")
+            statements.insert("tasks", **{name: getattr(made, name) for name in kept})
+            signed = {name: getattr(made, name) for name in ("file", "signed_text", "signature", "key")}
+            statements.insert("signed_tasks", task=made.id, **signed)
+            statements.insert("states", task=made.id, server_state=made.server_state)
+            if made.public is not None:
+                statements.insert("public_sets", task=made.id, content=made.public)
+        return made
 
     def tasks(self) -> list[StoredTask]:
         """Return all tasks, oldest first."""
-        return [StoredTask(**row) for row in self._found(self._statements.tasks)]
+        return [StoredTask(**row) for row in self._found(TASKS)]
 
     def task(self, name: str) -> StoredTask | None:
         """Return the task of that name."""
-        return next((own for own in self.tasks() if own.name == name), None)
+        return next((task for task in self.tasks() if task.name == name), None)
 
     def set_state(self, task: int, state: str, reason: str | None = None) -> None:
         """Open, pause or stop a task."""
-        from crowdml.server.store import cold
-
-        with self._write() as connection:
-            cold.set_state(connection, task, state, reason)
+        with self._write() as statements:
+            if statements.run("UPDATE tasks SET state = ?, reason = ? WHERE id = ?", state, reason, task) != 1:
+                raise StoreConflict(f"there is no task {task}")
 
     # Devices
 
     def add_invites(self, task: int, code_hashes: Iterable[bytes]) -> None:
         """Store invites by the SHA-256 of their codes."""
-        from crowdml.server.store import cold
-
-        with self._write() as connection:
-            cold.add_invites(connection, task, code_hashes)
+        with self._write() as statements:
+            new = "INSERT INTO invites (task, code_hash, used) VALUES (?, ?, ?)"
+            statements.run_all(new, [(task, code, False) for code in code_hashes])
 
     def use_invite(self, task: int, code_hash: bytes, device: NewDevice) -> Joined | Refused:
         """Let a device join, once per invite; the same key again gets a new token for the same slot.
@@ -141,38 +142,29 @@ class Store:
             The device, or why it cannot join: the invite is unknown, or somebody else has used it (or this device, and
             it was revoked since), or the key belongs to a device that joined with another invite.
         """
-        from crowdml.server.store import joining
-
-        with self._write() as connection:
-            done = joining.use_invite(connection, task, code_hash, device)
+        with self._write() as statements:
+            done = device_tables.use_invite(statements, task, code_hash, device)
         return done if isinstance(done, str) else Joined(device=self._counted(done[0]), again=done[1])
 
     def devices(self, task: int) -> list[StoredDevice]:
         """Return the devices of a task by slot, revoked ones too."""
-        return [self._counted(row) for row in self._found(self._statements.devices, task)]
+        return [self._counted(row) for row in self._found("SELECT * FROM devices WHERE task = ? ORDER BY slot", task)]
 
     def device(self, device: str) -> StoredDevice | None:
         """Return a device by its name."""
-        from crowdml.server.store import cold
-
-        with self._read() as connection:
-            found = cold.device(connection, device)
-        return None if found is None else self._counted(found)
+        found = self._found("SELECT * FROM devices WHERE id = ?", device)
+        return self._counted(found[0]) if found else None
 
     def revoke(self, device: str) -> bool:
         """Shut a device out; say whether there is such a device."""
-        from crowdml.server.store import cold
-
-        with self._write() as connection:
-            return cold.revoke(connection, device)
+        with self._write() as statements:
+            return statements.run("UPDATE devices SET revoked = ? WHERE id = ?", True, device) == 1
 
     def withdraw(self, device: str) -> bool:
         """Erase a device and its space; its receipts stay and name nobody. Say whether there is such a device."""
-        from crowdml.server.store import joining
-
         with self._lock:
-            with self._transaction() as connection:
-                gone = joining.withdraw(connection, device)
+            with self._transaction() as statements:
+                gone = device_tables.withdraw(statements, device)
             if gone is None:
                 return False
             self._counters.forget(*gone)
@@ -185,7 +177,7 @@ class Store:
     def receipts_for(self, task: int, keys: Sequence[Key]) -> dict[Key, Receipt]:
         """Find the receipts stored under (slot, key), in one query."""
         with self._failing(), self._database.look_up() as cursor:
-            return self._hot.receipts_for(cursor, task, keys)
+            return self._batch_writes.receipts_for(cursor, task, keys)
 
     def apply(self, applied: Applied) -> None:
         """Store a batch of check-ins and what they did, in one transaction.
@@ -196,71 +188,65 @@ class Store:
         """
         with self._lock:
             if self._counters.due:
-                with self._transaction() as connection:
-                    self._counters.write(connection)
+                with self._transaction() as statements:
+                    self._counters.write(statements)
                 self._counters.written()
             with self._failing(), self._database.transaction() as cursor:
-                fresh = self._hot.apply(cursor, applied, self._counters)
+                fresh = self._batch_writes.apply(cursor, applied, self._counters)
             self._counters.add(applied.task, fresh, self._counters.next + len(applied.receipts))
 
     def receipts(self, device: str, after: int = 0, limit: int = 1000) -> list[Receipt]:
         """Return receipts of a device whose number is larger than `after`, in order."""
-        own = self.device(device)
-        counter = self._counters.of(own.task).get(own.slot) if own else None
+        found = self.device(device)
+        counter = self._counters.of(found.task).get(found.slot) if found else None
         if counter is None:
             return []
         with self._failing(), self._database.look_up() as cursor:
-            return self._hot.chain(cursor, counter[2], after, limit)
+            return self._batch_writes.chain(cursor, counter[2], after, limit)
 
     def rows(self, task: int) -> dict[int, bytes]:
         """Return the rows of the device state that differ from the first one, by slot."""
-        return {own["slot"]: own["row"] for own in self._found(self._statements.rows, task)}
+        found = self._found('SELECT slot, "row" FROM device_rows WHERE task = ?', task)
+        return {row["slot"]: row["row"] for row in found}
 
     def points(self, task: int) -> list[Point]:
         """Return the learning curve."""
-        return [Point(**row) for row in self._found(self._statements.curve, task)]
+        return [Point(**row) for row in self._found(CURVE, task)]
 
     # The server itself
 
     def identity(self) -> Identity | None:
         """Return the server's keys, if it has been given any."""
-        return next((Identity(**row) for row in self._found(self._statements.identity)), None)
+        found = self._found("SELECT signing_key, operator_token_hash FROM server_identity")
+        return Identity(**found[0]) if found else None
 
     def set_identity(self, identity: Identity) -> None:
         """Store the server's keys in place of any before."""
-        from crowdml.server.store import cold
+        with self._write() as statements:
+            statements.run("DELETE FROM server_identity")
+            statements.insert("server_identity", id=1, **vars(identity))
 
-        with self._write() as connection:
-            cold.set_identity(connection, identity)
-
-    def _found(self, statement: str, *given: Any) -> list[dict[str, Any]]:
-        """Read rows with the driver's own cursor, by the names of their columns."""
+    def _found(self, text: str, *given: Any) -> list[dict[str, Any]]:
+        """Read rows, by the names of their columns."""
         with self._failing(), self._database.look_up() as cursor:
-            cursor.execute(statement, given)
-            names = _names(cursor)
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            return self._database.statements(cursor).records(text, *given)
 
-    def _counted(self, row: Any) -> StoredDevice:
+    def _counted(self, row: dict[str, Any]) -> StoredDevice:
         check_ins, last_version, _ = self._counters.of(row["task"]).get(row["slot"], NEVER)
         # SQLite has no truth values, only numbers.
         known = {**row, "revoked": bool(row["revoked"])}
         return StoredDevice(**known, check_ins=check_ins, last_version=last_version)
 
     @contextmanager
-    def _write(self) -> Iterator[Connection]:
-        with self._lock, self._transaction() as connection:
-            yield connection
+    def _write(self) -> Iterator[Statements]:
+        with self._lock, self._transaction() as statements:
+            yield statements
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        """Run a transaction on the writing connection; it is on disk when the block is left."""
-        with self._failing(), self._database.writer.begin():
-            yield self._database.writer
-
-    @contextmanager
-    def _read(self) -> Iterator[Connection]:
-        with self._failing(), self._database.readers.connect() as connection:
-            yield connection
+    def _transaction(self) -> Iterator[Statements]:
+        """Run a transaction; it is on disk when the block is left."""
+        with self._failing(), self._database.transaction() as cursor:
+            yield self._database.statements(cursor)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -269,21 +255,8 @@ class Store:
             raise StoreFailed(self._failure)
         try:
             yield
-        except self._database.conflicts as error:
-            told = getattr(error, "orig", None) or error
-            raise StoreConflict(f"it is stored already, or belongs to nothing: {told}") from error
+        except self._database.driver.IntegrityError as error:
+            raise StoreConflict(f"it is stored already, or belongs to nothing: {error}") from error
         except self._database.failures as error:
             self._failure = f"the database failed: {getattr(error, 'orig', None) or error}"
             raise StoreFailed(self._failure) from error
-
-
-def _statements(database: Database) -> Statements:
-    if database.dialect == "sqlite":
-        return SQLITE
-    from crowdml.server.store.compiling import compiled
-
-    return compiled(database.writer.dialect)
-
-
-def _names(cursor: DBAPICursor) -> list[str]:
-    return [column[0] for column in cursor.description or ()]

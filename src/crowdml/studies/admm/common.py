@@ -1,62 +1,40 @@
-"""What the studies of ADMM share: the task file, the centralised fit, and comparisons split by split."""
+"""What the studies of ADMM share: task file and splits, the centralised fit, and comparisons split by split."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+import functools
 
-import numpy as np
-import numpy.typing as npt
+from crowdml.studies.comparisons import Floats, accuracies, learns, shown, standard_error, statement
+from crowdml.studies.study import TASKS, Results, Row, Study, curve
 
-from crowdml.simulation import Result
-from crowdml.studies.comparisons import learns, shown, spread, statement
-from crowdml.studies.contract import Curve, Row
-
-TASK = Path(__file__).parents[1] / "tasks" / "adult.toml"
-SPLITS = 5
+adult_study = functools.partial(Study, task=TASKS / "adult.toml", tuned="held back", trials=5)
+"""Trials are splits of the rows."""
 CENTRALISED = "centralised"
 TUNED = "hyper-parameters were chosen on rows held back from training rows; tuning is not charged to any ε"
-Floats = npt.NDArray[np.float64]
 
-CENTRAL = Curve(
-    label=CENTRALISED,
-    changes=('algorithm={ kind = "central-batch", iterations = 500 }', "stop={}"),
+CENTRAL = curve(
+    CENTRALISED,
+    'algorithm={ kind = "central-batch", iterations = 500 }',
+    "stop={}",
     chosen={"model.regularisation": 3e-7},
     grid={"model.regularisation": (3e-8, 3e-7, 3e-6)},
 )
 """All rows in one place, without noise; the strength 3e-7 on the mean loss is β = 0.01 on the sum."""
 
-MASKED = "sums={ masked = true, honest = 1.0, drop-out = 0.0 }"
+SECURE = "secure-aggregation={ enabled = true, honest = 1.0, drop-out = 0.0 }"
 """As in the paper's evaluation: γ = 1, and nobody is lost."""
 
 
-def accuracies(result: Result) -> Floats:
-    """Return the accuracy of every split at the end."""
-    return np.asarray(1 - result.measured["test_error"][-1], np.float64)
-
-
-def behind(results: Mapping[str, Result], label: str) -> Floats:
+def behind(results: Results, label: str) -> Floats:
     """Return what is missing to the centralised fit on the same split, for every split."""
     return accuracies(results[CENTRALISED]) - accuracies(results[label])
 
 
-def standard_error(values: Floats) -> float:
-    """Return the standard error of the mean; 0 for a single value."""
-    return float(spread(values) / len(values) ** 0.5)
-
-
-def shown_level(results: Mapping[str, Result], label: str) -> Row:
-    """Show an accuracy that nothing is claimed of."""
-    values = accuracies(results[label])
-    return shown(label, "test accuracy", float(values.mean()), spread(values))
-
-
-def gap(results: Mapping[str, Result], label: str, most: float | None = None) -> Row:
+def gap(results: Results, label: str, most: float | None = None) -> Row:
     """Show what is missing to the centralised fit, split by split, and whether that is little enough."""
     values = behind(results, label)
-    ours = float(values.mean())
     metric = f"behind centralised (s.e. {standard_error(values):.4f})"
     if most is None:
-        return shown(label, metric, ours, spread(values))
-    near = ours <= most and learns(results[label])
-    return statement(label, metric, ours, near, f"at most {most:g}, and it learns", spread(values))
+        return shown(label, metric, values)
+    near = float(values.mean()) <= most and learns(results[label])
+    return statement(label, metric, values, near, f"at most {most:g}, and it learns")

@@ -6,50 +6,49 @@ devices more often than slow ones.
 
 from __future__ import annotations
 
-import io
+import itertools
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from crowdml.core.validation import write_whole
-from crowdml.simulation import Result
-from crowdml.simulation.plot import COLOURS
+from crowdml.simulation.result import COLOURS
 from crowdml.studies.admm import total
-from crowdml.studies.admm.common import CENTRAL, SPLITS, TASK, TUNED, behind, gap, standard_error
-from crowdml.studies.comparisons import shown, spread
-from crowdml.studies.contract import Curve, Row, Study
+from crowdml.studies.admm.common import CENTRAL, TUNED, adult_study, behind, gap
+from crowdml.studies.comparisons import shown, standard_error
+from crowdml.studies.drawing import GREY, panels
+from crowdml.studies.study import Curve, Results, Row, curve
 
 DEALT = {
     "rows dealt at random": (),
     "one label per device": ('crowd.partition={ kind = "shards", per-device = 1 }',),
 }
 UNEVEN = "crowd.speeds={ sigma = 1.0 }"
-DEVICES = "admm, masked, promise to devices, public scaling, ε = 1"
+DEVICES = "admm, secure aggregation, promise to devices, public scaling, ε = 1"
 
 
 def _of_total(label: str) -> Curve:
-    return next(curve for line in total.LINES for curve in line.curves() if curve.label == label)
+    return next(found for line in total.LINES for found in line.curves() if found.label == label)
 
 
 def _methods() -> tuple[Curve, ...]:
-    plain = Curve(label="admm without noise", changes=("crowd.curve=1",), chosen={"algorithm.rho": 0.02}, grid={})
+    plain = curve("admm without noise", "crowd.curve=1", chosen={"algorithm.rho": 0.02})
     late = ("algorithm.barrier=50", "algorithm.max-delay=10", UNEVEN, "stop={}")
     private = _of_total(DEVICES)
     half = ("algorithm.barrier=500", "algorithm.max-delay=10", UNEVEN, "stop={ max-releases = 40 }")
     return (
         plain,
-        Curve(label="admm without noise, ρ = 3", changes=plain.changes, chosen={"algorithm.rho": 3.0}, grid={}),
+        curve("admm without noise, ρ = 3", *plain.changes, chosen={"algorithm.rho": 3.0}),
         _changed(plain, "admm without noise, s = 50 of 100", *late),
         _of_total("consensus-newton, public scaling, ε = 1"),
-        _of_total("fedsgd, masked, ε = 1"),
+        _of_total("fedsgd, secure aggregation, ε = 1"),
         _of_total("ridge, one round, ε = 1"),
         private,
         _changed(private, DEVICES.replace("devices, ", "devices, s = 500 of 1000, "), *half),
     )
 
 
-def _changed(curve: Curve, label: str, *changes: str) -> Curve:
-    return Curve(label=label, changes=(*curve.changes, *changes), chosen=curve.chosen, grid={})
+def _changed(method: Curve, label: str, *changes: str) -> Curve:
+    return curve(label, *method.changes, *changes, chosen=method.chosen)
 
 
 def _label(method: str, dealt: str) -> str:
@@ -59,64 +58,51 @@ def _label(method: str, dealt: str) -> str:
 METHODS = _methods()
 
 
-def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
-    rows = []
+def _rows(results: Results) -> Iterator[Row]:
     for method in METHODS:
-        rows += [gap(results, _label(method.label, dealt)) for dealt in DEALT]
+        for dealt in DEALT:
+            yield gap(results, _label(method.label, dealt))
         alike, unlike = (behind(results, _label(method.label, dealt)) for dealt in DEALT)
         lost = unlike - alike
-        metric = f"lost by one label per device (s.e. {standard_error(lost):.4f})"
-        rows.append(shown(method.label, metric, float(lost.mean()), spread(lost)))
-    return tuple(rows)
+        yield shown(method.label, f"lost by one label per device (s.e. {standard_error(lost):.4f})", lost)
 
 
-def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 5.8), dpi=150, layout="constrained")
-    at = figure.subplots()
-    for index, dealt in enumerate(DEALT):
-        found = [behind(results, _label(method.label, dealt)) for method in METHODS]
-        at.errorbar(
-            [float(own.mean()) for own in found],
-            [line + 0.14 * (2 * index - 1) for line in range(len(found))],
-            xerr=[standard_error(own) for own in found],
-            fmt="os"[index],
-            color=COLOURS[index],
-            label=dealt,
-            markersize=6,
-            capsize=3,
-        )
-    names = ["\n".join(textwrap.wrap(method.label.replace(" = ", "\u00a0=\u00a0"), 34)) for method in METHODS]
-    at.set_yticks(range(len(names)), names, fontsize="small")
-    at.invert_yaxis()
-    at.set_xlabel("test accuracy behind the centralised fit")
-    at.axvline(0, color="#555555", linewidth=1, linestyle=":")
-    at.grid(alpha=0.25, axis="x")
-    at.spines[["top", "right"]].set_visible(False)
-    at.legend(frameon=False, loc="best")
-    at.set_title("\n".join(textwrap.wrap(title, 78)), loc="right", fontsize="medium")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix.removeprefix("."))
-    write_whole(path, buffer.getvalue())
+def _draw(results: Results, path: Path, title: str) -> None:
+    with panels(path, (7.2, 5.8), grid="x") as (_, axes):
+        at = axes[0, 0]
+        for index, dealt in enumerate(DEALT):
+            found = [behind(results, _label(method.label, dealt)) for method in METHODS]
+            at.errorbar(
+                [float(gaps.mean()) for gaps in found],
+                [line + 0.14 * (2 * index - 1) for line in range(len(found))],
+                xerr=[standard_error(gaps) for gaps in found],
+                fmt="os"[index],
+                color=COLOURS[index],
+                label=dealt,
+                markersize=6,
+                capsize=3,
+            )
+        names = ["\n".join(textwrap.wrap(method.label.replace(" = ", "\u00a0=\u00a0"), 34)) for method in METHODS]
+        at.set_yticks(range(len(names)), names, fontsize="small")
+        at.invert_yaxis()
+        at.set_xlabel("test accuracy behind the centralised fit")
+        at.axvline(0, color=GREY, linewidth=1, linestyle=":")
+        at.legend(frameon=False, loc="best")
+        at.set_title("\n".join(textwrap.wrap(title, 78)), loc="right", fontsize="medium")
 
 
-UNLIKE = Study(
+UNLIKE = adult_study(
     title="what it costs where every device holds rows of one label",
     claim="",
     refuted_by="",
-    tuned="held back",
-    task=TASK,
     curves=(
         CENTRAL,
         *(
             _changed(method, _label(method.label, dealt), *changes)
-            for method in METHODS
-            for dealt, changes in DEALT.items()
+            for method, (dealt, changes) in itertools.product(METHODS, DEALT.items())
         ),
     ),
-    compare=_compare,
-    trials=SPLITS,
+    rows=_rows,
     notes=(
         TUNED,
         "not a figure of the paper; hyper-parameters are those of rows dealt at random, but for ρ = 3, which was the "

@@ -1,7 +1,7 @@
 """Crowd-ML: A privacy-preserving learning framework for a crowd of smart devices (ICDCS 2015)."""
 
-from crowdml.studies.contract import Study
 from crowdml.studies.crowdml_2015 import activity, images, soundness
+from crowdml.studies.study import Study
 
 STUDIES: dict[str, Study] = {
     "crowdml-2015/fig3": activity.FIG3,

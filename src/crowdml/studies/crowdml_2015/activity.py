@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
-from crowdml.simulation import Result
-from crowdml.studies.comparisons import LEARNT, learns, not_run, shown, spread, statement
-from crowdml.studies.contract import Curve, Row, Study
+from crowdml.studies.comparisons import LEARNT, learns, not_run, shown, statement
+from crowdml.studies.study import TASKS, Results, Row, Study, curve
 
 RATES = (0.1, 1.0, 10.0, 100.0)
 CONVERGED_AT, END = 49, 299
@@ -16,17 +14,14 @@ SETTLED = 0.05
 MEASURE = "estimated_error"
 
 
-def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
-    rows = []
+def _rows(results: Results) -> Iterator[Row]:
     for label, result in results.items():
-        curve = result.measured[MEASURE]
-        end, gap = curve[END], curve[CONVERGED_AT] - curve[END]
-        rows.append(shown(f"{label}, after 300 samples", "time-averaged error", float(end.mean()), spread(end)))
+        errors = result.measured[MEASURE]
+        gap = errors[CONVERGED_AT] - errors[END]
+        yield shown(f"{label}, after 300 samples", "time-averaged error", errors[END])
         settled = abs(float(gap.mean())) <= SETTLED and learns(result, measure=MEASURE, at=END)
         rule = f"within {SETTLED:g} of 0, and an error of at most {LEARNT:g} times the constant predictor's"
-        setting = f"{label}, after 50 minus after 300 samples"
-        rows.append(statement(setting, "difference", float(gap.mean()), settled, rule, spread(gap), paper=0.0))
-    return tuple(rows)
+        yield statement(f"{label}, after 50 minus after 300 samples", "difference", gap, settled, rule, paper=0.0)
 
 
 FIG3 = Study(
@@ -35,9 +30,9 @@ FIG3 = Study(
     refuted_by=f"an error that moves by more than {SETTLED:g} between 50 and 300 samples, or one that is not clearly "
     "below that of always saying the commonest label",
     tuned="given",
-    task=Path(__file__).parents[1] / "tasks" / "activity.toml",
-    curves=tuple(Curve(label=f"c = {rate:g}", chosen={"algorithm.rate.c": rate}, grid={}) for rate in RATES),
-    compare=_compare,
+    task=TASKS / "activity.toml",
+    curves=tuple(curve(f"c = {rate:g}", chosen={"algorithm.rate.c": rate}) for rate in RATES),
+    rows=_rows,
     measure=MEASURE,
     missing=(not_run("the paper's own recordings", "time-averaged error", None, "they were not published"),),
     notes=(

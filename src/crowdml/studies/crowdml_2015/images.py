@@ -6,19 +6,14 @@ Figures 7, 8 and 9 repeat 4, 5 and 6 on another dataset. Hyper-parameters are th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
 
 from crowdml.core import record
 from crowdml.simulation import Result
-from crowdml.studies.comparisons import learns, level, not_run, shown, spread, statement
-from crowdml.studies.contract import Curve, Row, Study
+from crowdml.studies.comparisons import errors, gaps, learns, level, not_run, shown, statement
+from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve
 
-Floats = npt.NDArray[np.float64]
-TASKS = Path(__file__).parents[1] / "tasks"
 C, LAMBDA = "algorithm.rate.c", "model.regularisation"
 RATES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 STRENGTHS = (0.0, 1e-5, 1e-4, 1e-3)
@@ -46,20 +41,15 @@ class Images:
     notes: tuple[str, ...] = ()
     missing: tuple[Row, ...] = ()
 
-    def curve(self, label: str, *changes: str, rates: tuple[float, ...] = RATES) -> Curve:
+    def tuned(self, label: str, *changes: str, rates: tuple[float, ...] = RATES) -> Curve:
         """Make a curve with what the search chose for it."""
         c, strength = self.chosen[label]
-        return Curve(label=label, changes=changes, chosen={C: c, LAMBDA: strength}, grid={C: rates, LAMBDA: STRENGTHS})
+        return curve(label, *changes, chosen={C: c, LAMBDA: strength}, grid={C: rates, LAMBDA: STRENGTHS})
 
     def batch_curve(self, label: str, *changes: str) -> Curve:
         """Make a curve of the batch baseline, which has no rate."""
-        strengths = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-2)
-        return Curve(
-            label=label,
-            changes=("algorithm={ kind = 'central-batch' }", *changes),
-            chosen={LAMBDA: self.chosen[label][1]},
-            grid={LAMBDA: strengths},
-        )
+        chosen, strengths = {LAMBDA: self.chosen[label][1]}, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-2)
+        return curve(label, "algorithm={ kind = 'central-batch' }", *changes, chosen=chosen, grid={LAMBDA: strengths})
 
 
 MNIST = Images(
@@ -106,22 +96,19 @@ ALIKE, APART, AHEAD, STEADY, SLOWER = 0.012, 0.1, 0.005, 0.01, 0.005
 def approaches(images: Images) -> Study:
     """Figures 4 and 7: crowd, central batch and decentral, without privacy or delay."""
 
-    def compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
+    def rows(results: Results) -> Iterator[Row]:
         crowd, batch, alone = (results[label] for label in ("crowd", "central batch", "decentral"))
         near, far = gaps(crowd, batch), gaps(alone, crowd)
         same, behind = learns(crowd) and abs(near.mean()) <= ALIKE, bool(far.mean() >= APART)
         claim = same and behind
-        return (
-            level("crowd", "test error", final(crowd), images.error, claim=claim, better="less"),
-            level("central batch", "test error", final(batch), images.error, claim=claim, better="less"),
-            level("decentral", "test error", final(alone), images.alone, tolerance=0.05, claim=claim),
-            difference("crowd minus central batch", near, same, f"within {ALIKE:g} of 0, and the crowd learns", 0.0),
-            difference("decentral minus crowd", far, behind, f"at least {APART:g}"),
-        )
+        yield level("crowd", "test error", errors(crowd), images.error, claim=claim, better="less")
+        yield level("central batch", "test error", errors(batch), images.error, claim=claim, better="less")
+        yield level("decentral", "test error", errors(alone), images.alone, tolerance=0.05, claim=claim)
+        rule = f"within {ALIKE:g} of 0, and the crowd learns"
+        yield statement("crowd minus central batch", "difference", near, same, rule, paper=0.0)
+        yield statement("decentral minus crowd", "difference", far, behind, f"at least {APART:g}")
 
-    alone = (
-        "algorithm={ kind = 'decentral', rate = { kind = 'inverse-sqrt', c = 1.0, counter = 'device-contacts' } }",
-    )
+    rate = "rate = { kind = 'inverse-sqrt', c = 1.0, counter = 'device-contacts' }"
     return Study(
         title="central batch, crowd and decentral learning without privacy or delay",
         claim="the crowd learns as well as one place with all rows, and far better than each device alone",
@@ -132,10 +119,10 @@ def approaches(images: Images) -> Study:
         task=images.task,
         curves=(
             images.batch_curve("central batch"),
-            images.curve("crowd"),
-            images.curve("decentral", *alone),
+            images.tuned("crowd"),
+            images.tuned("decentral", f"algorithm={{ kind = 'decentral', {rate} }}"),
         ),
-        compare=compare,
+        rows=rows,
         notes=(
             *images.notes,
             "decentral is tuned here and better than the paper's; its error is the mean over 100 of the devices",
@@ -146,37 +133,28 @@ def approaches(images: Images) -> Study:
 def privacy(images: Images) -> Study:
     """Figures 5 and 8: crowd and central learning with ε⁻¹ = 0.1 and several batch sizes."""
 
-    def compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
+    def rows(results: Results) -> Iterator[Row]:
         batch, sgd = results["central batch, private"], results["central SGD, rate not tuned"]
         crowd = {size: results[f"crowd, b={size}"] for size in (1, 10, 20)}
-        others = [own for label, own in results.items() if label != "crowd, b=20"]
-        lead = max(float(gaps(crowd[20], own).mean()) for own in others)
+        others = [result for label, result in results.items() if label != "crowd, b=20"]
+        lead = max(float(gaps(crowd[20], result).mean()) for result in others)
         lowest = lead <= -AHEAD and learns(crowd[20])
         words = f"at most -{AHEAD:g}"
 
         def below(setting: str, left: Result, right: Result) -> Row:
             found = gaps(left, right)
-            return difference(setting, found, bool(found.mean() <= -AHEAD), words)
+            return statement(setting, "difference", found, bool(found.mean() <= -AHEAD), words)
 
-        return (
-            *(shown_error(f"crowd, b={size}", result) for size, result in crowd.items()),
-            shown_error("central batch, private", batch),
-            level(
-                "central SGD, rate not tuned",
-                "test error",
-                final(sgd),
-                0.9,
-                tolerance=0.05,
-                claim=lowest,
-                claimed="crowd b=20 lowest of all",
-            ),
-            shown_error("central SGD, tuned", results["central SGD, tuned"]),
-            *(below(f"crowd, b={size} minus central batch", result, batch) for size, result in crowd.items()),
-            below("crowd, b=20 minus b=10", crowd[20], crowd[10]),
-            statement(
-                "crowd, b=20 minus the best of all others", "difference", lead, lowest, f"{words}, and it learns"
-            ),
-        )
+        yield from shown_errors(results, *(f"crowd, b={size}" for size in crowd), "central batch, private")
+        claimed = "crowd b=20 lowest of all"
+        setting = "central SGD, rate not tuned"
+        yield level(setting, "test error", errors(sgd), 0.9, tolerance=0.05, claim=lowest, claimed=claimed)
+        yield from shown_errors(results, "central SGD, tuned")
+        for size, result in crowd.items():
+            yield below(f"crowd, b={size} minus central batch", result, batch)
+        yield below("crowd, b=20 minus b=10", crowd[20], crowd[10])
+        setting = "crowd, b=20 minus the best of all others"
+        yield statement(setting, "difference", lead, lowest, f"{words}, and it learns")
 
     rate = "rate = { kind = 'inverse-sqrt', c = 1.0 }"
     sgd = f"algorithm={{ kind = 'central-sgd', radius = 100000.0, {rate} }}"
@@ -193,16 +171,11 @@ def privacy(images: Images) -> Study:
         task=images.task,
         curves=(
             images.batch_curve("central batch, private", *PRIVATE),
-            Curve(
-                label="central SGD, rate not tuned",
-                changes=(sgd, *PRIVATE),
-                chosen={C: plain, LAMBDA: 0.0},
-                grid={},
-            ),
-            images.curve("central SGD, tuned", sgd, *PRIVATE, rates=slow),
-            *(images.curve(f"crowd, b={size}", f"algorithm.batch={size}", *PRIVATE) for size in (1, 10, 20)),
+            curve("central SGD, rate not tuned", sgd, *PRIVATE, chosen={C: plain, LAMBDA: 0.0}),
+            images.tuned("central SGD, tuned", sgd, *PRIVATE, rates=slow),
+            *(images.tuned(f"crowd, b={size}", f"algorithm.batch={size}", *PRIVATE) for size in (1, 10, 20)),
         ),
-        compare=compare,
+        rows=rows,
         notes=(
             *images.notes,
             "central SGD with the rate that suits rows without noise is what the paper shows; tuned to the noise it is "
@@ -214,33 +187,22 @@ def privacy(images: Images) -> Study:
 def delays(images: Images) -> Study:
     """Figures 6 and 9: the effect of delays on crowd learning with privacy."""
 
-    def compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
-        rows = []
-        for size in (1, 20):
-            of_size = [results[f"b={size}, {delay}Δ"] for delay in DELAYS]
-            rows += [shown_error(f"b={size}, {delay}Δ", result) for delay, result in zip(DELAYS, of_size, strict=True)]
+    def rows(results: Results) -> Iterator[Row]:
+        yield from shown_errors(results)
         fast, slow = results["b=20, 1Δ"], results["b=20, 1000Δ"]
         moved = gaps(slow, fast)
         steady = learns(fast, slow) and abs(float(moved.mean())) < STEADY
-        rows.append(
-            difference("b=20: 1000Δ minus 1Δ", moved, steady, f"less than {STEADY:g} from 0, and both learn", 0.0)
-        )
+        rule = f"less than {STEADY:g} from 0, and both learn"
+        yield statement("b=20: 1000Δ minus 1Δ", "difference", moved, steady, rule, paper=0.0)
         early = gaps(results["b=1, 1000Δ"], results["b=1, 1Δ"], at=0)
-        slows = bool(early.mean() > SLOWER)
-        rows.append(
-            difference("b=1: 1000Δ minus 1Δ, at the first point", early, slows, f"more than {SLOWER:g}: it slows down")
-        )
-        return tuple(rows)
+        slows, rule = bool(early.mean() > SLOWER), f"more than {SLOWER:g}: it slows down"
+        yield statement("b=1: 1000Δ minus 1Δ, at the first point", "difference", early, slows, rule)
 
-    def curve(size: int, delay: int) -> Curve:
+    def delayed(size: int, delay: int) -> Curve:
         c, strength = images.chosen[f"crowd, b={size}"]
         slow = f"crowd.delays={{ request = {delay}.0, check-out = {delay}.0, check-in = {delay}.0 }}"
-        return Curve(
-            label=f"b={size}, {delay}Δ",
-            changes=(f"algorithm.batch={size}", slow, *PRIVATE),
-            chosen={C: c, LAMBDA: strength},
-            grid={},
-        )
+        changes = (f"algorithm.batch={size}", slow, *PRIVATE)
+        return curve(f"b={size}, {delay}Δ", *changes, chosen={C: c, LAMBDA: strength})
 
     return Study(
         title="the effect of delays on crowd learning with privacy (ε⁻¹ = 0.1)",
@@ -249,8 +211,8 @@ def delays(images: Images) -> Study:
         tuned="held back",
         missing=images.missing,
         task=images.task,
-        curves=tuple(curve(size, delay) for size in (1, 20) for delay in DELAYS),
-        compare=compare,
+        curves=tuple(delayed(size, delay) for size in (1, 20) for delay in DELAYS),
+        rows=rows,
         notes=(
             *images.notes,
             "each of the three legs of a contact is uniform between 0 and the delay",
@@ -259,21 +221,6 @@ def delays(images: Images) -> Study:
     )
 
 
-def final(result: Result) -> Floats:
-    """Return the test error of every trial at the end."""
-    return np.asarray(result.measured["test_error"][-1], np.float64)
-
-
-def gaps(left: Result, right: Result, at: int = -1) -> Floats:
-    """Return by how much one test error is above another, trial by trial."""
-    return np.asarray(left.measured["test_error"][at] - right.measured["test_error"][at], np.float64)
-
-
-def shown_error(setting: str, result: Result) -> Row:
-    """Show a final test error that nothing is claimed of by itself."""
-    return shown(setting, "test error", float(final(result).mean()), spread(final(result)))
-
-
-def difference(setting: str, found: Floats, holds: bool, rule: str, paper: float | None = None) -> Row:
-    """State a difference of two test errors, taken trial by trial."""
-    return statement(setting, "difference", float(found.mean()), holds, rule, spread(found), paper)
+def shown_errors(results: Results, *labels: str) -> Iterator[Row]:
+    """Show the final test error of all curves, or of some, of which nothing is claimed by itself."""
+    return (shown(label, "test error", errors(results[label])) for label in labels or results)

@@ -1,19 +1,18 @@
 """The price of soundness: figure 5 of Crowd-ML 2015 beside a promise of the same total that is proven and enforced.
 
 The paper's ε = 10 is that of one release; five passes make 50 in all. Sound mode is given those 50 as a total: checked
-integers with discrete Laplace noise (δ = 0), or discrete Gaussian noise at a δ far below one in the number of rows and
+integers with discrete Laplace noise (δ = 0), or rounded Gaussian noise at a δ far below one in the number of rows and
 with gradients clipped well below the longest that the model allows. Principal components are fitted on rows that are
 declared public and held by no device, in all curves alike; 983 devices then have 60 rows each, as the 1000 of figure 5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
-from crowdml.simulation import Result
-from crowdml.studies.comparisons import learns, level
-from crowdml.studies.contract import Curve, Row, Study
-from crowdml.studies.crowdml_2015.images import LAMBDA, C, Images, gaps, shown_error
+from crowdml.studies.comparisons import gaps, learns, level
+from crowdml.studies.crowdml_2015.images import LAMBDA, RATES, C, Images, shown_errors
+from crowdml.studies.study import Curve, Results, Row, Study, curve
 
 PASSES = 5
 PRICE = 0.01
@@ -22,7 +21,6 @@ PUBLIC = ("data.public=1000", "crowd.devices=983")
 SOUND = ("privacy.mode=sound", f"privacy.max-uses={PASSES}")
 GAUSSIAN = ("privacy.mechanism=gaussian", "privacy.delta=1e-7", "privacy.clip=0.1")
 SIZES = (1, 10, 20)
-RATES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 STRENGTHS = (0.0, 1e-4, 1e-3, 1e-2)
 
 CHOSEN = {
@@ -37,31 +35,27 @@ CHOSEN = {
 def price(images: Images) -> Study:
     """Compare the paper's setting with sound mode at the same total ε, by batch size."""
 
-    def compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
+    def rows(results: Results) -> Iterator[Row]:
         def gap(name: str, left: str, right: str) -> Row:
             found = gaps(results[left], results[right])
             cheap = bool(found.mean() <= PRICE) and learns(results[left])
             words = "not above that, and it learns"
             return level(name, "difference", found, 0.0, tolerance=PRICE, claim=cheap, better="less", claimed=words)
 
-        return (
-            *(shown_error(label, result) for label, result in results.items()),
-            *(gap(f"b={size}, ε = 50: sound minus paper", f"sound, b={size}", f"paper, b={size}") for size in SIZES),
-            gap("b=20, ε = 50: Gaussian minus paper", "sound Gaussian, b=20", "paper, b=20"),
-            gap("b=20, ε = 10: sound minus paper", "sound, b=20, ε = 10", "paper, b=20, ε = 10"),
-            gap("b=20, ε = 10: Gaussian minus paper", "sound Gaussian, b=20, ε = 10", "paper, b=20, ε = 10"),
-        )
+        yield from shown_errors(results)
+        for size in SIZES:
+            yield gap(f"b={size}, ε = 50: sound minus paper", f"sound, b={size}", f"paper, b={size}")
+        yield gap("b=20, ε = 50: Gaussian minus paper", "sound Gaussian, b=20", "paper, b=20")
+        yield gap("b=20, ε = 10: sound minus paper", "sound, b=20, ε = 10", "paper, b=20, ε = 10")
+        yield gap("b=20, ε = 10: Gaussian minus paper", "sound Gaussian, b=20, ε = 10", "paper, b=20, ε = 10")
 
-    def curve(label: str, size: int, total: float, *changes: str) -> Curve:
+    def priced(label: str, size: int, total: float, *changes: str) -> Curve:
         c, strength = CHOSEN.get(label) or images.chosen[f"crowd, b={size}"]
-        own = total if changes else total / PASSES
+        epsilon = total if changes else total / PASSES
+        setting = (*PUBLIC, f"algorithm.batch={size}", f"privacy.epsilon={epsilon}")
+        grid = {C: RATES, LAMBDA: STRENGTHS} if label in CHOSEN else {}
         mode = changes or ("privacy.mode=paper",)
-        return Curve(
-            label=label,
-            changes=(*PUBLIC, f"algorithm.batch={size}", f"privacy.epsilon={own}", *mode),
-            chosen={C: c, LAMBDA: strength},
-            grid={C: RATES, LAMBDA: STRENGTHS} if label in CHOSEN else {},
-        )
+        return curve(label, *setting, *mode, chosen={C: c, LAMBDA: strength}, grid=grid)
 
     return Study(
         title="the price of soundness: the paper's setting and sound mode at the same total ε",
@@ -70,14 +64,14 @@ def price(images: Images) -> Study:
         tuned="held back",
         task=images.task,
         curves=(
-            *(curve(f"paper, b={size}", size, 50.0) for size in SIZES),
-            *(curve(f"sound, b={size}", size, 50.0, *SOUND) for size in SIZES),
-            curve("sound Gaussian, b=20", 20, 50.0, *SOUND, *GAUSSIAN),
-            curve("paper, b=20, ε = 10", 20, 10.0),
-            curve("sound, b=20, ε = 10", 20, 10.0, *SOUND),
-            curve("sound Gaussian, b=20, ε = 10", 20, 10.0, *SOUND, *GAUSSIAN),
+            *(priced(f"paper, b={size}", size, 50.0) for size in SIZES),
+            *(priced(f"sound, b={size}", size, 50.0, *SOUND) for size in SIZES),
+            priced("sound Gaussian, b=20", 20, 50.0, *SOUND, *GAUSSIAN),
+            priced("paper, b=20, ε = 10", 20, 10.0),
+            priced("sound, b=20, ε = 10", 20, 10.0, *SOUND),
+            priced("sound Gaussian, b=20, ε = 10", 20, 10.0, *SOUND, *GAUSSIAN),
         ),
-        compare=compare,
+        rows=rows,
         notes=(
             *images.notes,
             "ε = 50 in all is the paper's ε = 10 in each of five passes; with Laplace noise at ε = 50 hyper-parameters "

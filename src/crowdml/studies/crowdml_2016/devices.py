@@ -7,14 +7,10 @@ from its own rows, a step per contact; or it is the only one in the same task, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
-import numpy as np
-
-from crowdml.simulation import Result
-from crowdml.studies.comparisons import Better, Floats, level, spread, statement
-from crowdml.studies.contract import Curve, Row, Study
+from crowdml.studies.comparisons import Better, accuracies, gaps, level, statement
+from crowdml.studies.study import TASKS, Results, Row, Study, curve
 
 CONTACTS = 25
 """How often a device communicates in the time that the crowd needs for 100 versions."""
@@ -44,39 +40,29 @@ LEAD = 0.03
 """A clear lead, on average; and in every trial there must be some."""
 
 
-def _ahead(crowd: Result, other: Result) -> tuple[Floats, bool]:
-    """Return how far the crowd is ahead, trial by trial, and whether that is a clear lead."""
-    gaps = np.asarray(other.measured["test_error"][-1] - crowd.measured["test_error"][-1], np.float64)
-    return gaps, bool(gaps.mean() > LEAD and (gaps > 0).all())
-
-
-def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
-    crowd, singles = results[CROWD], (ALONE, SAME_RATE, ONLY)
-    leads = {name: _ahead(crowd, results[name]) for name in singles}
-    clear = all(ahead for _, ahead in leads.values())
+def _rows(results: Results) -> Iterator[Row]:
+    singles = (ALONE, SAME_RATE, ONLY)
+    leads = {name: gaps(results[name], results[CROWD]) for name in singles}
+    ahead = {name: bool(lead.mean() > LEAD and (lead > 0).all()) for name, lead in leads.items()}
 
     def beside(setting: str, name: str, paper: float, tolerance: float, better: Better | None = None) -> Row:
-        values = 1 - results[name].measured["test_error"][-1]
         return level(
             setting,
             "test accuracy",
-            values,
+            accuracies(results[name]),
             paper,
             tolerance=tolerance,
-            claim=clear,
+            claim=all(ahead.values()),
             better=better,
             claimed="the crowd clearly ahead",
         )
 
+    yield beside(f"{CROWD}, after 100 versions", CROWD, PAPER, 0.01, "more")
+    for name in singles:
+        yield beside(f"{name}, after {CONTACTS} contacts", name, PAPER_ALONE, 0.02)
     words = f"more than {LEAD:g}, and above 0 in every trial"
-    return (
-        beside(f"{CROWD}, after 100 versions", CROWD, PAPER, 0.01, "more"),
-        *(beside(f"{name}, after {CONTACTS} contacts", name, PAPER_ALONE, 0.02) for name in singles),
-        *(
-            statement(f"together minus {name}", "difference", float(gaps.mean()), ahead, words, spread(gaps))
-            for name, (gaps, ahead) in leads.items()
-        ),
-    )
+    for name, lead in leads.items():
+        yield statement(f"together minus {name}", "difference", lead, ahead[name], words)
 
 
 DEVICES = Study(
@@ -84,14 +70,14 @@ DEVICES = Study(
     claim="80 devices together reach 0.87 after 100 versions, a single one 0.76 after 25 contacts",
     refuted_by=f"a crowd less than {LEAD:g} ahead of a single device, or behind in some trial",
     tuned="held back",
-    task=Path(__file__).parents[1] / "tasks" / "mnist-softmax.toml",
+    task=TASKS / "mnist-softmax.toml",
     curves=(
-        Curve(label=CROWD, chosen={RATE: CHOSEN[CROWD]}, grid={RATE: RATES}),
-        Curve(label=ALONE, changes=_DECENTRAL, chosen={RATE: CHOSEN[ALONE]}, grid={RATE: RATES}),
-        Curve(label=SAME_RATE, changes=_DECENTRAL, chosen={RATE: CHOSEN[CROWD]}, grid={}),
-        Curve(label=ONLY, changes=_ONLY, chosen={RATE: CHOSEN[CROWD]}, grid={}),
+        curve(CROWD, chosen={RATE: CHOSEN[CROWD]}, grid={RATE: RATES}),
+        curve(ALONE, *_DECENTRAL, chosen={RATE: CHOSEN[ALONE]}, grid={RATE: RATES}),
+        curve(SAME_RATE, *_DECENTRAL, chosen={RATE: CHOSEN[CROWD]}),
+        curve(ONLY, *_ONLY, chosen={RATE: CHOSEN[CROWD]}),
     ),
-    compare=_compare,
+    rows=_rows,
     notes=(
         "the paper gives no rate: it is the one with the highest accuracy on rows held back from training (--search), "
         "for the crowd and for a device alone",

@@ -1,16 +1,16 @@
 """ODPFL: federated averaging, privacy on devices, and averages that the server learns on public rows."""
 
-from crowdml.studies.contract import Study
-from crowdml.studies.odpfl.attacks import ATTACKED
-from crowdml.studies.odpfl.averages import FIG1, FIG2, LIARS
+from crowdml.studies.odpfl.averages import FIG1, FIG2, MISLABELLED
+from crowdml.studies.odpfl.byzantine import ATTACKED
 from crowdml.studies.odpfl.mixed import MIXED
 from crowdml.studies.odpfl.private import PRIVATE
 from crowdml.studies.odpfl.writers import WRITERS
+from crowdml.studies.study import Study
 
 STUDIES: dict[str, Study] = {
     "odpfl/fig1": FIG1,
     "odpfl/fig2": FIG2,
-    "odpfl/mislabelled": LIARS,
+    "odpfl/mislabelled": MISLABELLED,
     "odpfl/mixed": MIXED,
     "odpfl/attacks": ATTACKED,
     "odpfl/writers": WRITERS,

@@ -7,28 +7,19 @@ same rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+import functools
+from collections.abc import Iterator
 
-import numpy as np
+from crowdml.studies.comparisons import gaps, learns, level, not_run, shown_accuracies, statement
+from crowdml.studies.drawing import draw_curves
+from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve
 
-from crowdml.simulation import Result
-from crowdml.studies.comparisons import accuracy, learns, level, not_run, spread, statement
-from crowdml.studies.contract import Curve, Row, Study
-from crowdml.studies.odpfl.drawing import draw_curves
-
-TASK = Path(__file__).parents[1] / "tasks" / "fashion.toml"
-FULL = Path(__file__).parents[1] / "tasks" / "odpfl-cifar10.toml"
+FULL = TASKS / "odpfl-cifar10.toml"
 LEARNED = "algorithm.averaging=learned"
 LOSS_ALLOWED = 0.005
 """How far gated weights may fall behind the prior: half a point."""
 PAPER_GAIN, GAIN_TOLERANCE, LEAST_GAIN = 0.15, 0.02, 0.05
 """What the paper gains where it calls devices non-IID; the tolerance; and the gain below which its claim is refuted."""
-
-
-def curve(label: str, *changes: str) -> Curve:
-    """Make a curve whose hyper-parameters stand in the task file."""
-    return Curve(label=label, changes=changes, chosen={}, grid={})
 
 
 def curves(*common: str) -> tuple[Curve, ...]:
@@ -50,27 +41,21 @@ def paper(variant: str) -> tuple[str, ...]:
     return (f"algorithm.learned={{ variant = '{variant}', gate = false, cap = 1000.0, rate = 0.05 }}",)
 
 
-def gain(results: Mapping[str, Result], label: str, over: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return by how much one way is better than another, trial by trial."""
-    errors = {name: results[name].measured["test_error"][-1] for name in (label, over)}
-    return np.asarray(errors[over] - errors[label], np.float64)
-
-
-def gain_row(results: Mapping[str, Result], label: str, over: str, least: float) -> Row:
+def gain_row(results: Results, label: str, over: str, least: float) -> Row:
     """State a mean gain over trials with the same crowd, order and noise."""
-    found = gain(results, label, over)
-    mean = float(found.mean())
+    found = gaps(results[over], results[label])
     # What both names begin with is the crowd, and is said once.
     told = f"{label} over {over.rpartition(': ')[2]}"
-    enough = mean >= least and learns(results[label])
-    return statement(told, "gain", mean, enough, f"at least {least:g}, and it learns", spread(found))
+    enough = float(found.mean()) >= least and learns(results[label])
+    return statement(told, "gain", found, enough, f"at least {least:g}, and it learns")
 
 
-def worst_row(results: Mapping[str, Result], label: str, over: str, least: float) -> Row:
-    """State the smallest gain of all trials."""
-    found = float(gain(results, label, over).min())
-    enough = found >= least and learns(results[label])
-    return statement(f"{label} over {over}, worst trial", "gain", found, enough, f"at least {least:g}, and it learns")
+def _worst_row(results: Results) -> Row:
+    """State the smallest gain of gated weights in all trials: it may be a small loss."""
+    found = float(gaps(results[PLAIN], results["learned"]).min())
+    enough = found >= -LOSS_ALLOWED and learns(results["learned"])
+    rule = f"at least {-LOSS_ALLOWED:g}, and it learns"
+    return statement(f"learned over {PLAIN}, worst trial", "gain", found, enough, rule)
 
 
 NOTES = (
@@ -81,29 +66,21 @@ NOTES = (
 PLAIN, BEST = "by size", "learned, as in the paper"
 
 
-def _shown(results: Mapping[str, Result]) -> list[Row]:
-    return [accuracy(label, result) for label, result in results.items()]
-
-
-def _iid(results: Mapping[str, Result]) -> tuple[Row, ...]:
+def _iid(results: Results) -> Iterator[Row]:
     """The paper saw next to no difference here."""
-    found = gain(results, BEST, PLAIN)
-    same = level(
-        f"{BEST} over {PLAIN}",
-        "gain",
-        found,
-        0.0,
-        tolerance=GAIN_TOLERANCE,
-        claim=learns(results[BEST], results[PLAIN]) and abs(float(found.mean())) <= GAIN_TOLERANCE,
-        claimed="both learn",
-    )
-    return (*_shown(results), same, worst_row(results, "learned", PLAIN, -LOSS_ALLOWED))
+    found = gaps(results[PLAIN], results[BEST])
+    same = learns(results[BEST], results[PLAIN]) and abs(float(found.mean())) <= GAIN_TOLERANCE
+    setting = f"{BEST} over {PLAIN}"
+    yield from shown_accuracies(results)
+    yield level(setting, "gain", found, 0.0, tolerance=GAIN_TOLERANCE, claim=same, claimed="both learn")
+    yield _worst_row(results)
 
 
-def _shards(results: Mapping[str, Result]) -> tuple[Row, ...]:
+def _shards(results: Results) -> Iterator[Row]:
     """The paper saw fifteen points here."""
-    found = gain(results, BEST, PLAIN)
-    gained = level(
+    found = gaps(results[PLAIN], results[BEST])
+    yield from shown_accuracies(results)
+    yield level(
         f"{BEST} over {PLAIN}",
         "gain",
         found,
@@ -113,12 +90,13 @@ def _shards(results: Mapping[str, Result]) -> tuple[Row, ...]:
         better="more",
         claimed=f"at least {LEAST_GAIN:g}",
     )
-    return (*_shown(results), gained, worst_row(results, "learned", PLAIN, -LOSS_ALLOWED))
+    yield _worst_row(results)
 
 
-def _mislabelled(results: Mapping[str, Result]) -> tuple[Row, ...]:
-    worst = worst_row(results, "learned", PLAIN, -LOSS_ALLOWED)
-    return (*_shown(results), worst, gain_row(results, "learned", "equal", 0.01))
+def _mislabelled(results: Results) -> Iterator[Row]:
+    yield from shown_accuracies(results)
+    yield _worst_row(results)
+    yield gain_row(results, "learned", "equal", 0.01)
 
 
 def _unfinished(crowd: str, *levels: tuple[str, float]) -> tuple[Row, ...]:
@@ -126,44 +104,34 @@ def _unfinished(crowd: str, *levels: tuple[str, float]) -> tuple[Row, ...]:
     return tuple(not_run(f"CIFAR-10, {crowd}: {name}", "test accuracy", paper, why) for name, paper in levels)
 
 
-FIG1 = Study(
+_averages = functools.partial(Study, task=TASKS / "fashion.toml", tuned="not recorded", trials=5, draw=draw_curves)
+
+FIG1 = _averages(
     title="plain and learned averaging, IID",
     claim="where rows are dealt at random, learned averaging is as good as plain averaging",
     refuted_by=f"a gain or loss of more than {GAIN_TOLERANCE:g}, or a trial that loses more than {LOSS_ALLOWED:g}",
-    tuned="not recorded",
-    task=TASK,
     curves=curves(),
-    compare=_iid,
-    trials=5,
-    draw=draw_curves,
+    rows=_iid,
     notes=NOTES,
     full=FULL,
     missing=_unfinished("IID, 130 rounds", ("plain", 0.80), ("learned", 0.80)),
 )
-FIG2 = Study(
+FIG2 = _averages(
     title="plain and learned averaging, two shards of sorted rows per device",
     claim="where devices hold different rows, learned averaging gains fifteen points over plain averaging",
     refuted_by=f"a gain below {LEAST_GAIN:g}, a third of the paper's",
-    tuned="not recorded",
-    task=TASK,
     curves=curves('crowd.partition={ kind = "shards" }'),
-    compare=_shards,
-    trials=5,
-    draw=draw_curves,
+    rows=_shards,
     notes=(*NOTES, "the paper's non-IID crowd is drawn without replacement, which is IID"),
     full=FULL,
     full_curves=curves("crowd.passes=200"),
     missing=_unfinished("its own non-IID crowd, 200 rounds", ("plain", 0.65), ("learned", 0.80)),
 )
-LIARS = Study(
+MISLABELLED = _averages(
     title="plain and learned averaging, 3 of 10 devices with wrong labels",
     claim="(ours, not the paper's) learned weights gain a point where some devices have wrong labels",
     refuted_by=f"a gain over equal weights below 0.01, or a trial that loses more than {LOSS_ALLOWED:g}",
-    tuned="not recorded",
-    task=TASK,
     curves=curves('crowd.attack={ kind = "label-flip", share = 0.3 }'),
-    compare=_mislabelled,
-    trials=5,
-    draw=draw_curves,
+    rows=_mislabelled,
     notes=("not a figure of the paper", *NOTES[1:]),
 )

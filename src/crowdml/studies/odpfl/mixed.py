@@ -8,14 +8,14 @@ number of rounds, over which ε is spread, is the best one for equal weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
-from crowdml.simulation import Result
-from crowdml.studies.comparisons import accuracy
-from crowdml.studies.contract import Curve, Row, Study, Unstated
-from crowdml.studies.odpfl.averages import LEARNED, TASK, curve, gain_row
-from crowdml.studies.odpfl.drawing import draw_bars
+from crowdml.studies.comparisons import accuracies, shown_accuracies
+from crowdml.studies.drawing import draw_bars
+from crowdml.studies.odpfl.averages import LEARNED, gain_row
+from crowdml.studies.study import TASKS, Curve, Results, Row, Study, Unstated, curve
 
 COMMON = (
     'model={ kind = "softmax" }',
@@ -54,38 +54,32 @@ CHOSEN: dict[str, dict[str, float]] = {
 
 
 def _searched(label: str, chosen: float, *changes: str) -> Curve:
-    return Curve(label=label, changes=changes, chosen={RATE: chosen}, grid={RATE: RATES})
+    return curve(label, *changes, chosen={RATE: chosen}, grid={RATE: RATES})
 
 
-def _curves() -> tuple[Curve, ...]:
-    found = [_searched(ALL, AUTHORS_RATE, *COMMON, *WAYS["equal"])]
-    for crowd, more in ((OWN, ()), (APART, (SHARDS,))):
-        found += [
-            _searched(f"{crowd}: {way}", CHOSEN[crowd][way], *HALVES, *more, *changes) for way, changes in WAYS.items()
-        ]
+def _curves() -> Iterator[Curve]:
+    yield _searched(ALL, AUTHORS_RATE, *COMMON, *WAYS["equal"])
+    for (crowd, more), way in itertools.product({OWN: (), APART: (SHARDS,)}.items(), WAYS):
+        yield _searched(f"{crowd}: {way}", CHOSEN[crowd][way], *HALVES, *more, *WAYS[way])
     for way in ("equal", "inverse variance", "learned"):
-        found.append(curve(f"{AUTHORS}: {way}", *HALVES, *WAYS[way], f"{RATE}={AUTHORS_RATE}"))
+        yield curve(f"{AUTHORS}: {way}", *HALVES, *WAYS[way], f"{RATE}={AUTHORS_RATE}")
     alone = ("algorithm.finetune={ steps = 30 }", "privacy={ mode = 'none' }", f"{RATE}=1e-9")
-    return (*found, curve(PUBLIC, *COMMON, *WAYS["equal"], *alone))
+    yield curve(PUBLIC, *COMMON, *WAYS["equal"], *alone)
 
 
-def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
-    rows = [accuracy(label, result) for label, result in results.items()]
-    gains = [
-        gain_row(results, f"{crowd}: {way}", f"{crowd}: equal", 0.04)
-        for crowd in (OWN, AUTHORS)
-        for way in ("learned", "inverse variance")
-    ]
-    return (*rows, *gains)
+def _rows(results: Results) -> Iterator[Row]:
+    yield from shown_accuracies(results)
+    for crowd, way in itertools.product((OWN, AUTHORS), ("learned", "inverse variance")):
+        yield gain_row(results, f"{crowd}: {way}", f"{crowd}: equal", 0.04)
 
 
-def _error_of_equal(results: Mapping[str, Result]) -> tuple[float, str]:
+def _error_of_equal(results: Results) -> tuple[float, str]:
     return results[f"{OWN}: equal"].validation_error, ""
 
 
-def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
+def _draw(results: Results, path: Path, title: str) -> None:
     """Draw the accuracy of every way, by crowd and rate."""
-    points = {label: 100 * (1 - own.measured["test_error"][-1]) for label, own in results.items()}
+    points = {label: 100 * accuracies(result) for label, result in results.items()}
     words = {
         OWN: "each at its own\nbest rate",
         AUTHORS: "at the best rate\nfor all at ε = 8",
@@ -104,9 +98,9 @@ MIXED = Study(
     claim="(left open by the paper) weights that follow from check-ins or public rows gain four points over equal ones",
     refuted_by="a gain below 0.04",
     tuned="held back",
-    task=TASK,
-    curves=_curves(),
-    compare=_compare,
+    task=TASKS / "fashion.toml",
+    curves=tuple(_curves()),
+    rows=_rows,
     trials=20,
     draw=_draw,
     unstated=Unstated(

@@ -7,61 +7,55 @@ writer could learn alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdml.simulation import Result
-from crowdml.simulation.personal import COMMON
-from crowdml.studies.comparisons import shown, spread, statement
-from crowdml.studies.contract import Row, Study
-from crowdml.studies.odpfl.averages import curve
-from crowdml.studies.odpfl.drawing import draw_bars
+from crowdml.simulation.baselines import COMMON
+from crowdml.studies.comparisons import Floats, accuracies, shown, statement
+from crowdml.studies.drawing import draw_bars
+from crowdml.studies.study import TASKS, Results, Row, Study, curve
 
-TASK = Path(__file__).parents[1] / "tasks" / "mnist-writers.toml"
 LEAST = 0.965
 """What 20 steps of each writer's own should reach."""
 TOGETHER, ALONE = "federated averaging", "each writer alone"
 _ALONE_STEPS = 200
 
 
-def _accuracy(result: Result, own: bool) -> npt.NDArray[np.float64]:
+def _accuracy(result: Result, *, personal: bool) -> Floats:
     """Return accuracies on held-out digits, trial by trial: of the writers' own models, or of the common one."""
-    errors = [errors for name, errors in result.beside.items() if (name == COMMON) != own]
+    errors = [errors for name, errors in result.baselines.items() if (name == COMMON) != personal]
     return 1 - np.asarray(errors[0], np.float64)
 
 
-def _found(results: Mapping[str, Result]) -> dict[str, npt.NDArray[np.float64]]:
+def _found(results: Results) -> dict[str, Floats]:
     together = results[TOGETHER]
     return {
-        "common model, digits of other writers": 1 - together.measured["test_error"][-1],
-        "common model, held-out digits of the same writers": _accuracy(together, own=False),
-        "common model and 20 steps of each writer's own": _accuracy(together, own=True),
-        f"each writer alone, {_ALONE_STEPS} steps": _accuracy(results[ALONE], own=True),
+        "common model, digits of other writers": accuracies(together),
+        "common model, held-out digits of the same writers": _accuracy(together, personal=False),
+        "common model and 20 steps of each writer's own": _accuracy(together, personal=True),
+        f"each writer alone, {_ALONE_STEPS} steps": _accuracy(results[ALONE], personal=True),
     }
 
 
-def _compare(results: Mapping[str, Result]) -> tuple[Row, ...]:
-    rows = []
+def _rows(results: Results) -> Iterator[Row]:
     for setting, values in _found(results).items():
-        ours, std = float(values.mean()), spread(values)
         if "20 steps" in setting:
-            rows.append(statement(setting, "accuracy", ours, ours >= LEAST, f"at least {LEAST:g}", std))
+            yield statement(setting, "accuracy", values, float(values.mean()) >= LEAST, f"at least {LEAST:g}")
         else:
-            rows.append(shown(setting, "accuracy", ours, std))
-    return tuple(rows)
+            yield shown(setting, "accuracy", values)
 
 
-def _draw(results: Mapping[str, Result], path: Path, title: str) -> None:
+def _draw(results: Results, path: Path, title: str) -> None:
     """Draw the four accuracies as bars."""
-    others, same, own, alone = (100 * values for values in _found(results).values())
+    others, same, personal, alone = (100 * values for values in _found(results).values())
     groups = {
         f"each writer alone,\n{_ALONE_STEPS} steps": {"": alone},
         "common model,\nother writers": {"": others},
         "common model,\nsame writers": {"": same},
-        "common model and\n20 own steps": {"": own},
+        "common model and\n20 own steps": {"": personal},
     }
     draw_bars(groups, path, title, "accuracy on digits nobody trained on, %", [(100 * LEAST, "wanted")])
 
@@ -71,7 +65,7 @@ WRITERS = Study(
     claim="(ours, not the paper's) 20 steps of each writer's own reach 0.965 on the writer's held-out digits",
     refuted_by="less than that",
     tuned="not recorded",
-    task=TASK,
+    task=TASKS / "mnist-writers.toml",
     curves=(
         curve(TOGETHER),
         curve(
@@ -83,7 +77,7 @@ WRITERS = Study(
             f"crowd.personal={{ steps = {_ALONE_STEPS}, batch = 50, rate = 0.5, held-out = 0.2 }}",
         ),
     ),
-    compare=_compare,
+    rows=_rows,
     trials=3,
     draw=_draw,
     notes=(

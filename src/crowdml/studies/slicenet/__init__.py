@@ -1,13 +1,16 @@
 """Crowdlearning: crowded deep learning with data privacy (SliceNet)."""
 
-from crowdml.studies.contract import Study
-from crowdml.studies.slicenet import crowd, shares, tables, trade_off
+from crowdml.studies.slicenet import cost_tables, noise_trade_off, training_tables
+from crowdml.studies.study import Study
 
 STUDIES: dict[str, Study] = {
-    "slicenet/table1": crowd.TABLE_1,
-    **shares.STUDIES,
-    "slicenet/table5": tables.TABLE5,
-    "slicenet/table6": tables.TABLE6,
-    "slicenet/table7": tables.TABLE7,
-    "slicenet/trade-off": trade_off.TRADE_OFF,
+    "slicenet/table1": training_tables.TABLE_1,
+    "slicenet/table2": training_tables.TABLE_2,
+    "slicenet/table3": training_tables.TABLE_3,
+    "slicenet/table3-uploads": training_tables.TABLE_3_UPLOADS,
+    "slicenet/table4": training_tables.TABLE_4,
+    "slicenet/table5": cost_tables.TABLE5,
+    "slicenet/table6": cost_tables.TABLE6,
+    "slicenet/table7": cost_tables.TABLE7,
+    "slicenet/trade-off": noise_trade_off.TRADE_OFF,
 }

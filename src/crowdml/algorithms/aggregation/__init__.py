@@ -1,0 +1,1 @@
+"""Aggregation: how several check-ins become one update."""

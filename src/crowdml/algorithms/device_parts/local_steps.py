@@ -1,0 +1,79 @@
+"""local_steps: a device moves its copy of the parameters by several steps and sends what has changed.
+
+Crowd-ML library 2016, algorithm 1; fedavg. What a step takes, and what protects it inside, is the sanitiser's `walk`.
+
+The rate may follow any of four counters: versions and check-ins are the server's and come with the check-out; contacts
+and local steps are the device's. What a device remembers counts from its last check-in that was used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crowdml.algorithms.contract import DevicePart
+from crowdml.algorithms.rates import Counter, Rate
+from crowdml.core import Array, Batch, Broadcast, Coins, Ops, Release, Tree, record, tree_record
+from crowdml.privacy.sanitisers import Sanitiser, Walk
+
+SERVER_COUNTERS = ("versions", "check-ins")
+
+
+@tree_record
+class WalkState:
+    """What a device remembers: contacts and steps where its rate counts them, and what its rate remembers."""
+
+    contacts: Tree
+    steps: Tree
+    memory: Tree
+
+
+@record
+class LocalSteps(DevicePart):
+    """Several steps, then one message.
+
+    Attributes:
+        walk: Takes the steps.
+        sanitiser: Bounds what has changed.
+        rate: The device's rate.
+        counter: What the rate counts.
+        zeros: `zeros()`: parameters, all zero.
+        ops: Array operations.
+    """
+
+    walk: Walk
+    sanitiser: Sanitiser
+    rate: Rate
+    counter: Counter
+    zeros: Callable[[], Tree]
+    ops: Ops
+
+    def init(self) -> WalkState:
+        """Begin: only what the rate will ask for."""
+        zero = self.ops.xp.int32(0)
+        return WalkState(
+            contacts=zero if self.counter == "device-contacts" else (),
+            steps=zero if self.counter == "local-steps" else (),
+            memory=self.rate.init(self.zeros()),
+        )
+
+    def step(self, broadcast: Broadcast, work: WalkState, batch: Batch, coins: Coins) -> tuple[Release, WalkState]:
+        """Take the steps, and bound the change."""
+        xp = self.ops.xp
+        contacts = work.contacts + xp.int32(1) if self.counter == "device-contacts" else ()
+        begin = self._begin(broadcast, work, contacts)
+        change, memory, taken = self.walk.take(broadcast.parameters, work.memory, begin, batch, coins)
+        release = Release(
+            update=self.sanitiser.bound_message(change, coins),
+            rows=batch.count(xp),
+            count=begin if self.sanitiser.wants_count else (),
+        )
+        steps = work.steps + taken if self.counter == "local-steps" else ()
+        return release, WalkState(contacts=contacts, steps=steps, memory=memory)
+
+    def _begin(self, broadcast: Broadcast, work: WalkState, contacts: Tree) -> Array:
+        """Return the rate's counter at the first local step, from 1."""
+        xp = self.ops.xp
+        if self.counter in SERVER_COUNTERS:
+            # Counts start at 1, or a server could make steps longer than any rate allows.
+            return xp.maximum(broadcast.count, xp.int32(1))
+        return contacts if self.counter == "device-contacts" else work.steps + xp.int32(1)

@@ -1,0 +1,1 @@
+"""Server parts: what the server does with check-ins. A recipe composes them."""

@@ -1,0 +1,216 @@
+"""A model of the owner's own: the common model, and some steps on the owner's rows. Nothing of it leaves the device.
+
+    model = personal_of(Home("home"), "rows.csv", PersonalSettings(steps=20))
+    model.predictions(rows)
+
+Those steps have no noise: what comes of them says much about the rows, and is for the owner alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.algorithms.solitary import PersonalSettings, personal_model
+from crowdml.core import NUMPY, BadInput, record, trees
+from crowdml.core.files import write_whole
+from crowdml.core.ops import Tree
+from crowdml.device.calls import connected
+from crowdml.device.device_home import Home
+from crowdml.device.rows.row_contract import Contract, Table, Warn
+from crowdml.device.rows.row_sources import KeptRows, source_of
+from crowdml.device.server_connection import Connection
+from crowdml.task.live_task import LiveTask
+
+KINDS = (".safetensors", ".onnx")
+"""What a model can be saved as."""
+SECRET = "learnt from its owner's rows without noise: not to be given away"  # noqa: S105  what the file says of itself
+
+
+@record
+class HeldOut:
+    """How both models did on rows that neither the owner's steps nor their settings had seen.
+
+    Attributes:
+        rows: So many rows.
+        common: How many the common model got wrong; of numbers, the sum of relative errors.
+        personal: The same of the owner's model.
+    """
+
+    rows: int
+    common: float
+    personal: float
+
+
+@record
+class Personal:
+    """A model of the owner's own.
+
+    Attributes:
+        live: The task.
+        parameters: The model's parameters.
+        version: Version of the common model below it.
+        steps: The owner's steps on top.
+        held_out: How it compares with the common model; None where no rows were held out.
+    """
+
+    live: LiveTask
+    parameters: Tree
+    version: int
+    steps: int
+    held_out: HeldOut | None
+
+    def predictions(self, rows: npt.NDArray[Any]) -> list[Any]:
+        """Return the label of each row, or the number; rows are as the owner has them."""
+        found = self.live.task.model_for(NUMPY).predict(self.parameters, self.live.transform(rows))
+        return list(self.live.task.target.decode(found))
+
+    def save(self, path: Path | str, arrays: tuple[Mapping[str, npt.NDArray[Any]], ...] | None = None) -> None:
+        """Write the model into a file that only the owner can read.
+
+        Args:
+            path: Ends in .safetensors; or in .onnx, with the task's transforms inside.
+            arrays: What the transforms have learnt, as in the signed task: for ONNX.
+        """
+        path = Path(path)
+        require_kind(path)
+        write_whole(path, self._onnx(arrays or ()) if path.suffix == ".onnx" else self._safetensors(), secret=True)
+
+    def _safetensors(self) -> bytes:
+        from safetensors.numpy import save
+
+        leaves = {name: np.ascontiguousarray(leaf) for name, leaf in trees.paths(self.parameters)}
+        return save(leaves, metadata=self._metadata())
+
+    def _onnx(self, arrays: tuple[Mapping[str, npt.NDArray[Any]], ...]) -> bytes:
+        from crowdml.task.onnx_export import to_onnx
+
+        try:
+            return to_onnx(self.live.task, arrays, self.parameters, self._metadata())
+        except ModuleNotFoundError as error:
+            if error.name != "onnx":
+                raise
+            raise BadInput("ONNX cannot be written here", hint="pip install 'crowdml[onnx]'") from None
+
+    def _metadata(self) -> dict[str, str]:
+        task = self.live.task
+        told = {"crowdml": "1", "task": task.name, **task.target.metadata, "privacy": SECRET}
+        return told | {"version": str(self.version), "personal-steps": str(self.steps)}
+
+
+def personal_of(
+    home: Home,
+    rows: Any,
+    settings: PersonalSettings,
+    *,
+    task: str | None = None,
+    held_out: float = 0.0,
+    label_column: str = "label",
+    warn: Warn = lambda line: None,
+    connect: Callable[..., Connection] = Connection,
+) -> Personal:
+    """Ask the server for the common model, as any device of the task may at any time, and adapt it.
+
+    Args:
+        home: The device's folder.
+        rows: A file or arrays, as for `Device.run`.
+        settings: How many steps, and how large.
+        task: Which task, if the device has joined several.
+        held_out: Part of the rows that is not learnt from, to compare both models on.
+        label_column: Which column of a CSV file holds the labels.
+        warn: Told where numbers are taken by position, although the task names its columns.
+        connect: For tests: makes the connection.
+    """
+    member = home.member(task)
+    if member.state != "joined":
+        raise BadInput(f"this device is not in the crowd of {member.task}", hint="crowdml device join URL")
+    live = home.live(member)
+    with connected(member, connect) as calls:
+        model = calls.model(trees.size(live.task.model_for(NUMPY).zeros()) * 4)
+    return personal(live, model, rows, settings, held_out=held_out, label_column=label_column, warn=warn)
+
+
+def personal(
+    live: LiveTask,
+    model: Path | str | bytes,
+    rows: Any,
+    settings: PersonalSettings,
+    *,
+    held_out: float = 0.0,
+    label_column: str = "label",
+    warn: Warn = lambda line: None,
+) -> Personal:
+    """Adapt an exported model to the owner's own rows.
+
+    Args:
+        live: The task, such as a device's `live`.
+        model: What `crowdml task export -o model.safetensors` wrote: the file, or what is in it.
+        rows: A file or arrays, as for `Device.run`.
+        settings: How many steps, and how large.
+        held_out: Part of the rows that is not learnt from, to compare both models on.
+        label_column: Which column of a CSV file holds the labels.
+        warn: Told where numbers are taken by position, although the task names its columns.
+    """
+    source = source_of(rows, Contract.of(live.task.data), label_column, warn)
+    if not isinstance(source, KeptRows):
+        raise BadInput("a model of one's own needs rows that are all there: a file, or arrays")
+    common, version = _read(live, model)
+    learnt, aside = _apart(source.table(), held_out)
+    adapted = personal_model(live.task.model_for(NUMPY), common, live.transform(learnt.rows), learnt.targets, settings)
+    compared = _compare(live, aside, common, adapted) if len(aside) else None
+    return Personal(live=live, parameters=adapted, version=version, steps=settings.steps, held_out=compared)
+
+
+def require_kind(path: Path) -> None:
+    """Refuse a file whose ending says nothing."""
+    if path.suffix not in KINDS:
+        raise BadInput(f"{path} has no known ending for a model", hint="use " + " or ".join(KINDS))
+
+
+def _apart(table: Table, held_out: float) -> tuple[Table, Table]:
+    """Shuffle, always alike: files are often sorted by label. The first rows are held out."""
+    order = np.random.default_rng(0).permutation(len(table))
+    count = round(held_out * len(table))
+    return table.take(order[count:]), table.take(np.sort(order[:count]))
+
+
+def _compare(live: LiveTask, aside: Table, common: Tree, adapted: Tree) -> HeldOut:
+    model, rows = live.task.model_for(NUMPY), live.transform(aside.rows)
+    target = live.task.target
+    before, after = (
+        float(target.measures(model.predict(parameters, rows), aside.targets, NUMPY)["test_error"])
+        for parameters in (common, adapted)
+    )
+    return HeldOut(rows=len(aside), common=round(before * len(aside), 6), personal=round(after * len(aside), 6))
+
+
+def _read(live: LiveTask, model: Path | str | bytes) -> tuple[Tree, int]:
+    """Read an exported model of this task, and its version; -1 where the file does not say."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    name = "what the server sent" if isinstance(model, bytes) else str(model)
+    like = live.task.model_for(NUMPY).zeros()
+    try:
+        raw = model if isinstance(model, bytes) else Path(model).read_bytes()
+        arrays = load(raw)
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{name} is not a model: {error}", hint="crowdml task export -o model.safetensors") from None
+    shapes = {path: leaf.shape for path, leaf in trees.paths(like)}
+    if {path: leaf.shape for path, leaf in arrays.items()} != shapes:
+        raise BadInput(f"{name} is a model of another task")
+    if not all(np.isfinite(leaf).all() for leaf in arrays.values()):
+        raise BadInput(f"{name} has numbers that are not finite")
+    return trees.map_paths(lambda path, _: arrays[path].astype(np.float32), like), _version(raw)
+
+
+def _version(raw: bytes) -> int:
+    """Read the version out of the header, which the parser has checked."""
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    told = header.get("__metadata__", {}).get("version", "")
+    return int(told) if told.isdecimal() else -1

@@ -1,0 +1,1 @@
+"""The ledger: what a device has promised and spent, across tasks."""

@@ -1,0 +1,367 @@
+"""The sanitiser: the only thing that knows what a privacy mode is.
+
+Device parts call `bound_examples`, `bound_message` or `bound_statistic`, take local steps by `walk`, and drivers call
+`noise`; server parts call `read`. The ledger, the explanation, the acceptance limits and reports ask `cost`, `problem`
+and `describe` of the same record, so that what is done and what is said cannot drift apart.
+
+Calibration makes it from the terms, before anything is built; a recipe binds it to its use.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from crowdml.core import Array, BadInput, Batch, CheckIn, Coins, Ops, Release, record, trees
+from crowdml.core.ops import Tree
+from crowdml.core.targets import Labels, Target
+from crowdml.core.trees import Float, Integer, Num, SameTree
+from crowdml.privacy.accounting import Terms
+from crowdml.privacy.cost import Cost
+from crowdml.privacy.noise.banded import Banded, Floats
+from crowdml.privacy.noise.counts import CountNoise
+from crowdml.privacy.noise.shares import Shared
+
+Public = Callable[[], Tree | None]
+"""A term that depends on public parameters alone (the regulariser), worked out only where it is wanted."""
+
+
+class ExampleGradients(Protocol):
+    """What a model tells of a batch: each example's gradient, as factors."""
+
+    outputs: Array
+
+    def norms(self, order: int, ops: Ops) -> Array:
+        """Norm of each example's gradient."""
+
+    def layer_norms(self, ops: Ops) -> list[Array | None]:
+        """The same, layer by layer."""
+
+    def total(self, weights: Array) -> Tree:
+        """Sum of gradients, each times its weight."""
+
+    def total_by_layer(self, weights: Any) -> Tree:
+        """The same with other weights in each layer."""
+
+    def rows(self) -> Tree:
+        """Each example's gradient, examples as the first axis."""
+
+
+class Statistic(Protocol):
+    """Something that is summed over rows and whose bound has a proof of its own, such as squares of rows."""
+
+    def plain(self) -> Array:
+        """The sum as it is."""
+
+    def on_grid(self, grid: Any) -> Array:
+        """The sum of checked integers."""
+
+
+@record
+class Objective:
+    """A model as devices see it.
+
+    Attributes:
+        gradients: `gradients(parameters, batch)`: each example's gradient.
+        gradients_near: `gradients_near(origin, moved, batch)`: each example's gradient at origin + moved, where what
+            does not depend on `moved` is worked out by itself (for steps whose stability is proven).
+        regulariser: `regulariser(parameters)`: its gradient; public.
+        steepness: `steepness(row)`: how fast the gradient of an example of that norm changes with the parameters at
+            most, the regulariser included.
+        clean: `clean(targets)`: brings targets into range, whatever they are.
+    """
+
+    gradients: Callable[[Tree, Batch], Any]
+    gradients_near: Callable[[Tree, Tree, Batch], Any]
+    regulariser: Callable[[Tree], Tree]
+    steepness: Callable[[float], Array]
+    clean: Callable[[Array], Array]
+
+
+class StepRate(Protocol):
+    """A learning rate, as local steps need it (`algorithms.rates.Rate`)."""
+
+    @property
+    def step(self) -> Callable[[Tree, Tree, Array], tuple[Tree, Tree]]:
+        """`step(memory, update, count)`: the change to subtract, and the new memory."""
+
+
+@record
+class LocalWork:
+    """What local steps are, as a recipe asks for them.
+
+    Attributes:
+        objective: The model.
+        rate: The device's rate.
+        largest_rate: What the rate never exceeds.
+        wide_factor: `wide_factor(count)`: the rate in wide numbers, where it depends on its counter alone.
+        counts_up: Whether the rate counts local steps.
+        size: Rows per step.
+        padded: Whether some steps may be empty, because devices differ in their number of rows.
+        through_rows: Whether steps may go through the rows in turn; False where a device is told how many to take.
+        group: Rows that go through together where steps bound every row; memory and speed only.
+        proximal: μ of a pull back to the parameters checked out (FedProx); 0: none.
+    """
+
+    objective: Objective
+    rate: StepRate
+    largest_rate: Array
+    wide_factor: Callable[[Array], Array] | None = None
+    counts_up: bool
+    size: int
+    padded: bool
+    through_rows: bool = True
+    group: int = 64
+    proximal: float = 0.0
+
+
+class Walk(Protocol):
+    """Local steps between check-out and check-in."""
+
+    def take(
+        self, parameters: Tree, memory: Tree, begin: Array, batch: Batch, coins: Coins
+    ) -> tuple[Tree, Tree, Array]:
+        """Take all steps; return what has changed, what the rate remembers, and steps taken.
+
+        Args:
+            parameters: What was checked out.
+            memory: What the rate remembers.
+            begin: The rate's counter at the first step, from 1.
+            batch: The rows.
+            coins: Coins of this check-in.
+        """
+
+
+@record
+class Use:
+    """How a recipe uses a sanitiser.
+
+    Attributes:
+        ops: Array operations.
+        scales: Scales of noise by name, possibly traced; they take the place of the calibrated ones.
+        like: `like()`: zeros of the update's shape.
+        stage: Name of the draws.
+        alone: Whether a commit follows every check-in: then an update is not multiplied by its weight.
+        by_rows: Whether a device counts as much as it has rows, where the sanitiser lets it.
+        rate_share: `rate_share(count)`: the rate as a share of its constant, for noise that follows it.
+        among: Devices whose messages are added up before anything else is done with them; noise is divided by its root.
+        target: What rows are mapped to.
+    """
+
+    ops: Ops
+    scales: Mapping[str, Array]
+    like: Callable[[], Tree]
+    stage: str = "update"
+    alone: bool = True
+    by_rows: bool = True
+    rate_share: Callable[[Array], Array] | None = None
+    among: int | None = None
+    target: Target = Labels(names=("", ""))
+
+
+Bound = TypeVar("Bound", bound="Sanitiser")
+
+
+@record
+class Sanitiser(abc.ABC):
+    """Bound, noise, cost and words of one privacy mode. A leaf class is final.
+
+    Attributes:
+        counts: Noise on counts; None where they are not sent.
+        bound_to: How a recipe uses it; None until it is bound.
+    """
+
+    counts: CountNoise | None = None
+    bound_to: Use | None = None
+
+    simulated: ClassVar[bool] = False
+    """Whether it exists in simulation only: its noise is no exact draw, so that nobody may rely on it."""
+    adds_noise: ClassVar[bool] = True
+    """Whether it adds noise at all."""
+    once: ClassVar[bool] = False
+    """Whether noise is drawn once for the whole task, so that a device has all its rows in one release."""
+
+    def bind(self: Bound, use: Use) -> Bound:
+        """Return the same, bound to a use."""
+        return dataclasses.replace(self, bound_to=use)
+
+    @property
+    def use(self) -> Use:
+        """How a recipe uses it."""
+        if self.bound_to is None:
+            raise ValueError("a sanitiser is bound to its use before it works on anything")
+        return self.bound_to
+
+    # Declared needs.
+
+    @property
+    def wants_count(self) -> bool:
+        """Whether noise follows a counter of the server's, which must then be broadcast."""
+        return False
+
+    @property
+    def in_order(self) -> bool:
+        """Whether local steps take rows in the order in which they come: drivers may then read them part by part."""
+        return True
+
+    @property
+    @abc.abstractmethod
+    def weighs_rows(self) -> bool:
+        """Whether a check-in counts as much as it has rows, and says so."""
+
+    @property
+    def wants_matrix(self) -> Banded | None:
+        """The matrix that a driver works out and hands in, where noise is correlated by one."""
+        return None
+
+    def with_matrix(self, columns: Floats) -> Sanitiser:
+        """Return the same, knowing the matrix by its columns: what it costs depends on it."""
+        return self
+
+    def require_rows(self, rows: int) -> None:  # noqa: B027  most kinds take any number
+        """Refuse a device with so few rows that the cost would not cover it."""
+
+    # What is proven of it.
+
+    @property
+    def promises(self) -> bool:
+        """Whether an ε can be stated for it."""
+        return True
+
+    @property
+    def bounds_rows(self) -> bool:
+        """Whether the promise rests on a bound on the gradient of every single row."""
+        return False
+
+    @property
+    def shared(self) -> Shared | None:
+        """Whose noise protects in secure aggregation; None where a device adds all of it by itself."""
+        return None
+
+    def without_others(self) -> Sanitiser:
+        """Return what is left of it in secure aggregation if nobody else adds noise."""
+        raise ValueError("the promise rests on this device alone anyway")
+
+    @property
+    def moved_by_sample(self) -> float | None:
+        """How far one sample moves a message at most, where less is proven than the bound on all of it."""
+        return None
+
+    @abc.abstractmethod
+    def cost(self, uses: int, rows: int | None = None) -> Cost | None:
+        """Return what so many releases cost; None where no ε can be stated.
+
+        Args:
+            uses: How many releases.
+            rows: None for one sample that is in all of them; for a device, its rows in each.
+        """
+
+    # What a device does.
+
+    def memory(self) -> Tree:
+        """Begin what the noise remembers from release to release."""
+        return ()
+
+    def rows(
+        self, rows: Num[Array, "size features"], targets: Num[Array, " size"], coins: Coins
+    ) -> tuple[Num[Array, "size features"], Num[Array, " size"]]:
+        """Perturb rows and targets themselves, once for the whole task (coins are addressed by row)."""
+        return rows, targets
+
+    @abc.abstractmethod
+    def bound_examples(
+        self, found: ExampleGradients, training: Float[Array, " size"], public: Public, coins: Coins
+    ) -> Tree:
+        """Return the mean (or the sum) of bounded gradients of the rows marked in `training`."""
+
+    @abc.abstractmethod
+    def bound_message(self, vector: SameTree, coins: Coins) -> SameTree:
+        """Bound a message as a whole."""
+
+    @abc.abstractmethod
+    def bound_statistic(self, statistic: Statistic, rows: Integer[Array, ""]) -> Num[Array, " numbers"]:
+        """Bound what has a proof of its own: the mean over so many rows, or the sum of checked integers."""
+
+    @abc.abstractmethod
+    def walk(self, work: LocalWork) -> Walk:
+        """Return local steps as this mode takes them."""
+
+    @abc.abstractmethod
+    def noise(self, release: Release, memory: SameTree, coins: Coins) -> tuple[CheckIn, SameTree]:
+        """Add the noise; the result may leave the device."""
+
+    # What the server does.
+
+    @abc.abstractmethod
+    def read(self, check_in: CheckIn, public: Public) -> tuple[Tree, Num[Array, "*check_ins"]]:
+        """Return the update (times its weight, unless alone) with what is public, and the weight."""
+
+    # What everybody may ask.
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Calibrated scales by name; a simulation hands in each device's."""
+        return {}
+
+    def structure(self) -> str:
+        """Name whatever compiled code fixes beside the settings."""
+        return ""
+
+    @abc.abstractmethod
+    def describe(self) -> dict[str, str]:
+        """Say of every part of a check-in what protects it; what is not named travels in clear."""
+
+    def integers(self, rows: int) -> tuple[int, float] | None:
+        """Return the largest integer of a release over so many rows, and the largest deviation of the noise on one.
+
+        None where releases are no integers.
+        """
+        return None
+
+    def for_owner(self, terms: Terms, epsilon: float) -> tuple[Sanitiser, Terms]:
+        """Return what a device does whose owner has chosen this ε, and its terms; here there is one ε for all."""
+        return self, terms
+
+    @abc.abstractmethod
+    def problem(self, check_in: CheckIn, most_rows: int | None) -> str | None:
+        """Say why no honest device sends this check-in, whose layout is right; None where one might.
+
+        Args:
+            check_in: The check-in.
+            most_rows: Rows behind one at most; None: all that a device has.
+        """
+
+    @abc.abstractmethod
+    def summary(self, releases: int, batch: int) -> dict[str, Any]:
+        """Return what a simulation's report says of noise and guarantee.
+
+        Args:
+            releases: Releases of the device that made most.
+            batch: Rows behind one.
+        """
+
+    def words(self, terms: Terms) -> str:
+        """Say what a promise is worth that nothing enforces; empty where nothing is to be said but what is sent."""
+        return ""
+
+
+def require_rows_in_turn(work: LocalWork) -> None:
+    """Refuse a number of steps where steps follow from the rows that a device has."""
+    if not work.through_rows:
+        raise BadInput(
+            'local-steps and privacy.noise-at = "steps" belong together: otherwise a device goes through its rows',
+            where="algorithm.local-steps",
+            hint="leave it out, or say how many steps a device takes in a round",
+        )
+
+
+def mean_weights(training: Array, ops: Ops) -> Array:
+    """Return weights that make a mean of a sum over marked rows."""
+    return training / ops.xp.maximum(ops.xp.sum(training), ops.xp.float32(1))
+
+
+def plus(one: Tree, other: Tree) -> Tree:
+    """Add two trees."""
+    return trees.map(lambda a, b: a + b, one, other)

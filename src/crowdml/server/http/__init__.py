@@ -1,0 +1,1 @@
+"""HTTP: the table of routes, the front door, raw routes and the control plane. Imports no page."""

@@ -1,0 +1,287 @@
+"""Connections that do not wait for ever: limits on headers and deadlines that uvicorn's protocol lacks.
+
+A request must be complete ten seconds after it began, and one second later for every 64 KiB it announced; a connection
+that begins none is closed as soon. What is refused before its body came is read to its end for a few seconds and thrown
+away: a connection closed at once would take the answer with it. Headers may take 32 KiB. What is not HTTP gets our one
+shape of errors and a closed connection.
+
+So many connections may be open at once, and so many of them from one address. The request of one more is answered 503;
+where even those answers would take too many files, connections are cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from crowdml.core import record
+from crowdml.server.http.requests import caller_of
+from crowdml.server.http.whole_body import EXTENSION, LARGE, BodyReader
+from crowdml.server.refusals import ALWAYS, Refusal
+
+CROWDED_S = 5
+"""Seconds after which a refused connection may be tried again."""
+
+
+@record
+class ConnectionLimits:
+    """How long and how large a request may be.
+
+    Attributes:
+        header_bytes: Bytes of address and headers at most.
+        deadline_s: Seconds in which a request must be complete.
+        bytes_per_second: A body that announces its length gets a second more for so many bytes.
+        linger_s: Seconds for which the rest of a refused request is read.
+        stall_s: Seconds for which an answer waits for a peer that does not read it.
+        connections: Connections at once; more are refused, so that files are left for the store.
+        per_address: Connections of one address at once, so that nobody takes them all.
+        refused: Connections that are told so at once; more are cut off.
+    """
+
+    header_bytes: int = 32 << 10
+    deadline_s: float = 10.0
+    bytes_per_second: int = 64 << 10
+    linger_s: float = 3.0
+    stall_s: float = 60.0
+    connections: int = 10_000
+    per_address: int = 2_500
+    refused: int = 64
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol with the usual limits; `bounded` makes others."""
+
+    limits = ConnectionLimits()
+    addresses: ClassVar[Counter[str]] = Counter()
+    _address: str | None = None
+    _crowded = False
+    _head_bytes = 0
+    _header_bytes = 0
+    _announced = 0
+    _began = 0.0
+    _headers_done = False
+    _chunked = False
+    _complete = True
+    _over = False
+    _clock: asyncio.TimerHandle | None = None
+    _stall: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Expect the first request soon."""
+        super().connection_made(transport)
+        limits, address = self.limits, caller_of(self.client[0]) if self.client else ""
+        if len(self.connections) > limits.connections + limits.refused:
+            transport.abort()
+        elif len(self.connections) > limits.connections or self.addresses[address] >= limits.per_address:
+            self._crowded = True
+            self._start_clock(limits.linger_s)
+        else:
+            self._address = address
+            self.addresses[address] += 1
+            self._start_clock(limits.deadline_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the deadlines, and make room for another one."""
+        self._stop_clock()
+        if self._address is not None:
+            self._leave(self._address)
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def _leave(self, address: str) -> None:
+        self._address = None
+        self.addresses[address] -= 1
+        if not self.addresses[address]:
+            del self.addresses[address]
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; unless they complete a request, a deadline runs."""
+        if self._over:
+            return
+        if not self._headers_done:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._over or self.transport.is_closing():
+            return
+        if not self._headers_done and self._head_bytes > self.limits.header_bytes:
+            self._refuse_headers()
+        elif self._clock is None and not self._answering:
+            # Bytes that begin no request, such as empty lines, keep no connection open.
+            self._start_clock(self.limits.deadline_s)
+
+    def on_message_begin(self) -> None:
+        """Begin to count the bytes and the time of a request."""
+        if self._over:
+            return
+        self._header_bytes = self._announced = 0
+        self._complete = self._chunked = False
+        self._began = self.loop.time()
+        self._start_clock(self.limits.deadline_s)
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Count the address with the headers."""
+        self._header_bytes += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header, and note the size of the body that it announces."""
+        self._header_bytes += len(name) + len(value)
+        if value.isdigit() and name.lower() == b"content-length":
+            self._announced = min(int(value[:12]), 1 << 30)
+        self._chunked |= name.lower() == b"transfer-encoding"
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Answer, unless something in the headers is reason enough not to."""
+        if self._over:
+            return
+        if self._crowded:
+            self._refuse(503, "busy", "too many connections at once", retry_after_s=CROWDED_S)
+        elif self._header_bytes > self.limits.header_bytes:
+            self._refuse_headers()
+        elif self.parser.get_http_version() not in ("1.0", "1.1"):
+            self._refuse(400, "not-http", "this server speaks HTTP/1.1")
+        elif not self.url.startswith(b"/"):
+            # Only proxies are asked with a whole address; it could name another host than the header does.
+            self._refuse(400, "address", "this server is asked for a path, not for a whole address", hint="GET /path")
+        elif self._chunked:
+            # Bodies of known length leave nothing to be smuggled in: no chunks, no extensions, no trailers.
+            self._refuse(411, "length", "a request says how long it is")
+        else:
+            self._take_up()
+
+    def _take_up(self) -> None:
+        self._headers_done, self._head_bytes = True, 0
+        until = self._began + self.limits.deadline_s + self._announced / self.limits.bytes_per_second
+        self._start_clock(until - self.loop.time())
+        if self._announced >= LARGE and self.scheme == "http":
+            scope: Any = self.scope
+            scope["extensions"] = {EXTENSION: lambda size: self._whole_body(scope, size)}
+        super().on_headers_complete()
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            # Answered as if it had not asked; but the parser reads nothing after that.
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        """Hand a piece of the body on."""
+        if not self._over:
+            super().on_body(body)
+
+    async def _whole_body(self, scope: Any, size: int) -> memoryview | None:
+        """Read a body of that size without copies; None where it has to come on the usual way, or will not come."""
+        cycle = self.cycle
+        within = not self._complete and not self._over and cycle.scope is scope and not cycle.disconnected
+        if not within or cycle.waiting_for_100_continue or not len(cycle.body) < size == self._announced:
+            return None
+        reader = BodyReader(self, size, cycle.body, self._end_body)
+        cycle.body = bytearray()
+        self.flow.resume_reading()
+        reader.take_over(self.transport)
+        return reader.body.toreadonly() if await reader.whole else None
+
+    def _end_body(self) -> None:
+        """Go on after a body that the parser has not seen: another one begins with the next request."""
+        self.parser = httptools.HttpRequestParser(self)
+        self.on_message_complete()
+
+    def on_message_complete(self) -> None:
+        """Stop the clock: the whole request is here."""
+        if self._over:
+            return
+        self._complete, self._headers_done = True, False
+        self._stop_clock()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Read the rest of a request that was refused by its headers, but not for long."""
+        super().on_response_complete()
+        if not self._complete and not self.transport.is_closing():
+            self._start_clock(self.limits.linger_s)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP."""
+        self._refuse(400, "not-http", msg)
+
+    def pause_writing(self) -> None:
+        """Give a peer that does not read some time."""
+        super().pause_writing()
+        if self._stall is None:
+            self._stall = self.loop.call_later(self.limits.stall_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Forget the stall: the other side reads again."""
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        """Finish the request under way; a stream of events has no end of its own, and is cut."""
+        if self._answering and self.scope["path"].endswith("/events"):
+            self.transport.close()
+        super().shutdown()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over."""
+        self._over = True
+        self._stop_clock()
+        super().handle_websocket_upgrade()
+
+    @property
+    def _answering(self) -> bool:
+        return self._complete and self.cycle is not None and not self.cycle.response_complete
+
+    def _refuse_headers(self) -> None:
+        self._refuse(431, "headers", f"headers may have {self.limits.header_bytes} bytes")
+
+    def _refuse(self, status: int, code: str, message: str, retry_after_s: int | None = None, hint: str = "") -> None:
+        if self._over:
+            # Refused by its headers, and now the parser finds fault with it too: one answer is enough.
+            return
+        self._over = True
+        if not self._may_answer():
+            self.transport.close()
+            return
+        answer = Refusal(status, code, message, retry_after_s=retry_after_s, hint=hint).answer()
+        more = ((b"content-length", b"%d" % len(answer.body)), (b"connection", b"close"), *ALWAYS)
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+        head += b"".join(name + b": " + value + b"\r\n" for name, value in (*answer.headers, *more))
+        self.transport.write(head + b"\r\n" + answer.body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._start_clock(self.limits.linger_s)
+
+    def _may_answer(self) -> bool:
+        """Tell whether a refusal would be taken for the answer to the request that it refuses, and let none follow."""
+        cycle = self.cycle
+        if self.pipeline or cycle is None or not self._headers_done:
+            return not self.pipeline and (cycle is None or cycle.response_complete)
+        if not cycle.response_started:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            return True
+        return False
+
+    def _start_clock(self, seconds: float) -> None:
+        self._stop_clock()
+        self._clock = self.loop.call_later(max(seconds, 0.0), self._expire)
+
+    def _expire(self) -> None:
+        self._clock = None
+        self.transport.close()
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+
+def bounded(limits: ConnectionLimits) -> type[BoundedProtocol]:
+    """Make the protocol with other limits."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits, "addresses": Counter()})

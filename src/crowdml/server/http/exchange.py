@@ -1,0 +1,132 @@
+"""Check-out and check-in: the two routes that devices use all day, as raw ASGI.
+
+The order of tests is the order of cost: headers, token, pace, size, then the body, its header, its numbers. Nothing a
+stranger sends is parsed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from crowdml.core import CrowdError
+from crowdml.core.errors import MalformedMessage
+from crowdml.server.http.requests import Limiter, Receive, Request, length_of, read_large_body
+from crowdml.server.refusals import Answer, Refusal, refusal_of
+from crowdml.server.tasks.coordinator import Coordinator
+from crowdml.server.tasks.device_tokens import DeviceState
+from crowdml.server.tasks.folding import CheckIn, require_open
+from crowdml.server.tasks.running_task import RunningTask
+
+OCTETS = b"application/octet-stream"
+KEY = re.compile(rb"[A-Za-z0-9_-]{8,64}")
+"""Of an idempotency key."""
+_ROUND_WAIT_S = 1
+
+
+class Exchange:
+    """The two routes.
+
+    Args:
+        coordinator: All tasks.
+        devices: Pace of each device.
+        strangers: Pace of each address that shows no valid token.
+    """
+
+    def __init__(self, coordinator: Coordinator, devices: Limiter, strangers: Limiter) -> None:
+        self._coordinator, self._devices, self._strangers = coordinator, devices, strangers
+
+    async def check_out(self, request: Request, receive: Receive) -> Answer:
+        """Answer a check-out."""
+        try:
+            running, device = self.admit(request)
+            answer = self._check_out(running, device, request)
+        except CrowdError as error:
+            answer = refusal_of(error).answer()
+        self._coordinator.check_outs[answer.status] += 1
+        return answer
+
+    async def check_in(self, request: Request, receive: Receive) -> Answer:
+        """Answer a check-in, once it is stored."""
+        try:
+            answer = await self._check_in(request, receive)
+        except CrowdError as error:
+            answer = refusal_of(error).answer()
+        self._coordinator.check_ins[answer.status] += 1
+        return answer
+
+    def admit(self, request: Request) -> tuple[RunningTask, DeviceState]:
+        """Find the device by its token; whoever has none learns nothing about tasks."""
+        token = request.bearer()
+        device = self._coordinator.tokens.find(token)
+        if device is None and self._coordinator.is_operator(token):
+            raise Refusal(404, "no-task", "there is no such task")
+        if device is None:
+            self._strangers.require(request.address)
+            raise self._coordinator.tokens.refusal(token)
+        if device.task != request.task:
+            raise Refusal(404, "no-task", "there is no such task")
+        self._devices.require(device.id)
+        return self._coordinator.tasks[device.task], device
+
+    @staticmethod
+    def _check_out(running: RunningTask, device: DeviceState, request: Request) -> Answer:
+        now = running.snapshot
+        state, published = now.state, now.published
+        if state == "stopped":
+            require_open(state, now.reason)
+        if state != "open" or not running.in_round(device):
+            wait_s = b"%d" % (5 if state != "open" else _ROUND_WAIT_S)
+            why = b"round" if state == "open" else state.encode()
+            return Answer(status=204, headers=((b"retry-after", wait_s), (b"crowdml-waiting", why)))
+        device.invited = published.version
+        headers = (
+            (b"etag", published.etag),
+            (b"crowdml-version", b"%d" % published.version),
+            (b"crowdml-task-hash", running.task_hash.encode()),
+            (b"cache-control", b"private, no-cache"),
+        )
+        if request.headers.get(b"if-none-match") == published.etag:
+            return Answer(status=304, headers=headers)
+        return Answer(status=200, body=published.body, headers=(*headers, (b"content-type", OCTETS)))
+
+    async def _check_in(self, request: Request, receive: Receive) -> Answer:
+        running, device = self.admit(request)
+        if running.live.masked:
+            raise Refusal(409, "masked", "this task takes masked sums only", hint=f"/v1/tasks/{running.name}/sums")
+        layout = running.live.server_messages.check_in
+        key = _require_headers(request, layout.size_bytes)
+        body = await read_large_body(request, receive, layout.size_bytes)
+        try:
+            message = layout.decode(body)
+            running.require_honest(message["content"])
+        except MalformedMessage:
+            device.refused += 1
+            raise
+        check_in = CheckIn(
+            device=device,
+            key=key,
+            body=hashlib.sha256(body).digest(),
+            started=int(message["version"]),
+            content=message["content"],
+        )
+        return await self._coordinator.writers[running.name].submit(check_in)
+
+
+def _require_headers(request: Request, size: int) -> str:
+    """Refuse by headers alone whatever can be refused so; return the idempotency key."""
+    headers = request.headers
+    if b"transfer-encoding" in headers or b"content-length" not in headers:
+        raise Refusal(411, "length", "a check-in says how long it is", hint=f"Content-Length: {size}")
+    if headers.get(b"content-encoding", b"identity") != b"identity":
+        raise Refusal(415, "encoding", "a check-in is not compressed")
+    if headers.get(b"content-type") != OCTETS:
+        raise Refusal(415, "type", "a check-in is a fixed message", hint="Content-Type: application/octet-stream")
+    if length_of(headers[b"content-length"]) > size:
+        raise Refusal(413, "too-large", f"a check-in of this task has exactly {size} bytes")
+    key = headers.get(b"idempotency-key", b"")
+    if not KEY.fullmatch(key):
+        raise Refusal(
+            400, "key", "a check-in needs an idempotency key", hint="Idempotency-Key: 8 to 64 of A-Z a-z 0-9 _ -"
+        )
+    return key.decode("ascii")

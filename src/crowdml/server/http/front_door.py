@@ -1,0 +1,199 @@
+"""The front door: who may ask and how often, and which requests go to raw routes instead of the framework."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from typing import Any
+
+from crowdml.core import CrowdError, record
+from crowdml.server.http.requests import Asgi, Limiter, Pace, Receive, Request, Scope, Send, send_answer
+from crowdml.server.http.routes import RAW_ROUTES, SUM_STAGES
+from crowdml.server.refusals import ALWAYS, NO_STORE, PROTOCOL, Answer, Headers, Refusal, json_answer, refusal_of
+from crowdml.server.tasks.coordinator import Coordinator
+
+RawHandler = Callable[[Request, Receive], Awaitable[Answer]]
+
+_IN_TASK = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})(/[a-z0-9/-]+)")
+_LARGEST_PARTS = 4
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_KNOWN = (*_SAFE, "POST", "PUT", "PATCH", "DELETE")
+
+
+@record
+class Access:
+    """Who may ask, and how often.
+
+    Attributes:
+        hosts: Values of the Host header, without port, that this server answers to.
+        device_pace: Requests of one device.
+        stranger_pace: Requests of one address with a token that is not valid, enrolments included.
+        reader_pace: Requests of one address that has no valid token, whatever it reads.
+        address: What invites give as the server's address; None: as the request was made.
+        scheme: http or https, as browsers know this server; None: as the request was made.
+        secure_s: Seconds for which browsers shall ask by https alone; 0: they are not told.
+    """
+
+    hosts: Collection[str] = ("127.0.0.1", "localhost", "[::1]")
+    device_pace: Pace = Pace(per_second=50.0, burst=200)
+    stranger_pace: Pace = Pace(per_second=5.0, burst=100)
+    reader_pace: Pace = Pace(per_second=20.0, burst=200)
+    address: str | None = None
+    scheme: str | None = None
+    secure_s: int = 0
+
+
+class RawTable:
+    """Finds the raw route of a path: with one look at a pattern and one into a dictionary, because devices wait.
+
+    Args:
+        handlers: The functions that the table names.
+    """
+
+    def __init__(self, handlers: Mapping[str, RawHandler]) -> None:
+        self._fixed: dict[str, dict[str, RawHandler]] = {}
+        self._in_task: dict[str, tuple[dict[str, RawHandler], str]] = {}
+        for route in RAW_ROUTES:
+            for method in route.methods:
+                self._add(method, route.path, handlers[route.handler])
+
+    def _add(self, method: str, path: str, handler: RawHandler) -> None:
+        _, task, rest = path.partition("/v1/tasks/{task}")
+        if not task:
+            self._fixed.setdefault(path, {})[method] = handler
+            return
+        for stage in SUM_STAGES if "{stage}" in rest else ("",):
+            methods, _ = self._in_task.setdefault(rest.replace("{stage}", stage), ({}, stage))
+            methods[method] = handler
+
+    def find(self, path: str) -> tuple[dict[str, RawHandler], str, str] | None:
+        """Return the handlers of a path by method, with its task and stage; None if the framework has to answer."""
+        found = _IN_TASK.fullmatch(path)
+        if found is None:
+            fixed = self._fixed.get(path)
+            return None if fixed is None else (fixed, "", "")
+        known = self._in_task.get(found[2])
+        return None if known is None else (known[0], found[1], known[1])
+
+
+class FrontDoor:
+    """Answers raw routes; everything else goes on to the framework.
+
+    Args:
+        coordinator: All tasks.
+        handlers: The functions that the table names for raw routes, but for that of health.
+        framework: The control plane and the pages.
+        access: Who may ask, and how often.
+        lifespan: Starts and ends the server.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        handlers: Mapping[str, RawHandler],
+        framework: Asgi,
+        access: Access,
+        lifespan: Asgi,
+    ) -> None:
+        self._coordinator, self._framework, self._access, self._lifespan = coordinator, framework, access, lifespan
+        self._readers = Limiter(access.reader_pace)
+        # Asked often, and before anything else; so it does not wait for the framework.
+        self._raw = RawTable({**handlers, "front_door.health": self._health})
+        self._hosts = frozenset(host.lower().encode() for host in access.hosts)
+        secure = f"max-age={access.secure_s}".encode()
+        self._always = (*ALWAYS, (b"strict-transport-security", secure)) if access.secure_s else ALWAYS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(scope, receive, send)
+            return
+        if self._access.secure_s:
+            send = _marked(send, self._always)
+        method, found = scope["method"], self._raw.find(scope["path"])
+        if method not in _KNOWN:
+            unknown = Refusal(405, "method", "this server knows no such method")
+            await send_answer(send, _not_allowed(unknown, ", ".join(_KNOWN)))
+            return
+        try:
+            request = Request.of(scope)
+            _require_protocol(request.headers)
+            self._require_host(request.headers, method, scope["scheme"])
+            if found is None:
+                self._require_pace(request)
+        except CrowdError as error:
+            await send_answer(send, refusal_of(error).answer())
+            return
+        if found is None:
+            await self._framework(scope, receive, _marked(send, (*self._always, NO_STORE)))
+            return
+        methods, request.task, request.stage = found
+        handler = methods.get(method)
+        if handler is None:
+            allowed = ", ".join(sorted(methods))
+            await send_answer(send, _not_allowed(Refusal(405, "method", f"this is asked for by {allowed}"), allowed))
+            return
+        try:
+            answer = await handler(request, receive)
+        except CrowdError as error:
+            answer = refusal_of(error).answer()
+        await send_answer(send, answer)
+
+    async def _health(self, request: Request, receive: Receive) -> Answer:
+        """Say whether every writer works."""
+        well = all(writer.alive for writer in self._coordinator.writers.values())
+        return json_answer({"status": "ok" if well else "failed"}, 200 if well else 503)
+
+    def _require_pace(self, request: Request) -> None:
+        """Refuse a stranger that asks too often; devices have a pace of their own, and the operator none."""
+        token = request.token()
+        if not token or not (self._coordinator.tokens.find(token) or self._coordinator.is_operator(token)):
+            self._readers.require(request.address)
+
+    def _require_host(self, headers: dict[bytes, bytes], method: str, scheme: str) -> None:
+        """Refuse foreign names (DNS rebinding), and unsafe methods that come from foreign pages."""
+        host, origin = headers.get(b"host"), headers.get(b"origin")
+        if host is None or (host not in self._hosts and _bare(host) not in self._hosts):
+            raise Refusal(400, "host", "this server does not answer to that name", hint="crowdml serve --allow-host")
+        if b"range" in headers and headers[b"range"].count(b",") >= _LARGEST_PARTS:
+            raise Refusal(400, "range", "too many parts of a file at once")
+        if origin is not None and method not in _SAFE:
+            here = f"{self._access.scheme or scheme}://".encode() + host
+            if origin.lower() != here.lower():
+                raise Refusal(403, "origin", "requests from other pages are not answered")
+
+
+def _require_protocol(headers: dict[bytes, bytes]) -> None:
+    """Refuse a device or a command that speaks another protocol; browsers name none."""
+    spoken = headers.get(PROTOCOL[0], PROTOCOL[1])
+    if spoken != PROTOCOL[1]:
+        raise Refusal(
+            400,
+            "protocol",
+            f"this server speaks protocol {PROTOCOL[1].decode()}, and the request {spoken[:20].decode('latin-1')!r}",
+            hint="install the crowdml that fits this server",
+        )
+
+
+def _marked(send: Send, wanted: Headers) -> Send:
+    """Add headers to an answer, but for those that it has already."""
+
+    async def marked(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            known = {name for name, _ in message["headers"]}
+            message["headers"] = [*message["headers"], *(header for header in wanted if header[0] not in known)]
+        await send(message)
+
+    return marked
+
+
+def _not_allowed(refusal: Refusal, allowed: str) -> Answer:
+    """Refuse a method, and say which there are."""
+    answer = refusal.answer()
+    return Answer(status=answer.status, body=answer.body, headers=(*answer.headers, (b"allow", allowed.encode())))
+
+
+def _bare(host: bytes) -> bytes:
+    """Take the port off a host."""
+    name, colon, port = host.rpartition(b":")
+    return (name if colon and port.isdigit() else host).lower()

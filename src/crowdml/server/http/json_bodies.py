@@ -1,0 +1,195 @@
+"""What bodies of the control plane hold, both ways: requests are checked by it, and the description tells it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+State = Literal["draft", "open", "paused", "stopped"]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", max_length=63)]
+Base64 = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+={0,2}$", max_length=128)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class NewTaskBody(_Body):
+    """A task to be made."""
+
+    file: str = Field(max_length=1 << 20, description="the task file, TOML")
+    changes: list[str] = Field([], max_length=1000, description='changes to the file, such as "algorithm.batch=10"')
+    arrays: list[dict[str, Any]] | None = Field(None, description="what transforms learnt from public rows")
+    public: dict[str, Any] | None = Field(
+        None, description="labelled public rows that the server keeps: arrays rows and labels, after the transforms"
+    )
+    draft: bool = Field(False, description="whether it is not opened yet")
+
+
+class StateBody(_Body):
+    """A state to move to."""
+
+    state: Literal["open", "paused", "stopped"] = Field(description="stopped is for good")
+
+
+class InvitesBody(_Body):
+    """Invites to be made."""
+
+    count: int = Field(1, ge=1, le=10_000, description="how many devices")
+
+
+class EnrolBody(_Body):
+    """A device that wants to join."""
+
+    invite: str = Field(min_length=8, max_length=128, description="the code of the invite")
+    key: Base64 = Field(description="the device's Ed25519 key, base64url")
+    task_hash: str = Field(pattern="^[0-9a-f]{64}$", description="hash of the signed task that its owner accepted")
+    signature: Base64 = Field(description="over purpose, task, invite and hash")
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ShownAverage(_Answer):
+    """How check-ins were weighed, where that is learnt or follows from them."""
+
+    used: int = Field(description="versions whose weights were used; for the others all counted as usual")
+    weights: list[float] = Field(description="weights in the last version, in the order of its check-ins")
+    largest: float = Field(description="the largest of them")
+
+
+class WindowError(_Answer):
+    """The error over the recent check-ins, from private counts."""
+
+    estimate: float = Field(description="errors over rows counted, with the noise of the counts: may be below 0")
+    low: float = Field(description="lower end of its 95 % band: noise of the counts, and sampling")
+    high: float = Field(description="upper end")
+    check_ins: int = Field(description="check-ins in the window: the last fifth of all, and at least 20")
+    rows: int = Field(description="rows counted in it")
+    from_version: int = Field(description="version at its beginning")
+    to_version: int = Field(description="version at its end")
+
+
+class Summary(_Answer):
+    """How a task stands."""
+
+    task: str = Field(description="its name")
+    objective: str = Field(description="what the crowd learns, in words")
+    state: State
+    reason: str | None = Field(description="why it stopped")
+    version: int = Field(description="commits so far")
+    check_ins: int = Field(description="check-ins counted so far")
+    devices: int = Field(description="devices that may speak")
+    estimated_error: float | None = Field(
+        description="error of all check-ins since the beginning, from private counts, where there are any"
+    )
+    recent_error: WindowError | None = Field(description="error of the recent check-ins, with its noise band")
+    rows: int = Field(description="rows that devices said they learnt from")
+    averaging: ShownAverage | None = Field(None, description="where weights are learnt or follow from check-ins")
+
+
+class Tasks(_Answer):
+    """All tasks."""
+
+    tasks: list[Summary]
+
+
+class Envelope(_Answer):
+    """A task as the operator signed it."""
+
+    text: str = Field(description="the text that was signed")
+    signature: str = Field(description="Ed25519, base64url")
+    key: str = Field(description="the operator's public key, base64url")
+
+
+class Described(Summary):
+    """Everything public about a task."""
+
+    incarnation: int = Field(description="1 at first; one more after every restore of a backup")
+    task_hash: str = Field(description="SHA-256 of the text of the signed task, hexadecimal")
+    promise: str = Field(description="what owners are promised, in words")
+    rests_on: str = Field(description="what has to be so for the promise to hold")
+    signed_task: Envelope
+
+
+class Invites(_Answer):
+    """Links, each good for one device."""
+
+    invites: list[str]
+
+
+class Listed(_Answer):
+    """A device in the operator's list."""
+
+    device: str = Field(description="name given by the server")
+    slot: int
+    check_ins: int
+    refused: int = Field(description="check-ins since the server started that no honest device sends")
+
+
+class Devices(_Answer):
+    """Enrolled devices."""
+
+    devices: list[Listed]
+
+
+class Enrolled(_Answer):
+    """A device that has joined."""
+
+    device: str
+    token: str = Field(description="shown this once")
+    slot: int
+    task_hash: str
+
+
+class Me(_Answer):
+    """What the server keeps of a device."""
+
+    device: str
+    task: str
+    slot: int
+    check_ins: int = Field(description="check-ins that have a receipt")
+    task_hash: str
+    state: State
+
+
+class KeptReceipt(_Answer):
+    """Proof that a check-in is stored."""
+
+    key: str
+    number: int
+    status: str
+    version: int
+    body: str = Field(description="SHA-256 of its bytes, hexadecimal")
+
+
+class Receipts(_Answer):
+    """A page of receipts."""
+
+    receipts: list[KeptReceipt]
+    next: int | None = Field(description="`after` of the next page, if there is one")
+
+
+class CurvePoint(_Answer):
+    """A point of the learning curve."""
+
+    version: int
+    check_ins: int
+    rows: int
+    estimated_error: float | None = Field(description="of all check-ins since the beginning")
+    recent_error: WindowError | None = Field(description="of the check-ins before this point, with its noise band")
+    time: float = Field(description="seconds since 1970")
+
+
+class Curve(_Answer):
+    """The learning curve so far."""
+
+    curve: list[CurvePoint]
+
+
+class Health(_Answer):
+    """Whether the server works."""
+
+    status: Literal["ok", "failed"]

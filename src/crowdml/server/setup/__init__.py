@@ -1,0 +1,1 @@
+"""A server put together: its application, its options and certificates, its socket."""

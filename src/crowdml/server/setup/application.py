@@ -1,0 +1,121 @@
+"""The application of one server: its parts put together, its start, its end, and its sudden end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+
+from crowdml.core.blas_threads import one_blas_thread
+from crowdml.server.http.exchange import Exchange
+from crowdml.server.http.front_door import Access as Access
+from crowdml.server.http.front_door import FrontDoor, RawHandler
+from crowdml.server.http.requests import Asgi, BodyLimit, Limiter, Receive, Scope, Send
+from crowdml.server.http.secure_routes import SecureRoutes
+from crowdml.server.store import Store
+from crowdml.server.tasks.coordinator import Coordinator, Options
+
+log = logging.getLogger("crowdml.server")
+FAILED_EXIT = 70
+_FLUSH_S = 0.2
+
+
+def end_process(error: BaseException) -> None:
+    """End the process, after pending requests were given their refusals: only a new start can tell what is on disk."""
+    log.critical("the store failed, so this server ends: %s", type(error).__name__, exc_info=error)
+    asyncio.get_running_loop().call_later(_FLUSH_S, os._exit, FAILED_EXIT)
+
+
+def create_app(
+    store: Store,
+    options: Options = Options(),  # noqa: B008  a frozen record
+    access: Access = Access(),  # noqa: B008  a frozen record
+    failed: Callable[[BaseException], None] = end_process,
+) -> Asgi:
+    """Make the application of one server.
+
+    Args:
+        store: An open store with an identity. The application closes it.
+        options: How tasks are run.
+        access: Who may ask.
+        failed: What happens when the store fails; a test gives something milder.
+    """
+    coordinator = Coordinator(store, failed, options)
+    strangers, devices = Limiter(access.stranger_pace), Limiter(access.device_pace)
+
+    def load() -> Asgi:
+        from crowdml.server.setup.framework import make_framework
+
+        return make_framework(coordinator, devices, strangers, access.address, failed)
+
+    framework = LazyApp(load)
+    exchange = Exchange(coordinator, devices, strangers)
+    secure = SecureRoutes(coordinator, exchange)
+    handlers: dict[str, RawHandler] = {
+        "exchange.check_out": exchange.check_out,
+        "exchange.check_in": exchange.check_in,
+        "secure_routes.status": secure.status,
+        "secure_routes.hand_over": secure.hand_over,
+        "secure_routes.ask_again": secure.ask_again,
+    }
+    limited = BodyLimit(framework, coordinator.is_operator)
+    return FrontDoor(coordinator, handlers, limited, access, Lifespan(coordinator, framework.begin))
+
+
+class LazyApp:
+    """Loads an application once, in a thread, while the server serves already.
+
+    Devices need few routes, and those are there at once. The framework of the control plane and the pages takes a
+    second to load; whoever asks for them in that second waits.
+
+    Args:
+        load: Returns the application; it may take its time.
+    """
+
+    def __init__(self, load: Callable[[], Asgi]) -> None:
+        self._load = load
+        self._loading: asyncio.Task[Asgi] | None = None
+
+    def begin(self) -> asyncio.Task[Asgi]:
+        """Begin to load, unless that was done before; an event loop must be running."""
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(asyncio.to_thread(self._load))
+        return self._loading
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, once the application is there; a request that gives up does not stop the loading."""
+        loading = self._loading or self.begin()
+        inner = loading.result() if loading.done() else await asyncio.shield(loading)
+        await inner(scope, receive, send)
+
+
+class Lifespan:
+    """The life of a server: tasks are taken up where the store has them, and let go of when it ends.
+
+    Args:
+        coordinator: Holds the tasks and the store.
+        begun: Called when devices are served.
+    """
+
+    def __init__(self, coordinator: Coordinator, begun: Callable[[], object]) -> None:
+        self._coordinator, self._begun = coordinator, begun
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Speak ASGI's protocol of start and end."""
+        with one_blas_thread():
+            await self._live(receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            for stored in self._coordinator.store.tasks():
+                self._coordinator.start(stored)
+        except BaseException as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            raise
+        await send({"type": "lifespan.startup.complete"})
+        self._begun()
+        await receive()
+        await self._coordinator.close()
+        await send({"type": "lifespan.shutdown.complete"})

@@ -1,0 +1,191 @@
+"""Serving: the application on a real socket."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from crowdml.core import BadInput, record
+from crowdml.core.keys import SigningKey
+from crowdml.server.http.bounded_connection import BoundedProtocol, ConnectionLimits, bounded
+from crowdml.server.http.requests import Asgi, Limiter, Pace
+from crowdml.server.store import Identity, Store
+from crowdml.server.tasks.device_tokens import token_hash
+from crowdml.wire.join_link import make_token
+
+BACKLOG = 4096
+MOST_FILES = 65_536
+RESERVED_FILES = 256
+"""Open files that are not connections: of the store, above all."""
+
+GARBAGE = 20_000
+"""Objects made and kept before cycles are looked for: requests leave none, and hundreds of them are under way."""
+
+TOKEN_FILE = "operator.token"  # noqa: S105  the name of a file
+
+
+class PromptLoop(uvloop.Loop):
+    """uvloop's event loop, in which a connection that is to speak TLS must do so as soon as it must ask for something.
+
+    Until then it is no connection to our protocol, whose deadlines and numbers do not hold for it.
+    """
+
+    async def create_server(self, *where: Any, **options: Any) -> Any:
+        """Listen; a handshake has as long as the headers of a request."""
+        if options.get("ssl") is not None:
+            options.setdefault("ssl_handshake_timeout", ConnectionLimits().deadline_s)
+        return await super().create_server(*where, **options)
+
+
+@record
+class Place:
+    """Where a server listens.
+
+    Attributes:
+        host: Address.
+        port: Port; 0: any free one.
+        certificate: TLS certificate, PEM.
+        key: Its key, PEM; None: in the same file.
+        proxy: Addresses of proxies whose word about the origin of a request is taken.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8800
+    certificate: Path | None = None
+    key: Path | None = None
+    proxy: str | None = None
+
+    @property
+    def scheme(self) -> str:
+        """The protocol of its address."""
+        return "https" if self.certificate else "http"
+
+
+def require_identity(store: Store, folder: Path) -> None:
+    """Make the operator's key and token on the first start; the token goes into a file that only its owner reads."""
+    if store.identity() is not None:
+        return
+    token = make_token()
+    path = folder / TOKEN_FILE
+    path.touch(mode=0o600, exist_ok=True)
+    path.chmod(0o600)
+    path.write_text(token + "\n")
+    identity = Identity(signing_key=SigningKey.make().secret, operator_token_hash=token_hash(token.encode()))
+    store.set_identity(identity)
+
+
+def bind(place: Place) -> socket.socket:
+    """Take the port, or say who may have it."""
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    taken = socket.socket(family, socket.SOCK_STREAM)
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind((place.host, place.port))
+        # From here on whoever connects waits to be served, instead of being turned away.
+        taken.listen(BACKLOG)
+    except OSError as error:
+        taken.close()
+        raise BadInput(
+            f"{place.host}:{place.port} cannot be used: {error.strerror}", hint="choose another --port, or 0 for any"
+        ) from None
+    return taken
+
+
+def make_server(app: Asgi, place: Place, protocol: type[BoundedProtocol] = BoundedProtocol) -> uvicorn.Server:
+    """Make what serves the application; requests under way are finished when it ends."""
+    config = uvicorn.Config(
+        app,
+        http=protocol,
+        loop=f"{__name__}:{PromptLoop.__name__}",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=place.proxy is not None,
+        forwarded_allow_ips=place.proxy or "",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=10,
+        backlog=BACKLOG,
+        ssl_certfile=str(place.certificate) if place.certificate else None,
+        ssl_keyfile=str(place.key) if place.key else None,
+    )
+    return uvicorn.Server(config)
+
+
+def most_connections() -> int:
+    """Take as many open files as the system lets us have; return how many of them may be connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):
+            wanted = soft
+    return max(wanted - RESERVED_FILES, wanted // 2)
+
+
+def limits_of(place: Place, most: int) -> ConnectionLimits:
+    """Divide the connections: no address takes more than a quarter, but for a proxy, through which all come."""
+    return ConnectionLimits(connections=most, per_address=most if place.proxy else max(most // 4, 1))
+
+
+def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
+    """Serve until a signal comes; requests under way are finished."""
+    server = make_server(app, place, bounded(limits_of(place, most_connections())))
+
+    def end(*_: object) -> None:
+        # Before uvicorn has set handlers. Later it raises the signal again when it is done: all is well then.
+        server.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    # What strangers send wrong is counted and answered; to log it would let them fill the disk.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    # Whatever is there by now stays; to go through it again and again would cost as much as folding in.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
+    gc.enable()
+    server.run(sockets=[listening])
+
+
+LOG_PACE = Pace(per_second=1 / 60, burst=10)
+"""Ten of a kind at once, then one a minute: with a traceback of 2 kB, 3 MB a day of each kind."""
+
+
+class LogLimit(logging.Filter):
+    """A log that strangers cannot fill: of each kind of message only so many are written in a while.
+
+    What a message is about is the place in the code that wrote it, and the kind of its error. Those that were left out
+    are counted, and the next one that is written says how many there were.
+
+    Args:
+        pace: How many of each kind may pass.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, pace: Pace = LOG_PACE, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._limiter = Limiter(pace, clock)
+        self._left_out: dict[tuple[object, ...], int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a message is written."""
+        kind = (record.name, record.pathname, record.lineno, record.exc_info and record.exc_info[0])
+        if self._limiter.wait(kind):
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return False
+        if left_out := self._left_out.pop(kind, 0):
+            record.msg, record.args = f"{record.getMessage()} (and {left_out} more like this)", ()
+        return True

@@ -1,0 +1,140 @@
+"""The coordinator: all tasks of one server, with a writer for each.
+
+Whatever changes a task goes through its writer, so that no two things ever happen to it at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Callable
+
+from crowdml.core import BadInput, Coins, record
+from crowdml.core.keys import SigningKey, fingerprint
+from crowdml.server.refusals import Answer, Refusal, json_answer
+from crowdml.server.store import Store, StoredTask
+from crowdml.server.tasks.device_tokens import DeviceState, Tokens, token_hash
+from crowdml.server.tasks.enrolment import Enrolment
+from crowdml.server.tasks.mutable_task import MutableTask
+from crowdml.server.tasks.new_task import EntropyCoins, TaskRequest, make_task
+from crowdml.server.tasks.running_task import Choose, RunningTask, by_hash
+from crowdml.server.tasks.task_writer import LARGEST_BATCH, Writer
+
+TRANSITIONS = {"draft": ("open", "stopped"), "open": ("paused", "stopped"), "paused": ("open", "stopped")}
+
+
+@record
+class Options:
+    """How a server behaves.
+
+    Attributes:
+        capacity: Check-ins of one task that may wait.
+        largest_batch: Check-ins stored in one transaction at most.
+        patience_s: Seconds until a round makes up for silent devices.
+        stage_s: Seconds that each stage of a secure sum waits for silent devices.
+        coins: Begins models; given coins are for tests.
+        choose: Orders devices for rounds; given orders are for tests.
+    """
+
+    capacity: int = 4096
+    largest_batch: int = LARGEST_BATCH
+    patience_s: float = 30.0
+    stage_s: float = 15.0
+    coins: Callable[[], Coins] = EntropyCoins
+    choose: Choose | None = None
+
+
+class Coordinator:
+    """Holds every task of a server.
+
+    Args:
+        store: Where everything is kept.
+        failed: Called when a writer cannot go on.
+        options: How the server behaves.
+
+    Attributes:
+        tokens: Finds devices by their tokens.
+        enrolment: Lets devices in and out.
+        tasks: What everybody may see of each task, by name.
+        writers: What changes each task, by name.
+        check_outs: Check-outs answered since the server started, by status.
+        check_ins: Check-ins answered, by status.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        failed: Callable[[BaseException], None],
+        options: Options = Options(),  # noqa: B008  a frozen record
+    ) -> None:
+        """Begin without tasks; `start` takes each up where it was."""
+        self.store, self.options, self._failed = store, options, failed
+        self.check_outs, self.check_ins = Counter[int](), Counter[int]()
+        identity = store.identity()
+        if identity is None:
+            raise BadInput("this database has no operator yet", hint="crowdml serve makes one")
+        self._key = SigningKey(identity.signing_key)
+        self._operator_hash = identity.operator_token_hash
+        self.tokens = Tokens()
+        self.enrolment = Enrolment(store, self.tokens, fingerprint(self._key.public))
+        self.tasks: dict[str, RunningTask] = {}
+        self.writers: dict[str, Writer] = {}
+
+    def is_operator(self, token: bytes) -> bool:
+        """Compare a token with the operator's, in constant time."""
+        return hmac.compare_digest(token_hash(token), self._operator_hash)
+
+    async def close(self) -> None:
+        """Finish what waits and let go of the store."""
+        for writer in self.writers.values():
+            await writer.close()
+        self.store.close()
+
+    def running(self, name: str) -> RunningTask:
+        """Return a task, or refuse."""
+        found = self.tasks.get(name)
+        if found is None:
+            raise Refusal(404, "no-task", "there is no such task")
+        return found
+
+    def create(self, request: TaskRequest) -> StoredTask:
+        """Make a task from its file; open unless it is to stay a draft. `start` must follow."""
+        return self.store.create_task(make_task(request, self._key, self.options.coins, self.tasks))
+
+    def set_state(self, task: MutableTask, wanted: str) -> Answer:
+        """Move a task to another state. Runs in its writer."""
+        state = task.state
+        if wanted not in TRANSITIONS.get(state.state, ()) and wanted != state.state:
+            raise Refusal(409, "state", f"a task that is {state.state} cannot become {wanted}")
+        if wanted != state.state:
+            reason = "the operator stopped it" if wanted == "stopped" else None
+            self.store.set_state(task.running.id, wanted, reason)
+            state.state, state.reason = wanted, reason
+            task.settle()
+        return json_answer(task.running.describe())
+
+    def start(self, stored: StoredTask) -> RunningTask:
+        """Take a task up exactly where the store has it. Runs in the event loop."""
+        name = stored.name
+        known = self.store.devices(stored.id)
+        devices = [device for device in known if not device.revoked]
+        secret = hashlib.sha256(b"crowdml rounds\0" + self._key.secret + name.encode()).digest()
+        choose = self.options.choose or by_hash(secret)
+        running = RunningTask(stored, choose=choose, patience_s=self.options.patience_s)
+        for device in devices:
+            running.devices[device.slot] = DeviceState.of(device, name)
+            self.tokens.add(running.devices[device.slot])
+        for device in known:
+            if device.revoked:
+                self.tokens.revoke(device.token_hash)
+        task = MutableTask(running, stored, self.store.rows(stored.id), devices, self.store.points(stored.id))
+        self.tasks[name] = running
+        self.writers[name] = Writer(
+            task,
+            self.store,
+            self._failed,
+            self.options.capacity,
+            self.options.largest_batch,
+        )
+        return running

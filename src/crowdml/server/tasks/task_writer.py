@@ -1,0 +1,168 @@
+"""The writer: one per task; it folds in check-ins, stores them, and only then acknowledges.
+
+Whatever waits is taken as one batch and stored in one transaction: while the disk is busy the next batch gathers.
+Arithmetic runs in the event loop and the database in a thread of its own, because the two would otherwise wrangle over
+the interpreter's lock at every statement. A failure of the store or of a kernel is not survived: whether the last
+transaction is on disk is then unknown, so pending requests fail, and the process ends. A restart continues from what is
+stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from crowdml.core import CrowdError
+from crowdml.server.refusals import Answer, Refusal, refusal_of
+from crowdml.server.store import Store, StoreFailed
+from crowdml.server.tasks.folding import CheckIn, Folded, fold
+from crowdml.server.tasks.mutable_task import MutableTask
+
+LARGEST_BATCH = 256
+BUSY = 4
+"""A batch of so many is followed by a short wait."""
+LINGER_S = 0.002
+
+Work = Callable[[MutableTask], Answer]
+"""Something else that changes the task, between two batches; it may use the store. It is lent the state for that."""
+
+Waiting = tuple[CheckIn | Work, "asyncio.Future[Answer]"]
+
+
+class Writer:
+    """Serialises everything that changes one task.
+
+    Args:
+        task: The task; its state is changed here and nowhere else.
+        store: Where it is kept.
+        failed: Called once if the writer cannot go on.
+        capacity: Check-ins that may wait.
+        largest_batch: Check-ins stored in one transaction at most.
+
+    Attributes:
+        stored: Check-ins stored since the server started.
+        transactions: Transactions that took.
+        seconds: Time spent in those.
+    """
+
+    def __init__(
+        self,
+        task: MutableTask,
+        store: Store,
+        failed: Callable[[BaseException], None],
+        capacity: int = 4096,
+        largest_batch: int = LARGEST_BATCH,
+    ) -> None:
+        """Begin to work; an event loop must be running."""
+        self._mutable, self._store, self._failed = task, store, failed
+        self._capacity, self._largest_batch = capacity, largest_batch
+        self.stored, self.transactions, self.seconds = 0, 0, 0.0
+        self._waiting: deque[Waiting] = deque()
+        self._news = asyncio.Event()
+        self._closing = False
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, f"store-{task.running.name}")
+        self._task = self._loop.create_task(self._run(), name=f"writer-{task.running.name}")
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still takes check-ins: it has neither failed nor been closed."""
+        return not self._task.done()
+
+    @property
+    def waiting(self) -> int:
+        """How many check-ins wait."""
+        return len(self._waiting)
+
+    async def submit(self, work: CheckIn | Work) -> Answer:
+        """Wait in the queue and return the answer; a full queue refuses."""
+        if len(self._waiting) >= self._capacity or self._closing or self._task.done():
+            raise Refusal(503, "busy", "too many check-ins are waiting", retry_after_s=1)
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting.append((work, future))
+        self._news.set()
+        return await future
+
+    async def close(self) -> None:
+        """Finish what waits, then end."""
+        self._closing = True
+        self._news.set()
+        await self._task
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        batch: list[Waiting] = []
+        try:
+            while self._waiting or not self._closing:
+                if not self._waiting:
+                    self._news.clear()
+                    await self._news.wait()
+                    continue
+                if len(batch) >= BUSY:
+                    # Where many speak, the others are about to: one transaction then serves them all.
+                    await asyncio.sleep(LINGER_S)
+                batch = self._gather()
+                for (_, future), answer in zip(batch, await self._handle(batch), strict=True):
+                    if not future.done():
+                        future.set_result(answer)
+        except BaseException as error:
+            failure = Refusal(503, "failed", "the server could not store this", retry_after_s=5).answer()
+            for _, future in (*batch, *self._waiting):
+                if not future.done():
+                    future.set_result(failure)
+            self._failed(error)
+
+    def _gather(self) -> list[Waiting]:
+        """Take whatever waits; other work than check-ins is done alone."""
+        batch = [self._waiting.popleft()]
+        while self._waiting and len(batch) < self._largest_batch:
+            if not (isinstance(batch[-1][0], CheckIn) and isinstance(self._waiting[0][0], CheckIn)):
+                break
+            batch.append(self._waiting.popleft())
+        return batch
+
+    async def _handle(self, batch: list[Waiting]) -> list[Answer]:
+        first = batch[0][0]
+        if not isinstance(first, CheckIn):
+            return [await self._in_thread(_perform, first, self._mutable)]
+        return await self._fold([work for work, _ in batch if isinstance(work, CheckIn)])
+
+    async def _fold(self, check_ins: list[CheckIn]) -> list[Answer]:
+        task = self._mutable
+        running, state = task.running, task.state
+        keys = [(check_in.device.slot, check_in.key) for check_in in check_ins]
+        known = await self._in_thread(self._store.receipts_for, running.id, keys)
+        before = task.mark()
+        if running.live.server.last.server.takes == "individuals":
+            # Comparing check-ins takes a while; others see the snapshot alone, so they need not wait.
+            folded: Folded = await self._in_thread(fold, running.live, running.task_hash, state, check_ins, known)
+        else:
+            folded = fold(running.live, running.task_hash, state, check_ins, known)
+        if folded.receipts:
+            began = time.perf_counter()
+            applied = task.since(before, folded.receipts, folded.touched)
+            await self._in_thread(self._store.apply, applied)
+            self.stored += len(folded.receipts)
+            self.transactions += 1
+            self.seconds += time.perf_counter() - began
+            task.settle()
+        return folded.answers
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._loop.run_in_executor(self._thread, function, *arguments)
+
+
+def _perform(work: Work, task: MutableTask) -> Answer:
+    """Do other work; what it refuses is an answer and changes nothing, what the store cannot do is no answer."""
+    before = task.state.copy()
+    try:
+        return work(task)
+    except StoreFailed:
+        raise
+    except CrowdError as error:
+        task.state = before
+        return refusal_of(error).answer()

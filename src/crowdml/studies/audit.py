@@ -1,0 +1,233 @@
+"""The leak meter of sliced training: what followers, and whoever sees weights, can read of a dominator's rows."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.algorithms.recipe import SlicedRecipe
+from crowdml.core import BadInput, record, trees
+from crowdml.core.files import save_figure
+from crowdml.core.ops import Tree
+from crowdml.simulation.accounting import sliced_report
+from crowdml.simulation.prepare import prepare
+from crowdml.simulation.sliced import deal, first_parameters, gradient_of, net_of, released_by, rules_of
+from crowdml.slicing import SlicedNet
+from crowdml.slicing.attacks import Reader, inputs_from_difference, likeness
+from crowdml.slicing.first_cut import Released, as_columns, first_sums
+from crowdml.slicing.training import Gradient, Group, Rows, as_batch, make_groups, train_pass, train_turn
+from crowdml.task import Task
+
+Floats = npt.NDArray[np.float64]
+BATCHES = (1, 2, 5)
+"""Batch sizes at which weight differences are tried, beside the task's own."""
+SHOWN = 10
+"""Rows of which a figure shows what was read."""
+
+
+@record
+class Reading:
+    """How well one way of reading does.
+
+    Attributes:
+        what: What is read.
+        seen: Numbers of an example that are seen.
+        right: Share of labels read correctly; None where labels are not read.
+        likeness: Mean cosine between rows and what was reconstructed.
+    """
+
+    what: str
+    seen: int
+    right: float | None
+    likeness: float
+
+
+@record
+class Audit:
+    """What the meter found.
+
+    Attributes:
+        task: The task's name.
+        readings: Every way of reading.
+        guarantee: What is promised, in words.
+        own_rows: Rows that the reader has of its own.
+        pictures: A few rows and what was made of them, by way of reading; examples come first.
+    """
+
+    task: str
+    readings: tuple[Reading, ...]
+    guarantee: str
+    own_rows: int
+    pictures: dict[str, Floats]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; pictures are left out."""
+        return {
+            "task": self.task,
+            "guarantee": self.guarantee,
+            "own_rows": self.own_rows,
+            "readings": [vars(reading) for reading in self.readings],
+        }
+
+
+def audit(task: Task, *, seed: int = 0, own_rows: int = 500, victims: int = 200) -> Audit:
+    """Train one group for a pass, then let a former dominator read the next but one.
+
+    Args:
+        task: A slicenet task.
+        seed: Same seed, same result.
+        own_rows: Rows of the reader's own that it learns from, at most.
+        victims: Rows that are read.
+    """
+    if not isinstance(task.recipe, SlicedRecipe):
+        raise BadInput(
+            f"the leak meter measures slicenet tasks, not {task.algorithm.kind}",
+            where="algorithm.kind",
+            hint='kind = "slicenet"',
+        )
+    if not task.algorithm.pieces:
+        raise BadInput("every device is alone: nothing is passed on", where="algorithm.pieces", hint="pieces = 5")
+    _, dataset = prepare(task)
+    generator = np.random.default_rng([seed, 0])
+    net = net_of(task)
+    first = first_parameters(net.model, seed, 0)
+    group = Group(make_groups(task.crowd.devices, task.algorithm.pieces, task.algorithm.dummies, generator)[0], first)
+    rows = deal(task, dataset, generator)
+    released = released_by(task, net, first, rows, generator)
+    gradient = gradient_of(task, net, released)
+    old = _later(task, group, rows, gradient, generator)
+    reader, victim = int(group.devices[0]), int(group.devices[1])
+    prior = (rows[reader][0][:own_rows], rows[reader][1][:own_rows])
+    target = (rows[victim][0][:victims], rows[victim][1][:victims])
+    readings, pictures = _read_sums(net, old, group.parameters, prior, target, victim, released)
+    differences, more = _read_differences(task, net, group.parameters, prior, target, victim, gradient)
+    return Audit(
+        task=task.name,
+        readings=(*readings, *differences),
+        guarantee=sliced_report(task)["guarantee"],
+        own_rows=len(prior[1]),
+        pictures=pictures | more,
+    )
+
+
+def _later(task: Task, group: Group, rows: list[Rows], gradient: Gradient, generator: np.random.Generator) -> Tree:
+    """Train a pass, remember the parameters as the reader knew them, and train another with other dominators."""
+    rules = rules_of(task)
+    train_pass(group, rows, rules, rules.rate, gradient, generator)
+    old = trees.map(np.array, group.parameters)
+    others = Group(group.devices[2:], group.parameters)
+    # A group without further devices goes straight on to the victim.
+    if len(others.devices) > rules.pieces:
+        train_pass(others, rows, rules, rules.rate, gradient, generator)
+    else:
+        nobody_asks = trees.map(np.zeros_like, others.parameters)
+        for device in others.devices[:2].tolist():
+            order = np.arange(len(rows[device][1]))
+            train_turn(others, rows[device], device, order, rules.batch, rules.rate, gradient, nobody_asks)
+    group.parameters = others.parameters
+    return old
+
+
+def _read_sums(
+    net: SlicedNet,
+    old: Tree,
+    now: Tree,
+    prior: Rows,
+    target: Rows,
+    victim: int,
+    released: Released | None,
+) -> tuple[list[Reading], dict[str, Floats]]:
+    """Read what crosses the first cut, as the holder of each piece that has neurons of the first stage."""
+    seen = as_columns(first_sums(net.model, net.graph, old, as_batch(*prior))).T
+    if released is None:
+        crossed = as_columns(first_sums(net.model, net.graph, now, as_batch(*target))).T
+    else:
+        crossed = as_columns(released.of(victim, np.arange(len(target[1])))).T
+    truth = Reader.of(prior[0], prior[0], prior[1])
+    found = [_reading("the rows themselves", truth, target[0], target)]
+    pictures = {"rows": np.asarray(target[0], np.float64)}
+    owners = net.graph.owners_of_sums(net.pieces)[0]
+    for piece in np.unique(owners).tolist():
+        columns = np.nonzero(owners == piece)[0]
+        reader = Reader.of(seen[:, columns], prior[0], prior[1])
+        found.append(_reading(f"sums that piece {piece + 1} receives", reader, crossed[:, columns], target))
+        pictures[f"piece {piece + 1}"] = reader.rows(crossed[:, columns])
+    return found, pictures
+
+
+def _reading(what: str, reader: Reader, seen: Any, target: Rows) -> Reading:
+    found = reader.rows(seen)
+    alike = [likeness(row, truth) for row, truth in zip(found, np.asarray(target[0], np.float64), strict=True)]
+    right = float(np.mean(reader.read(seen) == target[1]))
+    return Reading(what=what, seen=np.shape(seen)[1], right=right, likeness=float(np.mean(alike)))
+
+
+def _read_differences(
+    task: Task, net: SlicedNet, parameters: Tree, prior: Rows, target: Rows, victim: int, gradient: Gradient
+) -> tuple[list[Reading], dict[str, Floats]]:
+    """Compare the first layer's weights before and after a step; the input is what that layer sees."""
+    linear = net.graph.hidden[0].linear
+    if len(net.graph.hidden[0].sums) > 1:
+        return [], {}
+    truth = Reader.of(prior[0], prior[0], prior[1])
+    found, pictures = [], {}
+    before = np.asarray(parameters[linear]["w"], np.float64)
+    for size in sorted({*BATCHES, task.algorithm.batch}):
+        made, alike, right = [], [], None
+        for begin in range(0, min(len(target[1]), 50 * size) - size + 1, size):
+            numbers = np.arange(begin, begin + size)
+            slopes = gradient(parameters, as_batch(target[0][numbers], target[1][numbers]), victim, numbers)[linear]
+            after = before - task.algorithm.rate * np.asarray(slopes.get("w", np.zeros_like(before)), np.float64)
+            made.append(inputs_from_difference(before, after))
+            alike.append(max(likeness(made[-1], np.asarray(target[0][at], np.float64)) for at in numbers))
+        if size == 1:
+            scaled = np.array([row * _scale(row, prior[0]) for row in made])
+            right = float(np.mean(truth.read(scaled) == target[1][: len(scaled)]))
+            pictures["weight difference"] = scaled
+        what = f"weight differences, {size} row{'s' * (size > 1)} in a batch"
+        found.append(Reading(what=what, seen=len(made[0]), right=right, likeness=float(np.mean(alike))))
+    return found, pictures
+
+
+def _scale(found: Floats, prior: Any) -> float:
+    """Give a direction the length that rows usually have."""
+    norm = float(np.linalg.norm(found))
+    return float(np.mean(np.linalg.norm(prior, axis=1))) / norm if norm else 0.0
+
+
+def audit_figure(found: Audit, path: Path) -> None:
+    """Draw a line of pictures for each way of reading, and save the figure."""
+    from matplotlib.figure import Figure
+
+    width = len(next(iter(found.pictures.values()))[0])
+    side, channels = _side(width)
+    lines = list(found.pictures.items())
+    figure = Figure(figsize=(SHOWN + 2, 1.15 * len(lines) + 0.6), dpi=100, layout="constrained")
+    axes = figure.subplots(len(lines), SHOWN, squeeze=False)
+    for line, (name, pictures) in zip(axes, lines, strict=True):
+        for at, cell in enumerate(line):
+            cell.axis("off")
+            if at < len(pictures):
+                cell.imshow(_scaled(pictures[at]).reshape(side, side, channels).squeeze(), cmap="gray", vmin=0, vmax=1)
+        line[0].set_title(name, loc="left", fontsize=10)
+    figure.suptitle(f"{found.task}: rows of a dominator, and what others read")
+    save_figure(figure, path)
+
+
+def _side(width: int) -> tuple[int, int]:
+    for channels in (1, 3):
+        side = math.isqrt(width // channels)
+        if side * side * channels == width:
+            return side, channels
+    raise BadInput(f"rows of {width} numbers are no square pictures", where="--plot", hint="leave --plot out")
+
+
+def _scaled(picture: Floats) -> Floats:
+    """Stretch a picture over all shades, but for its outermost numbers."""
+    low, high = np.percentile(picture, [1, 99.5])
+    clipped: Floats = np.clip((picture - low) / max(float(high - low), 1e-12), 0, 1)
+    return clipped

@@ -1,0 +1,210 @@
+"""What a study is: a figure or table of a paper, what the paper reports, and how to get our figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+
+from crowdml.core import record
+from crowdml.simulation import Result
+
+TASKS = Path(__file__).parent / "tasks"
+"""Where the task files of all studies are."""
+
+Results = Mapping[str, Result]
+"""What was found, by the label of its curve."""
+
+Verdict = Literal["holds", "beyond", "trend", "differs", "shown", "not run"]
+"""What a row found; `crowdml.studies.comparisons` says when each of them is right."""
+
+Tuned = Literal["held back", "given", "test rows", "not recorded"]
+TUNED: Mapping[Tuned, str] = {
+    "held back": "settings that the paper leaves open were chosen on rows held back from training",
+    "given": "nothing was tuned",
+    "test rows": "settings were chosen with the test rows in sight, so figures on them are too good",
+    "not recorded": "how settings were chosen was not recorded: test rows may have been seen",
+}
+"""On which rows a study's settings were chosen, and what the page says of it."""
+
+STORED = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, revalidate_instances="always")
+"""How strictly a record is read that is stored in a file."""
+
+Watcher = Callable[[str, float, float], None]
+"""Told the curve's label, the share done and its mean test error."""
+
+
+@record
+class Curve:
+    """One line of a figure.
+
+    Attributes:
+        label: Its name in the legend.
+        changes: What it changes in the study's task file.
+        chosen: Hyper-parameters, found by the search.
+        grid: Values the search tries, by key; empty where nothing is searched.
+    """
+
+    label: str
+    changes: tuple[str, ...]
+    chosen: Mapping[str, float]
+    grid: Mapping[str, tuple[float, ...]]
+
+
+def curve(
+    label: str,
+    *changes: str,
+    chosen: Mapping[str, float] | None = None,
+    grid: Mapping[str, tuple[float, ...]] | None = None,
+) -> Curve:
+    """Make a curve; without `chosen` all its hyper-parameters stand in the task file or among its changes."""
+    return Curve(label=label, changes=changes, chosen=chosen or {}, grid=grid or {})
+
+
+@record
+class Unstated:
+    """What a paper leaves open, and how it was decided: on rows held back from training.
+
+    Attributes:
+        candidates: Changes of the task file, by name.
+        used: The one in use.
+        curves: Labels of the curves that the decision needs.
+        criterion: How it is decided, in words; fixed before anything was run.
+        score: `score(results)`: how far a candidate is from what is wanted (less is better), and a remark.
+        finalists: All candidates are tried once; so many of them, the best, are tried again with all trials.
+    """
+
+    candidates: Mapping[str, tuple[str, ...]]
+    used: str
+    curves: tuple[str, ...]
+    criterion: str
+    score: Callable[[Results], tuple[float, str]]
+    finalists: int = 4
+
+
+@record
+class Row:
+    """One comparison with the paper.
+
+    Attributes:
+        setting: What was run.
+        metric: What was measured.
+        paper: The paper's figure, None where it gives none.
+        ours: Our mean over trials; None where it was never reached, or never run.
+        std: Our standard deviation over trials.
+        verdict: What the rule says.
+        rule: When the row holds, in words; why it was not run, where it was not; empty where nothing is claimed.
+    """
+
+    __pydantic_config__ = STORED
+
+    setting: str
+    metric: str
+    paper: float | None
+    ours: float | None
+    std: float
+    verdict: Verdict
+    rule: str = ""
+
+
+@record
+class Report:
+    """What a study found.
+
+    Attributes:
+        id: The study's id.
+        study: The study as it was run.
+        seed: First seed; trial k has what follows from it and k.
+        trials: Repetitions.
+        rows: Comparisons with the paper.
+        results: All results, by label.
+        notes: Caveats.
+        seconds: Compile and run time, summed over runs.
+        cpu_seconds: Processor time of the whole process since the study began, on all cores.
+    """
+
+    id: str
+    study: Study
+    seed: int
+    trials: int
+    rows: tuple[Row, ...]
+    results: Results
+    notes: tuple[str, ...]
+    seconds: dict[str, float]
+    cpu_seconds: float
+
+    @property
+    def title(self) -> str:
+        """What the study shows, in one line."""
+        return self.study.title
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report in the layout that `reproduce --json` writes."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "rows": [vars(row) for row in self.rows],
+            "curves": {label: result.to_json() for label, result in self.results.items()},
+            "notes": list(self.notes),
+            "seconds": self.seconds,
+        }
+
+    def plot(self, path: Path | str) -> None:
+        """Draw the figure and save it."""
+        from crowdml.simulation.result import curve_figure
+
+        heading = f"{self.id}: {self.title}"
+        if self.study.draw:
+            self.study.draw(self.results, Path(path), heading)
+            return
+        curve_figure(self.results, Path(path), measure=self.study.measure, title=heading)
+
+
+@record
+class Study:
+    """A figure that can be reproduced.
+
+    Attributes:
+        title: What it shows.
+        claim: What the paper claims, or what was wanted where the study is not the paper's; empty: figures only.
+        refuted_by: What would refute it, in words.
+        tuned: On which rows settings were chosen that the paper leaves open.
+        task: Its task file.
+        curves: Its lines.
+        rows: Turns results into comparisons with the paper.
+        trials: Repetitions, as in the paper.
+        measure: Which measurement the figure shows.
+        notes: Caveats: what differs from the paper's setting, and why.
+        draw: `draw(results, path, title)` draws the figure into a file; None: one curve per result.
+        full: Task file of the paper's own setting, where that takes hours and `task` is a small one; None elsewhere.
+        full_curves: Its lines in that setting, where they are others.
+        unstated: What the paper leaves open; None where the task file and the curves' own grids say everything.
+        missing: Rows for settings of the paper's that were never run.
+    """
+
+    title: str
+    claim: str
+    refuted_by: str
+    tuned: Tuned
+    task: Path
+    curves: tuple[Curve, ...]
+    rows: Callable[[Results], Iterable[Row]]
+    trials: int = 10
+    measure: str = "test_error"
+    notes: tuple[str, ...] = ()
+    draw: Callable[[Results, Path, str], None] | None = None
+    unstated: Unstated | None = None
+    full: Path | None = None
+    full_curves: tuple[Curve, ...] = ()
+    missing: tuple[Row, ...] = ()
+
+    def compare(self, results: Results) -> tuple[Row, ...]:
+        """Set results beside the paper's figures."""
+        return tuple(self.rows(results))
+
+    @property
+    def settled(self) -> tuple[str, ...]:
+        """Changes for what the paper leaves open, before those of a curve."""
+        return self.unstated.candidates[self.unstated.used] if self.unstated else ()

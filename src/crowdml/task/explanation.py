@@ -1,0 +1,293 @@
+"""What a task means for owners: what leaves a device, what is promised, and what it adds up to.
+
+Everything is taken from the algorithm and the plan that run: the table lists the leaves of a real check-in.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from crowdml.algorithms.recipe import SlicedRecipe
+from crowdml.algorithms.stability import advice
+from crowdml.core import NUMPY, BadInput, record
+from crowdml.data import input_bound
+from crowdml.privacy import MECHANISMS, Plan
+from crowdml.privacy.accounting import FILTER_NAMES
+from crowdml.privacy.calibration.term_checks import LARGEST_EPSILON
+from crowdml.privacy.cost import Figure
+from crowdml.privacy.promise import gaussian_epsilon
+from crowdml.task.live_task import require_live
+from crowdml.task.message_parts import MessagePart, message_parts
+from crowdml.task.promise_words import NOBODY, promise_words, rests_on
+from crowdml.task.task import Task
+
+ROW_COUNTS = ("rows", "counted")
+"""Parts of a message that say how many rows stand behind it."""
+
+LEAST_DELTA = 1e-15
+"""Below this δ nobody has to be told how many units it is a promise to: there are not so many."""
+
+
+@record
+class Explanation:
+    """What a task means.
+
+    Attributes:
+        mode: As in the task file.
+        message_parts: What leaves a device with every check-in.
+        promise: The promise in words.
+        per_release: Smallest valid ε of a single release, for a sample and for a device.
+        total: Smallest valid ε over the task, for a sample and for a device.
+        missing: Why there is no such figure, where it is None: by `per_release` and `total`, then by unit.
+        enforced_by: Name of the sum that decides before anything is sent; None where nothing is promised.
+        curve: For the promised unit after 1, 2, … releases: ε as the sum that enforces has it, and the smallest valid.
+        notes: What the figures leave out.
+    """
+
+    mode: str
+    message_parts: tuple[MessagePart, ...]
+    promise: str
+    per_release: dict[str, Figure | None]
+    total: dict[str, Figure | None]
+    missing: dict[str, dict[str, str]]
+    enforced_by: str | None
+    curve: tuple[tuple[int, float, Figure], ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, in the layout that `privacy explain --json` writes."""
+        return {
+            "mode": self.mode,
+            "leaving": [vars(part) for part in self.message_parts],
+            "promise": self.promise,
+            "per_release": {unit: own.to_json() if own else None for unit, own in self.per_release.items()},
+            "total": {unit: own.to_json() if own else None for unit, own in self.total.items()},
+            "missing": self.missing,
+            "enforced_by": self.enforced_by,
+            "curve": [
+                {"releases": count, "enforced": round(enforced, 6), "valid": best.to_json()}
+                for count, enforced, best in self.curve
+            ],
+            "notes": list(self.notes),
+        }
+
+
+def explain(task: Task) -> Explanation:
+    """Explain a task."""
+    plan = task.calibrated
+    terms, parts = plan.terms, message_parts(task, plan)
+    per_release, per_release_missing = _figures(plan, 1, 1)
+    total, total_missing = _figures(plan, _uses(task), task.stop.max_releases)
+    return Explanation(
+        mode=terms.mode,
+        message_parts=parts,
+        promise=_words(task, plan),
+        per_release=per_release,
+        total=total,
+        missing={"per_release": per_release_missing, "total": total_missing},
+        enforced_by=FILTER_NAMES[terms.limit.kind] if terms.promised else None,
+        curve=_curve(plan) if terms.promised else (),
+        notes=_notes(task, plan, parts),
+    )
+
+
+def _figures(plan: Plan, uses: int | None, releases: int | None) -> tuple[dict[str, Figure | None], dict[str, str]]:
+    """Return what so many releases say about one sample and about a whole device, or why there is no figure."""
+    figures: dict[str, Figure | None] = {"sample": None, "device": None}
+    if not plan.terms.promised:
+        return figures, dict.fromkeys(figures, "nothing is promised")
+    rows, missing = plan.terms.rows, dict[str, str]()
+    for unit, count in (("sample", uses), ("device", releases)):
+        if count is None:
+            missing[unit] = "not limited"
+        elif unit == "device" and plan.last.bounds_rows and rows is None:
+            missing[unit] = "grows with its rows"
+        else:
+            found = plan.figure(count, None if unit == "sample" else rows or 1)
+            if found and found.epsilon <= LARGEST_EPSILON:
+                figures[unit] = found
+            else:
+                missing[unit] = f"ε above {LARGEST_EPSILON:g}: says nothing"
+    return figures, missing
+
+
+def _uses(task: Task) -> int | None:
+    """Return how many releases a sample may enter; None where nothing limits them.
+
+    A device counts uses only where samples are promised something; elsewhere a sample may be in every release.
+    """
+    limits = (task.most_uses, task.stop.max_releases)
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _curve(plan: Plan) -> tuple[tuple[int, float, Figure], ...]:
+    """ε against releases, at no more than 50 points."""
+    terms, limit = plan.terms, plan.terms.limit
+    counts = np.unique(np.linspace(1, terms.releases, min(terms.releases, 50)).round().astype(int)).tolist()
+    valid = [(count, plan.figure(count, terms.changing)) for count in counts]
+    return tuple((n, plan.after(n).epsilon(limit.kind, limit.delta), found) for n, found in valid if found)
+
+
+def _words(task: Task, plan: Plan) -> str:
+    if task.releases.sends == "nothing":
+        return "Nothing leaves a device, so nothing needs to be promised."
+    if plan.terms.promised:
+        return _promised_words(task, plan)
+    return plan.last.words(plan.terms) or f"No formal guarantee: {_no_guarantee(task, plan)}"
+
+
+def _no_guarantee(task: Task, plan: Plan) -> str:
+    """Say what leaves a device without noise."""
+    if isinstance(task.recipe, SlicedRecipe):
+        noisy = task.algorithm.cut_noise or task.algorithm.upload_noise
+        sent = "labels leave a device without noise" if noisy else "sums and weights leave a device as they are"
+        return f"{sent}. crowdml audit measures what they tell."
+    if task.releases.sends == "rows":
+        return f"rows and {task.target.noun}s leave a device as they are."
+    if task.masking():
+        words = promise_words(task, plan)
+        return f"{words.promise.removeprefix('No formal guarantee: ')} {words.rests_on}"
+    return "what leaves a device carries no noise."
+
+
+def _promised_words(task: Task, plan: Plan) -> str:
+    """Say what is promised, over what, and what enforces it."""
+    terms, limit, sample = plan.terms, task.stop.max_releases, plan.terms.unit == "sample"
+    epsilon, kind = terms.limit.epsilon, terms.limit.kind
+    whom = "Each sample" if sample else "Each device, with all its samples,"
+    act, other = ("enter", "it by another") if sample else ("make", "all its rows by as many others")
+    times = f"the {terms.releases} releases it may {act}" if terms.releases > 1 else f"the one release it may {act}"
+    if limit is not None and limit < terms.releases:
+        made = f"the {limit} releases that a device may make" if limit > 1 else "the one release that a device may make"
+        times = f"{made}; the noise would do for {terms.releases}"
+    counts = f", counts of errors and {task.target.noun}s included" if plan.last.counts else ""
+    delta = f" and δ = {terms.delta:g}" if kind != "pure" else ""
+    factor = f"e^{epsilon:g}" + (f" = {math.exp(epsilon):.3g}" if epsilon < 700 else "")
+    factor += ", but for δ" if delta else ""
+    is_promised = "would be promised" if _on_running(task) else "is promised"
+    seen = "any sum the server gets" if plan.last.shared else "anything the server might see"
+    return (
+        f"{whom} {is_promised} ε = {epsilon:g}{delta} over {times}{counts}: replacing {other} changes the "
+        f"probability of {seen} by a factor of at most {factor}. "
+        f"The device's ledger enforces it by {FILTER_NAMES[kind]}, before anything is sent. "
+        f"{rests_on(task, plan) if plan.last.shared else NOBODY}"
+    )
+
+
+def _tells_rows(parts: tuple[MessagePart, ...]) -> bool:
+    """Tell whether counts say in clear how many rows a device has looked at."""
+    return any(part.name.split("/")[-1] in ROW_COUNTS and part.protection == "in clear" for part in parts)
+
+
+def _notes(task: Task, plan: Plan, parts: tuple[MessagePart, ...]) -> tuple[str, ...]:
+    notes = []
+    fitted = " and ".join(transform.kind for transform in task.data.transform if transform.learns)
+    if fitted and plan.promises:
+        notes.append(_fit_note(fitted, task, plan))
+    if plan.terms.unproven:
+        notes.append(plan.terms.unproven)
+    if plan.terms.promised:
+        notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
+        if task.masking():
+            notes.append("when a device takes part is not hidden")
+        elif plan.last.bounds_rows or _tells_rows(parts):
+            notes.append("how many rows stand behind a message, and when it is sent, are not hidden")
+        else:
+            notes.append("when a device sends a message is not hidden")
+        notes += _on_delta(task, plan) + _on_exactness(plan)
+        if plan.terms.unit == "sample" and task.stop.max_releases is None:
+            notes.append("without stop.max-releases nothing limits what all releases together say about a device")
+        if task.privacy.owner_range:
+            low, high = task.privacy.owner_range
+            notes.append(
+                f"owners may choose their own ε from {low:g} to {high:g}: messages count alike whatever was chosen, "
+                "but the size of the noise shows it"
+            )
+        notes += _on_stability(task, plan)
+        notes += _on_samples(task, plan)
+        if plan.last.bounds_rows:
+            notes.append("what a release says about a whole device grows with the number of its rows")
+    return tuple(notes) + _on_running(task)
+
+
+def _on_running(task: Task) -> tuple[str, ...]:
+    """Say why only a simulation can run a task, where its words do not say so already."""
+    try:
+        if not task.calibrated.simulated:
+            require_live(task)
+    except BadInput as error:
+        return (f"only a simulation can run this task, where nobody is promised anything: {error.what}",)
+    return ()
+
+
+def _on_delta(task: Task, plan: Plan) -> list[str]:
+    """Say to how many units δ means something."""
+    terms = task.privacy
+    if plan.terms.limit.kind == "pure":
+        return []
+    if terms.units is not None:
+        return [f"δ = {terms.delta:g} is a promise to {terms.units} {terms.unit}s, as many as the operator declares"]
+    if terms.delta < LEAST_DELTA:
+        return []
+    most = math.ceil(1 / terms.delta) - 1
+    return [f"nobody declares how many {terms.unit}s there are; δ = {terms.delta:g} is no promise to more than {most}"]
+
+
+def _on_exactness(plan: Plan) -> list[str]:
+    """Say by how much a promise about Gaussian noise is over-stated, where its sums are not known exactly."""
+    total, delta = plan.event.times(plan.terms.uses), plan.terms.delta
+    if total.gaussian or plan.terms.limit.kind != "rdp" or not math.isinf(total.pure) or total.mixed or total.whole:
+        return []
+    ideal = gaussian_epsilon(math.sqrt(2 * total.rho), delta)
+    if not ideal:
+        return []
+    return [
+        f"Gaussian noise of this strength would prove ε = {ideal:.3g} if it were continuous; for discrete noise no "
+        f"proof is known that is as sharp, so {total.epsilon('rdp', delta) / ideal - 1:.0%} more is charged"
+    ]
+
+
+def _on_stability(task: Task, plan: Plan) -> list[str]:
+    """Say how far one sample can move what local steps change."""
+    moved = plan.last.moved_by_sample
+    if task.releases.sends != "change":
+        return []
+    if moved is not None:
+        return [f"these steps are proven to be stable: one sample moves a message by at most {moved:.3g} in L2"]
+    proven = "nothing is proven about one sample but the bound on the whole message"
+    if MECHANISMS[task.privacy.mechanism].order == 1:
+        return [proven]
+    row = input_bound(task.data.transform, 2, task.data.features)
+    more = advice(task.model_for(NUMPY), row, task.model.regularisation, task.releases.steps)
+    return [f"{proven}; {more}" if more else proven]
+
+
+def _on_samples(task: Task, plan: Plan) -> list[str]:
+    """Say what counts as the same sample, and whether the promise depends on it."""
+    if plan.terms.unit == "device":
+        return ["the promise is to the whole device: what counts as one sample does not matter"]
+    if task.data.id:
+        known = f"a sample is what has the same {task.data.id}: read, fed or streamed again, and whatever else is in it"
+        doubt = "under another id it is another sample"
+    else:
+        known = (
+            f"a sample is a row with the same numbers (of 32 bits) and {task.target.noun}: read, fed or streamed again"
+        )
+        doubt = "written with one more digit it is another sample"
+    return [
+        f"{known}, it keeps the uses it has had; {doubt}, so a device asks its owner before it sends anything of a "
+        "file in which most rows are new and many are gone. Which rows of a stream are equal, and left out, is not "
+        'hidden. unit = "device" does not depend on any of this'
+    ]
+
+
+def _fit_note(fitted: str, task: Task, plan: Plan) -> str:
+    """Say on which rows transforms are fitted."""
+    if task.data.public:
+        return f"{fitted}: fitted on {task.data.public} public rows that no device holds"
+    if plan.terms.promised:
+        return f"{fitted}: a simulation must declare rows public to fit on (data.public); private rows are refused"
+    return f"{fitted}: fitted on private rows, not accounted"

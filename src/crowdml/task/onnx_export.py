@@ -1,0 +1,96 @@
+"""Export to ONNX: transforms and model of a task in one file, which takes rows as owners have them.
+
+The file has one input and two outputs:
+
+    rows    float32 (any, features)   before the task's transforms; those are part of the file
+    scores  float32 (any, outputs)    what the model computes; one output where the sign decides between two labels
+    label   int64   (any,)            class number; the metadata has the names, in order
+
+Where the target is a number there is, instead of `label`,
+
+    value   float32 (any,)            the number in its own unit, never beyond its bounds; the metadata has both
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.core import NUMPY, Graph, Value
+from crowdml.models import Parameters
+from crowdml.task.task import Task
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+    from crowdml.core.graphs import Step
+
+OPSET, IR = 17, 8
+"""Of 2022: every present runtime reads them."""
+INPUT = "rows as owners have them: the task's transforms are inside"
+
+
+def to_onnx(
+    task: Task,
+    arrays: Sequence[Mapping[str, npt.NDArray[Any]]],
+    parameters: Parameters,
+    metadata: Mapping[str, str],
+) -> bytes:
+    """Write a task's transforms and model as an ONNX file.
+
+    Args:
+        task: The task.
+        arrays: For every transform what it learnt; empty for fixed ones.
+        parameters: The model's parameters, over NumPy.
+        metadata: Goes into the file's properties.
+    """
+    graph, rows = Graph(), "rows"
+    for transform, learnt in zip(task.data.transform, arrays, strict=True):
+        rows = transform.write(graph, rows, learnt)
+    model = task.model_for(NUMPY)
+    _, predicted = model.write(graph, parameters, rows)
+    return _assemble(graph, task.data.features, model.loss.width, predicted, {"input": INPUT} | dict(metadata))
+
+
+def _assemble(graph: Graph, features: int, width: int, predicted: Value, metadata: dict[str, str]) -> bytes:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    import crowdml
+
+    inside = helper.make_graph(
+        [_node(step) for step in graph.steps],
+        "crowdml",
+        [helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["any", features])],
+        [
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["any", width]),
+            helper.make_tensor_value_info(
+                predicted, TensorProto.INT64 if predicted == "label" else TensorProto.FLOAT, ["any"]
+            ),
+        ],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in graph.constants.items()],
+    )
+    model = helper.make_model(
+        inside,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR,
+        producer_name="crowdml",
+        producer_version=crowdml.__version__,
+    )
+    helper.set_model_props(model, metadata)
+    onnx.checker.check_model(model, full_check=True)
+    raw: bytes = model.SerializeToString()
+    return raw
+
+
+def _node(step: Step) -> NodeProto:
+    """Write a step; types have names in a graph and numbers in a file."""
+    from onnx import TensorProto, helper
+
+    attributes = dict(step.attributes)
+    if "to" in attributes:
+        attributes["to"] = TensorProto.DataType.Value(attributes["to"])
+    return helper.make_node(step.operator, step.inputs, [step.output], name=step.output, **attributes)

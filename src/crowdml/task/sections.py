@@ -1,0 +1,297 @@
+"""Sections of a task file that belong to no single part: the data contract, stopping rules, the simulated crowd."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from crowdml.algorithms.attacks import ATTACKS, NoAttack
+from crowdml.algorithms.solitary import PersonalSettings
+from crowdml.core import Labels, Number, Settings, Target
+from crowdml.core.registry import nearest
+from crowdml.core.settings import OneOf
+from crowdml.core.targets import BINS
+from crowdml.data import PARTITIONS, TRANSFORMS
+from crowdml.data.partitions import Iid
+
+
+class SplitSettings(Settings):
+    """Another split of a dataset than that of its files: all rows together, some drawn, and split anew."""
+
+    train: int = Field(gt=0, description="training rows")
+    test: int = Field(gt=0, description="test rows")
+    seed: int | None = Field(
+        None, ge=0, description="which of all possible splits; not given: every trial has a split of its own"
+    )
+
+
+class TargetSettings(Settings):
+    """A number that rows are mapped to, between two bounds that everybody knows."""
+
+    name: str = Field(min_length=1, description="what the number is, in a word: a file's column of this name holds it")
+    low: float = Field(ge=-1e30, le=1e30, description="smallest value; what is below counts as it")
+    high: float = Field(ge=-1e30, le=1e30, description="largest value; what is above counts as it")
+    bins: int = Field(BINS, ge=2, le=1000, description="bins of equal width in which devices count their values")
+    unit: str = Field("", description='the unit, for whoever reads results, such as "°C"')
+
+    @model_validator(mode="after")
+    def _has_a_range(self) -> TargetSettings:
+        if not self.low < self.high:
+            raise ValueError(f"low = {self.low:g} is not below high = {self.high:g}: nothing lies between them")
+        # Files that other tools run decode in float32.
+        if self.high - self.low < 1e-5 * max(abs(self.low), abs(self.high), 1e-30):
+            raise ValueError(f"low = {self.low:g} and high = {self.high:g} are too close to be told apart")
+        return self
+
+    def build(self) -> Number:
+        """Make the target."""
+        return Number(low=self.low, high=self.high, bins=self.bins, name=self.name, unit=self.unit)
+
+
+class DataSettings(Settings):
+    """The `[data]` section: what a row looks like on every device."""
+
+    dataset: str | None = Field(None, description="a named dataset, for simulation and demo")
+    features: int = Field(
+        0,
+        gt=0,
+        le=100_000_000,
+        description="numbers in a row, before transforms; not given: as many as there are columns",
+    )
+    columns: list[str] = Field(
+        [],
+        description="names of the numbers in a row, in their order: files with a header are matched by name; without "
+        "them a row is known by position",
+    )
+    units: dict[str, str] = Field({}, description='unit of a column in words, such as { age = "years" }')
+    id: str | None = Field(
+        None,
+        min_length=1,
+        description="column that tells samples apart: rows with the same id are one sample, whatever else is in them; "
+        "not given: rows with the same numbers and label are",
+    )
+    labels: list[str] = Field(
+        [],
+        min_length=2,
+        description="names of the labels, in the order of their numbers; every task has labels, or a target",
+    )
+    target: TargetSettings | None = Field(
+        None,
+        description="instead of labels: the number that is predicted, such as "
+        '{ name = "temperature", low = 5.0, high = 35.0, unit = "°C" }',
+    )
+    transform: list[Annotated[Any, OneOf(TRANSFORMS)]] = Field(
+        [], description="what each device does to a row, in order"
+    )
+    split: SplitSettings | None = Field(
+        None, description="simulation: split all rows of the dataset anew; not given: as its files do"
+    )
+    public: int = Field(
+        0,
+        ge=0,
+        description="so many of the training rows are public: transforms are fitted on them alone, and no device holds "
+        "them; sound mode needs them for pca and standardise",
+    )
+    validation: int = Field(
+        0,
+        ge=0,
+        description="hold back so many of the training rows and measure on them too: to watch a task and to choose "
+        "hyper-parameters without the test rows",
+    )
+
+    @field_validator("labels")
+    @classmethod
+    def _distinct(cls, labels: list[str]) -> list[str]:
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        if twice:
+            raise ValueError(f"labels must differ from each other; {', '.join(twice)} stands twice")
+        return labels
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_columns(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "features" not in values and isinstance(values.get("columns"), list):
+            return values | {"features": len(values["columns"])}
+        return values
+
+    @field_validator("columns")
+    @classmethod
+    def _names(cls, columns: list[str]) -> list[str]:
+        for name in columns:
+            if not name or name != name.strip() or not name.isprintable():
+                raise ValueError(f"{name!r} cannot stand in a header: a name is printable and has no spaces around it")
+        twice = sorted(name for name, count in Counter(columns).items() if count > 1)
+        if twice:
+            raise ValueError(f"columns must differ from each other; {', '.join(twice)} stands twice")
+        return columns
+
+    @model_validator(mode="after")
+    def _fits(self) -> DataSettings:
+        if not self.features:
+            raise ValueError('say what a row is: columns = ["age", "steps"], or features = 2 where they have no names')
+        if not self.labels and self.target is None:
+            raise ValueError(
+                'say what is predicted: labels = ["no", "yes"], or for a number '
+                'target = { name = "temperature", low = 5.0, high = 35.0 }'
+            )
+        if self.labels and self.target is not None:
+            raise ValueError("a task predicts labels or a number: give labels or target, not both")
+        if self.target is not None and self.target.name in self.columns:
+            raise ValueError(
+                f'the target "{self.target.name}" is one of the columns: it would be predicted from itself, so take '
+                "it out of them"
+            )
+        if self.columns and len(self.columns) != self.features:
+            raise ValueError(
+                f"features = {self.features}, but {len(self.columns)} columns have names: leave features out"
+            )
+        for name in sorted(set(self.units) - set(self.columns)):
+            raise ValueError(f'units: no column is called "{name}"; {nearest(name, self.columns)}')
+        if self.target is not None and self.id == self.target.name:
+            raise ValueError(f'the id and the target cannot both be "{self.id}"')
+        if self.id in self.columns:
+            raise ValueError(f'the id "{self.id}" is one of the columns: nothing is learnt from an id, so take it out')
+        return self
+
+    @property
+    def predicted(self) -> Target:
+        """What a row is mapped to, from `labels` or `target`."""
+        return Labels(names=tuple(self.labels)) if self.target is None else self.target.build()
+
+    @property
+    def described(self) -> tuple[str, ...]:
+        """The columns, each with its unit where one is given."""
+        return tuple(f"{name} ({self.units[name]})" if name in self.units else name for name in self.columns)
+
+    @property
+    def row_in_words(self) -> str:
+        """What an owner's row must have."""
+        numbers = ", ".join(self.described) or f"{self.features} number{'s' * (self.features > 1)}"
+        return numbers + (f"; {self.id} tells samples apart" if self.id else "")
+
+
+class StopSettings(Settings):
+    """The `[stop]` section: when a task ends."""
+
+    max_releases: int | None = Field(None, gt=0, description="check-ins one device makes at most")
+    max_versions: int | None = Field(None, gt=0, description="stop after this many commits")
+    error_below: float | None = Field(
+        None, gt=0, lt=1, description="stop at the first version whose estimated error is below this"
+    )
+    error_rows: int = Field(1000, gt=0, description="rows counted before error-below may stop the task")
+
+
+class DelaySettings(Settings):
+    """How long messages travel. The unit is one sample generated by the crowd, as in Crowd-ML 2015."""
+
+    law: Literal["uniform", "exponential", "fixed", "empirical"] = Field(
+        "uniform",
+        description="uniform between 0 and the value, exponential with that mean, always that value, or that value "
+        "times one drawn from `values`",
+    )
+    values: list[Annotated[float, Field(ge=0)]] = Field([], description="for the empirical law: observed delays")
+    request: float = Field(0.0, ge=0, description="from the device's request to the server")
+    check_out: float = Field(0.0, ge=0, description="from the server to the device")
+    check_in: float = Field(0.0, ge=0, description="from the parameters' arrival to the check-in's")
+
+    @model_validator(mode="after")
+    def _has_values(self) -> DelaySettings:
+        if (self.law == "empirical") != bool(self.values):
+            raise ValueError('law = "empirical" and values belong together')
+        return self
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is delayed."""
+        return bool(self.request or self.check_out or self.check_in)
+
+
+class OutageSettings(Settings):
+    """Spans in which a device cannot reach the server. Both times are exponential, in samples of the crowd."""
+
+    every: float = Field(0.0, ge=0, description="mean time between the end of an outage and the next one")
+    lasting: float = Field(0.0, ge=0, description="mean length of an outage; 0: there are none")
+
+    @model_validator(mode="after")
+    def _has_both(self) -> OutageSettings:
+        if self.lasting and not self.every:
+            raise ValueError("outages that last need time between them: give every")
+        return self
+
+
+class OwnerSettings(Settings):
+    """Which ε the owners of a simulated crowd choose, within `privacy.owner-range`."""
+
+    values: list[Annotated[float, Field(gt=0)]] = Field(
+        [], description="what owners choose; none: all take the task's epsilon"
+    )
+    shares: list[Annotated[float, Field(gt=0, le=1)]] = Field(
+        [], description="part of the devices for each value, 1 in all; not given: the same for all values"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> OwnerSettings:
+        if self.shares and len(self.shares) != len(self.values):
+            raise ValueError(f"{len(self.shares)} shares for {len(self.values)} values")
+        if self.shares and abs(sum(self.shares) - 1) > 1e-6:
+            raise ValueError(f"the shares add up to {sum(self.shares):g}, not to 1")
+        return self
+
+    def counts(self, devices: int) -> list[int]:
+        """Split the devices over the values, as evenly as whole numbers allow."""
+        shares = self.shares or [1 / len(self.values)] * len(self.values)
+        ends = [round(sum(shares[: at + 1]) * devices) for at in range(len(shares))]
+        return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+class SpeedSettings(Settings):
+    """How long devices work on a check-in, where they are invited or work over and over.
+
+    A device of middling speed takes one unit of time.
+    """
+
+    law: Literal["lognormal"] = Field("lognormal", description="the logarithm of the time is Gaussian")
+    sigma: float = Field(0.0, ge=0, le=10, description="its s.d. from one device to the next; 0: all are alike")
+    jitter: float = Field(0.0, ge=0, le=10, description="its s.d. from one check-in of a device to the next")
+
+
+class CrowdPersonal(PersonalSettings):
+    """Models of the devices' own, measured on rows that each device holds out."""
+
+    held_out: float = Field(0.0, ge=0, lt=1, description="share of each device's rows to measure on, never trained on")
+
+    @model_validator(mode="after")
+    def _is_measured(self) -> CrowdPersonal:
+        if self.steps and not self.held_out:
+            raise ValueError("personal models are measured on rows that devices hold out: give held-out")
+        return self
+
+
+class CrowdSettings(Settings):
+    """The `[crowd]` section: the simulated crowd. A live task ignores it."""
+
+    devices: int = Field(20, gt=0, description="number of devices")
+    passes: int | None = Field(
+        None, gt=0, description="times the crowd goes through its rows (default: 10, or what privacy.max-uses covers)"
+    )
+    rows: int | None = Field(
+        None,
+        gt=0,
+        description="so many training rows are handed out, drawn anew in every trial, some more than once where there "
+        "are fewer; not given: all, or one for each device where devices are more",
+    )
+    partition: Annotated[Any, OneOf(PARTITIONS)] = Field(Iid(), description="which device holds which rows")
+    delays: DelaySettings = Field(DelaySettings(), description="travel times")
+    speeds: SpeedSettings = Field(SpeedSettings(), description="how fast devices work")
+    outages: OutageSettings = Field(OutageSettings(), description="times without network")
+    joining: float = Field(0.0, ge=0, le=1, description="devices join during this first part of the run")
+    leaving: float = Field(0.0, ge=0, le=1, description="devices leave during this last part of the run")
+    drop_out: float = Field(0.0, ge=0, lt=1, description="probability that a check-in never arrives")
+    owner_epsilon: OwnerSettings = Field(OwnerSettings(), description="which ε owners choose (sound mode)")
+    personal: CrowdPersonal = Field(
+        CrowdPersonal(), description="models of the devices' own, and how they are measured"
+    )
+    attack: Annotated[Any, OneOf(ATTACKS)] = Field(NoAttack(), description="what Byzantine devices do")
+    curve: int = Field(50, gt=0, description="points at which the test error is measured")

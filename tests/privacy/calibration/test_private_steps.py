@@ -1,0 +1,119 @@
+"""Noise in local steps: the ε that is stated against dp-accounting asked directly, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crowdml.core import BadInput
+from crowdml.privacy import ModelBounds, Plan, PrivacySettings, Releases, Steps, make_plan
+from crowdml.privacy.calibration.private_steps import PrivateSteps
+from crowdml.privacy.promise import Sampled, steps_epsilon
+from crowdml.privacy.sanitisers.paper import InSteps
+
+POISSON: dict[str, Any] = {
+    "mode": "paper",
+    "adjacency": "add-remove",
+    "mechanism": "gaussian",
+    "noise_at": "steps",
+    "sampling_rate": 0.02,
+    "clip": 0.5,
+    "epsilon": 2.0,
+    "delta": 1e-5,
+}
+FIXED: dict[str, Any] = POISSON | {"adjacency": "replace", "sampling": "fixed", "sampling_rate": 0.05}
+STEPS = Steps(rate=1.0, part=50, epochs=1, count=30)
+
+
+def plan_of(terms: dict[str, Any], local: Steps | None = STEPS, limit: int | None = 4) -> Plan:
+    return make_plan(PrivacySettings(**terms), Releases(sends="change", steps=local), ModelBounds(limit=limit))
+
+
+def planned(terms: dict[str, Any], local: Steps | None = STEPS, limit: int | None = 4) -> PrivateSteps:
+    plan = plan_of(terms, local, limit)
+    assert isinstance(plan.last, InSteps) and plan.promises and plan.last.bounds_rows
+    assert plan.noise == plan.last.steps.noise and plan.cost(1, rows=3) is None
+    return plan.last.steps
+
+
+def epsilon(terms: dict[str, Any], releases: int) -> float:
+    found = plan_of(terms).figure(releases)
+    assert found is not None
+    return found.epsilon
+
+
+def test_poisson_steps_cost_what_dp_accounting_says() -> None:
+    import dp_accounting as dp
+
+    made = planned(POISSON)
+    assert (made.sensitivity, made.adjacency, made.each.least_rows) == (0.5, "add-remove", 1)
+    # 4 releases of 30 steps, each row in a step with probability 0.02, noise in units of the clipping norm.
+    event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.02, dp.GaussianDpEvent(made.noise / 0.5)), 120)
+    expected = dp.pld.PLDAccountant().compose(event).get_epsilon(1e-5)
+    assert epsilon(POISSON, 4) == pytest.approx(expected, rel=1e-6)
+    assert 2.0 * 0.998 < epsilon(POISSON, 4) <= 2.0
+    # Rényi divergences are another proof of nearly the same figure.
+    looser = dp.rdp.RdpAccountant().compose(event).get_epsilon(1e-5)
+    assert expected < looser < 1.3 * expected
+    assert epsilon(POISSON, 1) < epsilon(POISSON, 2) < epsilon(POISSON, 4)
+
+
+def test_fixed_batches_cost_what_dp_accounting_says() -> None:
+    import dp_accounting as dp
+
+    made = planned(FIXED)
+    assert (made.sensitivity, made.adjacency, made.each.least_rows) == (1.0, "replace", 1000)
+    accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+    # Replacing a row changes the sum by twice the clipping norm.
+    gaussian = dp.GaussianDpEvent(made.noise / (2 * 0.5))
+    expected = accountant.compose(dp.SampledWithoutReplacementDpEvent(1000, 50, gaussian), 120).get_epsilon(1e-5)
+    assert epsilon(FIXED, 4) == pytest.approx(expected, rel=1e-2)
+    assert epsilon(FIXED, 4) >= expected * (1 - 1e-9)  # whole orders alone cannot give less
+    assert 2.0 * 0.998 < epsilon(FIXED, 4) <= 2.0
+
+
+def test_without_sampling_a_step_is_a_gaussian_release() -> None:
+    from crowdml.privacy.promise import gaussian_epsilon
+
+    step = Sampled(sampling="poisson", multiplier=5.0, share=1.0, batch=10)
+    assert steps_epsilon(step, 4, 1e-5) == pytest.approx(gaussian_epsilon(2 / 5.0, 1e-5), rel=1e-3)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "adjacency": (POISSON | {"adjacency": "replace"}, "accounted for neighbours"),
+    "adjacency of fixed": (FIXED | {"adjacency": "add-remove"}, "accounted for neighbours"),
+    "mechanism": (POISSON | {"mechanism": "laplace"}, "is Gaussian"),
+    "no epsilon": (POISSON | {"epsilon": None}, "needs this"),
+    "no delta": (POISSON | {"delta": 0.0}, "needs this"),
+    "no clip": (POISSON | {"clip": None}, "needs this"),
+    "no rate": (POISSON | {"sampling_rate": None}, "needs this"),
+    "unit": (POISSON | {"unit": "device"}, "about one sample"),
+    "uses": (POISSON | {"max_uses": 3}, "only sound mode"),
+    "scale": (POISSON | {"noise_scale": 1.0}, "follows from epsilon"),
+    "counts": (POISSON | {"statistics_epsilon": 0.1}, "no counts"),
+    "sound": (POISSON | {"mode": "sound"}, "only a simulation may"),
+    "nothing to sample": (POISSON | {"noise_at": "message", "adjacency": "replace"}, "has no effect"),
+    "nothing to sample in sound mode": (
+        {"mode": "sound", "epsilon": 1.0, "max_uses": 1, "clip": 1.0, "clipping": "per-layer"},
+        "has no effect",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(REFUSED))
+def test_what_cannot_be_kept_is_refused(case: str) -> None:
+    terms, words = REFUSED[case]
+    with pytest.raises(BadInput, match=words):
+        planned(terms)
+
+
+def test_steps_and_releases_must_be_known() -> None:
+    with pytest.raises(BadInput, match="no local steps"):
+        planned(POISSON, local=None)
+    for steps in (replace(STEPS, count=None), replace(STEPS, epochs=2)):
+        with pytest.raises(BadInput, match="counts steps, not times through the rows"):
+            planned(POISSON, local=steps)
+    with pytest.raises(BadInput, match="over how many releases"):
+        planned(POISSON, limit=None)

@@ -1,0 +1,90 @@
+"""Frames and shared rows: what was sent arrives, and nothing else is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from crowdml.simulation.engine.run_records import Replicas
+from crowdml.simulation.workers import frames
+from crowdml.simulation.workers.shared_rows import SharedRows, map_rows
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    one, other = socket.socketpair()
+    with one, other:
+        yield one, other
+
+
+def test_a_tree_arrives_as_it_was_sent(pair: Pair) -> None:
+    replicas = Replicas(hyper={"rate": np.array([1, 2], np.float32)}, seeds=np.zeros((2, 2), np.uint32))
+    sent = (replicas, {"none": (), "flag": np.array(True)}, np.zeros((0, 3)), np.arange(6).reshape(2, 3)[:, ::2])
+    frames.send(pair[0], {"do": "run", "phase": -1}, sent)
+    got = frames.receive(pair[1])
+    assert got.words == {"do": "run", "phase": -1}
+    first, named, empty, cut = got.tree
+    assert isinstance(first, Replicas) and first.hyper["rate"].tolist() == [1, 2] and first.scales == {}
+    assert named["none"] == () and named["flag"].dtype == bool and named["flag"].shape == ()
+    assert empty.shape == (0, 3)
+    assert cut.tolist() == [[0, 2], [3, 5]]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"words": {}, "tree": 0, "arrays": [["|O", [1]]]},
+        {"words": {}, "tree": 0, "arrays": [["<f4", [-1]]]},
+        {"words": {}, "tree": 0, "arrays": [["<f8", [1 << 40]]]},
+        {"words": {}, "tree": {"record": "Popen", "of": {}}, "arrays": []},
+    ],
+    ids=["objects", "a negative length", "too large", "a class that is not listed"],
+)
+def test_what_is_no_frame_is_refused(pair: Pair, head: object) -> None:
+    written = json.dumps(head).encode()
+    pair[0].sendall(len(written).to_bytes(8, "little") + written)
+    with pytest.raises((ValueError, KeyError)):
+        frames.receive(pair[1])
+
+
+def test_a_head_of_any_length_is_not_read(pair: Pair) -> None:
+    pair[0].sendall((1 << 40).to_bytes(8, "little"))
+    with pytest.raises(ValueError, match="head"):
+        frames.receive(pair[1])
+
+
+def test_an_end_in_the_middle_is_an_end(pair: Pair) -> None:
+    pair[0].sendall((100).to_bytes(8, "little") + b"{")
+    pair[0].close()
+    with pytest.raises(EOFError):
+        frames.receive(pair[1])
+
+
+def test_rows_are_shared_and_not_copied(pair: Pair) -> None:
+    shared = SharedRows()
+    first, second = shared.allocate((3, 2), np.float32), shared.allocate((5,), np.int32)
+    first[:], second[:] = 1.5, np.arange(5)
+    frames.send(pair[0], {"layout": shared.layout}, files=[shared.file.fileno()])
+    got = frames.receive(pair[1])
+    mapped = map_rows(got.files[0], got.words["layout"])
+    os.close(got.files[0])
+    second[4] = 40
+    shared.close()
+    assert mapped[0].tolist() == [[1.5, 1.5]] * 3
+    assert mapped[1].tolist() == [0, 1, 2, 3, 40], "a copy"
+    assert not mapped[1].flags.writeable
+
+
+def test_nothing_outside_is_mapped() -> None:
+    shared = SharedRows()
+    shared.allocate((3,), np.float32)
+    with pytest.raises(ValueError, match="outside"):
+        map_rows(shared.file.fileno(), [(0, "<f4", (4000,))])
+    shared.close()
