@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -20,9 +21,10 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crowdml.core import record
+from crowdml.server.http.direct import DirectApp, DirectCycle
 from crowdml.server.http.requests import caller_of
 from crowdml.server.http.whole_body import EXTENSION, LARGE, BodyReader
-from crowdml.server.refusals import ALWAYS, Refusal
+from crowdml.server.refusals import ALWAYS, Answer, Refusal
 
 CROWDED_S = 5
 """Seconds after which a refused connection may be tried again."""
@@ -59,6 +61,9 @@ class BoundedProtocol(HttpToolsProtocol):
     limits = ConnectionLimits()
     addresses: ClassVar[Counter[str]] = Counter()
     _address: str | None = None
+    _caller = ""
+    _direct_app: DirectApp | None = None
+    _direct: DirectCycle | None = None
     _crowded = False
     _head_bytes = 0
     _header_bytes = 0
@@ -75,6 +80,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Expect the first request soon."""
         super().connection_made(transport)
         limits, address = self.limits, caller_of(self.client[0]) if self.client else ""
+        self._caller, self._direct_app = address, self.app if hasattr(self.app, "expect") else None
         if len(self.connections) > limits.connections + limits.refused:
             transport.abort()
         elif len(self.connections) > limits.connections or self.addresses[address] >= limits.per_address:
@@ -108,6 +114,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._over or self.transport.is_closing():
             return
+        if self._direct is not None and self._announced >= LARGE and not self._complete:
+            self._read_direct(self._direct)
         if not self._headers_done and self._head_bytes > self.limits.header_bytes:
             self._refuse_headers()
         elif self._clock is None and not self._answering:
@@ -160,6 +168,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._headers_done, self._head_bytes = True, 0
         until = self._began + self.limits.deadline_s + self._announced / self.limits.bytes_per_second
         self._start_clock(until - self.loop.time())
+        self._direct = None
+        if self._direct_app is not None and self._begin_direct(self._direct_app):
+            return
         if self._announced >= LARGE and self.scheme == "http":
             scope: Any = self.scope
             scope["extensions"] = {EXTENSION: lambda size: self._whole_body(scope, size)}
@@ -168,10 +179,43 @@ class BoundedProtocol(HttpToolsProtocol):
             # Answered as if it had not asked; but the parser reads nothing after that.
             self.cycle.keep_alive = False
 
+    def _begin_direct(self, app: DirectApp) -> bool:
+        """Answer without a task, if this is a plain request for a route that can be: see `direct`."""
+        parser, cycle = self.parser, self.cycle
+        if (cycle is not None and not cycle.response_complete) or self.flow.write_paused or self.expect_100_continue:
+            return False
+        if parser.should_upgrade() or not parser.should_keep_alive():
+            return False
+        if self._announced >= LARGE and self.scheme != "http":
+            return False
+        expected = app.expect(parser.get_method(), self.url, self.headers, self._caller, self.scheme or "")
+        if expected is None:
+            return False
+        self._direct = DirectCycle(self, app.always, None if isinstance(expected, Answer) else expected)
+        self.cycle = self._direct  # type: ignore[assignment]
+        if isinstance(expected, Answer):
+            self._direct.answer(expected)
+        return True
+
+    def _read_direct(self, cycle: DirectCycle) -> None:
+        """Read the rest of a large body without copies."""
+        if cycle.response_complete:
+            return
+
+        def done() -> None:
+            cycle.body = reader.body.toreadonly()
+            self._end_body()
+
+        reader = self._read_rest(self._announced, done)
+
     def on_body(self, body: bytes) -> None:
         """Hand a piece of the body on."""
-        if not self._over:
+        if self._over:
+            return
+        if self._direct is None:
             super().on_body(body)
+        elif not self._direct.response_complete:
+            self._direct.body += body
 
     async def _whole_body(self, scope: Any, size: int) -> memoryview | None:
         """Read a body of that size without copies; None where it has to come on the usual way, or will not come."""
@@ -179,11 +223,16 @@ class BoundedProtocol(HttpToolsProtocol):
         within = not self._complete and not self._over and cycle.scope is scope and not cycle.disconnected
         if not within or cycle.waiting_for_100_continue or not len(cycle.body) < size == self._announced:
             return None
-        reader = BodyReader(self, size, cycle.body, self._end_body)
-        cycle.body = bytearray()
+        reader = self._read_rest(size, self._end_body)
+        return reader.body.toreadonly() if await reader.whole else None
+
+    def _read_rest(self, size: int, done: Callable[[], None]) -> BodyReader:
+        """Let a reader have the connection until the body has come to its end."""
+        reader = BodyReader(self, size, self.cycle.body, done)
+        self.cycle.body = bytearray()
         self.flow.resume_reading()
         reader.take_over(self.transport)
-        return reader.body.toreadonly() if await reader.whole else None
+        return reader
 
     def _end_body(self) -> None:
         """Go on after a body that the parser has not seen: another one begins with the next request."""
@@ -197,6 +246,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._complete, self._headers_done = True, False
         self._stop_clock()
         super().on_message_complete()
+        if self._direct is not None:
+            self._direct.take()
 
     def on_response_complete(self) -> None:
         """Read the rest of a request that was refused by its headers, but not for long."""
@@ -223,7 +274,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """Finish the request under way; a stream of events has no end of its own, and is cut."""
-        if self._answering and self.scope["path"].endswith("/events"):
+        if self._answering and self._direct is None and self.scope["path"].endswith("/events"):
             self.transport.close()
         super().shutdown()
 

@@ -6,17 +6,21 @@ stranger sends is parsed.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
+from collections.abc import Callable
 
 from crowdml.core import CrowdError
 from crowdml.core.errors import MalformedMessage
-from crowdml.server.http.requests import Limiter, Receive, Request, length_of, read_large_body
+from crowdml.server.http.direct import Answered
+from crowdml.server.http.requests import Limiter, Receive, Request, length_of, read_large_body, require_size
 from crowdml.server.refusals import Answer, Refusal, refusal_of
 from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.device_tokens import DeviceState
 from crowdml.server.tasks.folding import CheckIn, require_open
 from crowdml.server.tasks.running_task import RunningTask
+from crowdml.server.tasks.task_writer import Writer
 
 OCTETS = b"application/octet-stream"
 KEY = re.compile(rb"[A-Za-z0-9_-]{8,64}")
@@ -49,11 +53,19 @@ class Exchange:
     async def check_in(self, request: Request, receive: Receive) -> Answer:
         """Answer a check-in, once it is stored."""
         try:
-            answer = await self._check_in(request, receive)
+            expected = self._expect(request)
+            body = await read_large_body(request, receive, expected.size)
+            answer = await expected.writer.submit(expected.read(body))
         except CrowdError as error:
             answer = refusal_of(error).answer()
-        self._coordinator.check_ins[answer.status] += 1
-        return answer
+        return self._counted(answer)
+
+    def expect_check_in(self, request: Request) -> ExpectedCheckIn | Answer:
+        """Begin the same without waiting for anything: admit a check-in by its headers, or refuse it."""
+        try:
+            return self._expect(request)
+        except CrowdError as error:
+            return self._counted(refusal_of(error).answer())
 
     def admit(self, request: Request) -> tuple[RunningTask, DeviceState]:
         """Find the device by its token; whoever has none learns nothing about tasks."""
@@ -90,27 +102,65 @@ class Exchange:
             return Answer(status=304, headers=headers)
         return Answer(status=200, body=published.body, headers=(*headers, (b"content-type", OCTETS)))
 
-    async def _check_in(self, request: Request, receive: Receive) -> Answer:
+    def _expect(self, request: Request) -> ExpectedCheckIn:
         running, device = self.admit(request)
         if running.live.masked:
             raise Refusal(409, "masked", "this task takes masked sums only", hint=f"/v1/tasks/{running.name}/sums")
-        layout = running.live.server_messages.check_in
-        key = _require_headers(request, layout.size_bytes)
-        body = await read_large_body(request, receive, layout.size_bytes)
+        key = _require_headers(request, running.live.server_messages.check_in.size_bytes)
+        writer = self._coordinator.writers[running.name]
+        return ExpectedCheckIn(running=running, writer=writer, device=device, key=key, counted=self._counted)
+
+    def _counted(self, answer: Answer) -> Answer:
+        self._coordinator.check_ins[answer.status] += 1
+        return answer
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ExpectedCheckIn:
+    """A check-in that was admitted by its headers. Quick to make, so not frozen.
+
+    Attributes:
+        running: Its task.
+        writer: Stores it.
+        device: Who sends it.
+        key: Its idempotency key.
+        counted: Takes note of an answer.
+    """
+
+    running: RunningTask
+    writer: Writer
+    device: DeviceState
+    key: str
+    counted: Callable[[Answer], Answer]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body."""
+        return self.running.live.server_messages.check_in.size_bytes
+
+    def read(self, body: bytes | memoryview) -> CheckIn:
+        """Look at the body, or raise `MalformedMessage`."""
         try:
-            message = layout.decode(body)
-            running.require_honest(message["content"])
+            message = self.running.live.server_messages.check_in.decode(body)
+            self.running.require_honest(message["content"])
         except MalformedMessage:
-            device.refused += 1
+            self.device.refused += 1
             raise
-        check_in = CheckIn(
-            device=device,
-            key=key,
+        return CheckIn(
+            device=self.device,
+            key=self.key,
             body=hashlib.sha256(body).digest(),
             started=int(message["version"]),
             content=message["content"],
         )
-        return await self._coordinator.writers[running.name].submit(check_in)
+
+    def take(self, body: bytes | memoryview, answered: Answered) -> None:
+        """Look at the body and hand it to the writer; the answer comes once it is stored, or refused."""
+        try:
+            require_size(len(body), self.size)
+            self.writer.enqueue(self.read(body), lambda answer: answered(self.counted(answer)))
+        except CrowdError as error:
+            answered(self.counted(refusal_of(error).answer()))
 
 
 def _require_headers(request: Request, size: int) -> str:

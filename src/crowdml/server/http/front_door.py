@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from typing import Any
 
 from crowdml.core import CrowdError, record
+from crowdml.server.http.direct import Expected
 from crowdml.server.http.requests import Asgi, Limiter, Pace, Receive, Request, Scope, Send, send_answer
 from crowdml.server.http.routes import RAW_ROUTES, SUM_STAGES
 from crowdml.server.refusals import ALWAYS, NO_STORE, PROTOCOL, Answer, Headers, Refusal, json_answer, refusal_of
 from crowdml.server.tasks.coordinator import Coordinator
 
 RawHandler = Callable[[Request, Receive], Awaitable[Answer]]
+DirectHandler = Callable[[Request], Expected | Answer]
+"""Begins to answer without waiting for anything; see `direct`."""
 
 _IN_TASK = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})(/[a-z0-9/-]+)")
 _LARGEST_PARTS = 4
@@ -85,6 +88,10 @@ class FrontDoor:
         framework: The control plane and the pages.
         access: Who may ask, and how often.
         lifespan: Starts and ends the server.
+        direct: Functions that answer some of the raw routes without a task, by the same names.
+
+    Attributes:
+        always: Headers of every answer.
     """
 
     def __init__(
@@ -94,14 +101,16 @@ class FrontDoor:
         framework: Asgi,
         access: Access,
         lifespan: Asgi,
+        direct: Mapping[str, DirectHandler],
     ) -> None:
         self._coordinator, self._framework, self._access, self._lifespan = coordinator, framework, access, lifespan
         self._readers = Limiter(access.reader_pace)
         # Asked often, and before anything else; so it does not wait for the framework.
         self._raw = RawTable({**handlers, "front_door.health": self._health})
+        self._direct: dict[RawHandler | None, DirectHandler] = {handlers[name]: direct[name] for name in direct}
         self._hosts = frozenset(host.lower().encode() for host in access.hosts)
         secure = f"max-age={access.secure_s}".encode()
-        self._always = (*ALWAYS, (b"strict-transport-security", secure)) if access.secure_s else ALWAYS
+        self.always: Headers = (*ALWAYS, (b"strict-transport-security", secure)) if access.secure_s else ALWAYS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -109,7 +118,7 @@ class FrontDoor:
             await self._lifespan(scope, receive, send)
             return
         if self._access.secure_s:
-            send = _marked(send, self._always)
+            send = _marked(send, self.always)
         method, found = scope["method"], self._raw.find(scope["path"])
         if method not in _KNOWN:
             unknown = Refusal(405, "method", "this server knows no such method")
@@ -125,7 +134,7 @@ class FrontDoor:
             await send_answer(send, refusal_of(error).answer())
             return
         if found is None:
-            await self._framework(scope, receive, _marked(send, (*self._always, NO_STORE)))
+            await self._framework(scope, receive, _marked(send, (*self.always, NO_STORE)))
             return
         methods, request.task, request.stage = found
         handler = methods.get(method)
@@ -138,6 +147,23 @@ class FrontDoor:
         except CrowdError as error:
             answer = refusal_of(error).answer()
         await send_answer(send, answer)
+
+    def expect(
+        self, method: bytes, url: bytes, headers: Iterable[tuple[bytes, bytes]], address: str, scheme: str
+    ) -> Expected | Answer | None:
+        """Begin to answer a request without a task; None where it goes the usual way."""
+        found, verb = self._raw.find(url.decode("latin-1")), method.decode("latin-1")
+        handler = found and self._direct.get(found[0].get(verb))
+        if not (found and handler):
+            return None
+        try:
+            request = Request.read(headers, address)
+            _require_protocol(request.headers)
+            self._require_host(request.headers, verb, scheme)
+        except CrowdError as error:
+            return refusal_of(error).answer()
+        request.task, request.stage = found[1:]
+        return handler(request)
 
     async def _health(self, request: Request, receive: Receive) -> Answer:
         """Say whether every writer works."""

@@ -10,7 +10,7 @@ import ipaddress
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
 from typing import Any
 
 from crowdml.core import CrowdError, record
@@ -118,17 +118,22 @@ class Request:
 
     @staticmethod
     def of(scope: Scope) -> Request:
-        """Read the headers; one that must be single and is not is refused."""
-        headers: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:
-            if name in headers and name in _SINGLE:
-                raise Refusal(400, "repeated-header", f"the header {name.decode('latin-1')} stands twice")
-            headers[name] = value
+        """Read what ASGI says of a request."""
         client = scope.get("client")
-        request = Request(headers=headers, address=caller_of(client[0]) if client else "")
+        request = Request.read(scope["headers"], caller_of(client[0]) if client else "")
         if "extensions" in scope:
             request.whole_body = scope["extensions"].get(EXTENSION)
         return request
+
+    @staticmethod
+    def read(pairs: Iterable[tuple[bytes, bytes]], address: str) -> Request:
+        """Read the headers; one that must be single and is not is refused."""
+        headers: dict[bytes, bytes] = {}
+        for name, value in pairs:
+            if name in headers and name in _SINGLE:
+                raise Refusal(400, "repeated-header", f"the header {name.decode('latin-1')} stands twice")
+            headers[name] = value
+        return Request(headers=headers, address=address)
 
     def token(self) -> bytes:
         """Return the bearer token, or nothing."""
@@ -178,9 +183,14 @@ async def read_body(receive: Receive, size: int) -> bytes:
             break
         parts.append(message.get("body", b""))
         got += len(parts[-1])
+    require_size(got, size)
+    return b"".join(parts)
+
+
+def require_size(got: int, size: int) -> None:
+    """Refuse a body of another length."""
     if got != size:
         raise Refusal(422, "malformed", f"the body has {got} bytes, {size} were expected")
-    return b"".join(parts)
 
 
 class BodyLimit:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from crowdml.core.blas_threads import one_blas_thread
 from crowdml.server.http.exchange import Exchange
 from crowdml.server.http.front_door import Access as Access
-from crowdml.server.http.front_door import FrontDoor, RawHandler
+from crowdml.server.http.front_door import DirectHandler, FrontDoor, RawHandler
 from crowdml.server.http.requests import Asgi, BodyLimit, Limiter, Receive, Scope, Send
 from crowdml.server.http.secure_routes import SecureRoutes
 from crowdml.server.store import Store
@@ -60,7 +60,8 @@ def create_app(
         "secure_routes.ask_again": secure.ask_again,
     }
     limited = BodyLimit(framework, coordinator.is_operator)
-    return FrontDoor(coordinator, handlers, limited, access, Lifespan(coordinator, framework.begin))
+    direct: dict[str, DirectHandler] = {"exchange.check_in": exchange.expect_check_in}
+    return FrontDoor(coordinator, handlers, limited, access, Lifespan(coordinator, framework.begin), direct)
 
 
 class LazyApp:

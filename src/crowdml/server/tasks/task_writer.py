@@ -30,7 +30,10 @@ LINGER_S = 0.002
 Work = Callable[[MutableTask], Answer]
 """Something else that changes the task, between two batches; it may use the store. It is lent the state for that."""
 
-Waiting = tuple[CheckIn | Work, "asyncio.Future[Answer]"]
+Answered = Callable[[Answer], None]
+"""Called once with the answer; it must not raise."""
+
+Waiting = tuple[CheckIn | Work, Answered]
 
 
 class Writer:
@@ -80,12 +83,16 @@ class Writer:
 
     async def submit(self, work: CheckIn | Work) -> Answer:
         """Wait in the queue and return the answer; a full queue refuses."""
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self.enqueue(work, lambda answer: None if future.done() else future.set_result(answer))
+        return await future
+
+    def enqueue(self, work: CheckIn | Work, answered: Answered) -> None:
+        """Put something into the queue, whose answer is given to a function; a full queue refuses."""
         if len(self._waiting) >= self._capacity or self._closing or self._task.done():
             raise Refusal(503, "busy", "too many check-ins are waiting", retry_after_s=1)
-        future: asyncio.Future[Answer] = self._loop.create_future()
-        self._waiting.append((work, future))
+        self._waiting.append((work, answered))
         self._news.set()
-        return await future
 
     async def close(self) -> None:
         """Finish what waits, then end."""
@@ -96,24 +103,25 @@ class Writer:
 
     async def _run(self) -> None:
         batch: list[Waiting] = []
+        busy = False
         try:
             while self._waiting or not self._closing:
                 if not self._waiting:
                     self._news.clear()
                     await self._news.wait()
                     continue
-                if len(batch) >= BUSY:
+                if busy:
                     # Where many speak, the others are about to: one transaction then serves them all.
                     await asyncio.sleep(LINGER_S)
                 batch = self._gather()
-                for (_, future), answer in zip(batch, await self._handle(batch), strict=True):
-                    if not future.done():
-                        future.set_result(answer)
+                busy, answers = len(batch) >= BUSY, await self._handle(batch)
+                done, batch = zip(batch, answers, strict=True), []
+                for (_, answered), answer in done:
+                    answered(answer)
         except BaseException as error:
             failure = Refusal(503, "failed", "the server could not store this", retry_after_s=5).answer()
-            for _, future in (*batch, *self._waiting):
-                if not future.done():
-                    future.set_result(failure)
+            for _, answered in (*batch, *self._waiting):
+                answered(failure)
             self._failed(error)
 
     def _gather(self) -> list[Waiting]:

@@ -1,0 +1,117 @@
+"""Check-ins without a task of their own: admitted by their headers, taken with their body, answered when stored.
+
+For every request uvicorn makes a task of asyncio's, which waits for the body and then for the writer, and speaks ASGI
+with both sides: more work than all the rest of a small check-in. A route that can be answered in two steps needs none
+of that. `expect` looks at the headers, and either refuses or says how many bytes of body it wants; `take` is given
+those, and a function to call with the answer. Both return at once.
+
+What is special about a request (a proxy, a request behind another one, a peer that does not read, a word before the
+body, a large body by TLS) goes the usual way, which leads to the same functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from crowdml.server.refusals import Answer, Headers, Refusal
+
+Answered = Callable[[Answer], None]
+"""Called once with the answer."""
+
+log = logging.getLogger("crowdml.server")
+
+
+class Expected(Protocol):
+    """A request that was admitted by its headers."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that its body must have."""
+        ...
+
+    def take(self, body: bytes | memoryview, answered: Answered) -> None:
+        """Take the body, of whatever length it is; the answer comes now or later."""
+        ...
+
+
+class DirectApp(Protocol):
+    """An application that answers some requests so; any other one is asked by ASGI alone."""
+
+    always: Headers
+    """Headers of every answer."""
+
+    def expect(
+        self, method: bytes, url: bytes, headers: list[tuple[bytes, bytes]], address: str, scheme: str
+    ) -> Expected | Answer | None:
+        """Look at a request by its headers: admit it, refuse it, or return None where it goes the usual way."""
+        ...
+
+
+class DirectCycle:
+    """One request and its answer, in the place of uvicorn's `RequestResponseCycle`.
+
+    Args:
+        http: The protocol of its connection.
+        always: Headers of every answer.
+        expected: What was admitted; None where the answer is known already.
+
+    Attributes:
+        body: What has come of the body: as a rule all at once, and then it is not copied.
+        keep_alive: Whether the connection goes on after the answer.
+        disconnected: Whether nobody waits for the answer any more.
+    """
+
+    message_event = asyncio.Event()
+    """For uvicorn, which wakes whoever waits for news: nobody does."""
+    waiting_for_100_continue = False
+    more_body = True
+
+    def __init__(self, http: HttpToolsProtocol, always: Headers, expected: Expected | None) -> None:
+        self._http, self._always, self._expected = http, always, expected
+        self.body: Any = b""
+        self.keep_alive = True
+        self.response_started = self.response_complete = self.disconnected = False
+
+    def take(self) -> None:
+        """Hand over the body, which is complete."""
+        if self._expected is None or self.response_complete:
+            return
+        try:
+            self._expected.take(self.body, self.answer)
+        except Exception as error:
+            self.fail(error)
+
+    def answer(self, answer: Answer) -> None:
+        """Write the answer; what goes wrong here is the connection's misfortune alone."""
+        http = self._http
+        if self.disconnected or self.response_complete or http.transport.is_closing():
+            return
+        self.response_started = self.response_complete = True
+        try:
+            headers = _lines((*http.server_state.default_headers, *answer.headers, *self._always))
+            end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+            length = b"content-length: %d\r\n" % len(answer.body)
+            http.transport.write(b"".join((STATUS_LINE[answer.status], headers, length, end, answer.body)))
+            if not self.keep_alive:
+                http.transport.close()
+            http.on_response_complete()
+        except Exception:
+            log.exception("an answer could not be written")
+            http.transport.abort()
+
+    def fail(self, error: Exception) -> None:
+        """Answer after a mistake of ours."""
+        log.error("a request could not be answered", exc_info=error)
+        self.answer(Refusal(500, "internal", "a mistake in this server").answer())
+
+
+@functools.lru_cache(64)
+def _lines(headers: Headers) -> bytes:
+    """Write headers: for a second, nearly all answers have the same."""
+    return b"".join(b"%b: %b\r\n" % header for header in headers)
