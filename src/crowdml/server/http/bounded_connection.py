@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -114,8 +113,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._over or self.transport.is_closing():
             return
-        if self._direct is not None and self._announced >= LARGE and not self._complete:
-            self._read_direct(self._direct)
+        if self._announced >= LARGE and not self._complete and self._direct and not self._direct.response_complete:
+            self._read_rest(self._announced)
         if not self._headers_done and self._head_bytes > self.limits.header_bytes:
             self._refuse_headers()
         elif self._clock is None and not self._answering:
@@ -197,17 +196,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._direct.answer(expected)
         return True
 
-    def _read_direct(self, cycle: DirectCycle) -> None:
-        """Read the rest of a large body without copies."""
-        if cycle.response_complete:
-            return
-
-        def done() -> None:
-            cycle.body = reader.body.toreadonly()
-            self._end_body()
-
-        reader = self._read_rest(self._announced, done)
-
     def on_body(self, body: bytes) -> None:
         """Hand a piece of the body on."""
         if self._over:
@@ -223,19 +211,21 @@ class BoundedProtocol(HttpToolsProtocol):
         within = not self._complete and not self._over and cycle.scope is scope and not cycle.disconnected
         if not within or cycle.waiting_for_100_continue or not len(cycle.body) < size == self._announced:
             return None
-        reader = self._read_rest(size, self._end_body)
+        reader = self._read_rest(size)
         return reader.body.toreadonly() if await reader.whole else None
 
-    def _read_rest(self, size: int, done: Callable[[], None]) -> BodyReader:
+    def _read_rest(self, size: int) -> BodyReader:
         """Let a reader have the connection until the body has come to its end."""
-        reader = BodyReader(self, size, self.cycle.body, done)
+        reader = BodyReader(self, size, self.cycle.body, self._end_body)
         self.cycle.body = bytearray()
         self.flow.resume_reading()
         reader.take_over(self.transport)
         return reader
 
-    def _end_body(self) -> None:
+    def _end_body(self, body: memoryview) -> None:
         """Go on after a body that the parser has not seen: another one begins with the next request."""
+        if self._direct is not None:
+            self._direct.body = body
         self.parser = httptools.HttpRequestParser(self)
         self.on_message_complete()
 

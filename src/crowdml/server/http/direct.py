@@ -82,8 +82,9 @@ class DirectCycle:
         """Hand over the body, which is complete."""
         if self._expected is None or self.response_complete:
             return
+        body, self.body = self.body, b""  # let go of, so that its memory serves the next one
         try:
-            self._expected.take(self.body, self.answer)
+            self._expected.take(body, self.answer)
         except Exception as error:
             self.fail(error)
 

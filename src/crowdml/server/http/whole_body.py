@@ -29,14 +29,14 @@ class BodyReader(asyncio.BufferedProtocol):
         http: The protocol that the connection belongs to.
         size: Bytes of the whole body.
         begun: Its first bytes, which have come already; not all of them.
-        done: Called when the last byte is there, once the connection is the protocol's again.
+        done: Called with the body when its last byte is there, once the connection is the protocol's again.
 
     Attributes:
         body: The bytes, as far as they have come.
         whole: Becomes whether all of them have come.
     """
 
-    def __init__(self, http: asyncio.Protocol, size: int, begun: bytes | bytearray, done: Callable[[], None]) -> None:
+    def __init__(self, http: asyncio.Protocol, size: int, begun: bytes | bytearray, done: Callable[[memoryview], None]) -> None:
         self._http, self._done, self._at = http, done, len(begun)
         self.body = np.empty(size, np.uint8).data  # not filled with zeros before
         self.body[: self._at] = begun
@@ -59,7 +59,7 @@ class BodyReader(asyncio.BufferedProtocol):
         if self._at < len(self.body) or self._transport is None:
             return
         _hand(self._transport, self._http)
-        self._done()
+        self._done(self.body.toreadonly())
         self._end(whole=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
