@@ -48,6 +48,9 @@ BLOCK = 10_000
 """Integers of which a norm is taken at once: few enough to stay in the processor's cache as floats, and for OpenBLAS
 not to wake its threads, which would cost more than the product."""
 
+AT_ONCE = 12 * BLOCK
+"""Integers that are looked at before the next ones: few enough to stay in the cache that is next to a processor."""
+
 ROUGH = 1e-3
 """More than the relative error of a norm of so many numbers in single precision: `BLOCK` times 2^-24, and roundings."""
 
@@ -89,8 +92,8 @@ class Limit:
 def _measures(flat: npt.NDArray[Any], order: int, longest: float) -> tuple[int, float]:
     """Return the largest |integer|, and the norm: to double precision, unless it is clearly below `longest`.
 
-    The norm is taken block by block, so that no copy of all integers as floats is made. Of many it is looked at in
-    single precision first, which takes half as long: its terms are positive, so the sum is off by less than `ROUGH`.
+    Memory is gone through once, and no copy of all integers as floats is made. Of many the norm is looked at in single
+    precision first, which takes half as long: its terms are positive, so the sum is off by less than `ROUGH`.
     """
     if 0 < len(flat) <= BLOCK and flat.itemsize <= 4:
         # Doubles hold such integers exactly; of few the place of the largest is found sooner than the largest.
@@ -98,16 +101,27 @@ def _measures(flat: npt.NDArray[Any], order: int, longest: float) -> tuple[int, 
         squares = float(values.dot(values))
         np.abs(values, values)
         return int(values[values.argmax()]), math.sqrt(squares) if order == 2 else float(values.sum())
-    largest = max(-int(np.minimum.reduce(flat)), int(np.maximum.reduce(flat))) if len(flat) else 0
-    rough = _norm_in(np.float32, flat, order)
-    return largest, rough if rough * (1 + ROUGH) < longest else _norm_in(np.float64, flat, order)
+    largest, total = 0, 0.0
+    for begin in range(0, len(flat), AT_ONCE):
+        piece = flat[begin : begin + AT_ONCE]
+        largest = max(largest, -int(np.minimum.reduce(piece)), int(np.maximum.reduce(piece)))
+        total += _power_sum(piece.astype(np.float32), order)
+    if (rough := _root(total, order)) * (1 + ROUGH) < longest:
+        return largest, rough
+    pieces = (flat[begin : begin + AT_ONCE] for begin in range(0, len(flat), AT_ONCE))
+    return largest, _root(sum(_power_sum(piece.astype(np.float64), order) for piece in pieces), order)
 
 
-def _norm_in(dtype: type[np.floating[Any]], flat: npt.NDArray[Any], order: int) -> float:
-    total = 0.0
-    for begin in range(0, len(flat), BLOCK):
-        values = flat[begin : begin + BLOCK].astype(dtype)
-        total += float(values.dot(values)) if order == 2 else float(np.abs(values, values).sum())
+def _power_sum(values: npt.NDArray[np.floating[Any]], order: int) -> float:
+    """Add up squares, or amounts, `BLOCK` at a time; the sums of blocks in double precision."""
+    whole = len(values) // BLOCK * BLOCK
+    rows, rest = values[:whole].reshape(-1, BLOCK), values[whole:]
+    if order == 2:
+        return float(np.vecdot(rows, rows).sum(dtype=np.float64)) + float(rest.dot(rest))
+    return float(np.abs(rows).sum(axis=1).sum(dtype=np.float64)) + float(np.abs(rest).sum())
+
+
+def _root(total: float, order: int) -> float:
     return math.sqrt(total) if order == 2 else total
 
 

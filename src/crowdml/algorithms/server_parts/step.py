@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -269,11 +269,15 @@ class Succession:
         """Take some of the steps, in place."""
         move = np.add if self.step.optimiser.factor is None else np.subtract
         shrink = shrinker(self.step.radius)
-        updates, _ = self.step.sanitiser.read(_stacked(check_ins), lambda: None)
         factors = [column[:, None] for column in self._factors(version, ages)]
-        if not self.regularised:
-            for column in factors:
-                updates = updates * column
+        if len(check_ins) == 1 and not self.regularised:
+            # A long vector is gone through once, piece by piece: nothing else looks at more than a number at a time.
+            for begin in range(0, moved.size, AT_ONCE):
+                piece = slice(begin, begin + AT_ONCE)
+                move(moved[piece], self._updates(_stacked(check_ins, piece), factors)[0], moved[piece])
+            shrink(moved)
+            return
+        updates = self._updates(_stacked(check_ins), () if self.regularised else factors)
         for number, update in enumerate(updates):
             if self.regularised:
                 update = update + self.step.public(moved)
@@ -281,6 +285,13 @@ class Succession:
                     update = update * column[number]
             move(moved, update, moved)
             shrink(moved)
+
+    def _updates(self, stacked: CheckIn, factors: Sequence[Floats]) -> Floats:
+        """Read check-ins that stand below each other, and multiply each by its factors."""
+        updates, _ = self.step.sanitiser.read(stacked, lambda: None)
+        for column in factors:
+            updates = updates * column
+        return cast(Floats, updates)
 
     def _factors(self, version: int, ages: Sequence[int]) -> list[Floats]:
         """Return what updates are multiplied by, in this order."""
@@ -295,9 +306,10 @@ class Succession:
         return found
 
 
-def _stacked(check_ins: Sequence[CheckIn]) -> CheckIn:
-    """Put check-ins below each other: updates as rows, weights as a column."""
-    return CheckIn(
-        update=np.array([check_in.update for check_in in check_ins]),
-        weight=np.array([check_in.weight for check_in in check_ins])[:, None],
-    )
+def _stacked(check_ins: Sequence[CheckIn], piece: slice = slice(None)) -> CheckIn:
+    """Put check-ins, or a piece of each, below each other: updates as rows, weights as a column."""
+    if len(check_ins) == 1:
+        updates = check_ins[0].update[None, piece]  # not copied
+    else:
+        updates = np.array([check_in.update[piece] for check_in in check_ins])
+    return CheckIn(update=updates, weight=np.array([check_in.weight for check_in in check_ins])[:, None])

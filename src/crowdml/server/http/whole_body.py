@@ -36,7 +36,9 @@ class BodyReader(asyncio.BufferedProtocol):
         whole: Becomes whether all of them have come.
     """
 
-    def __init__(self, http: asyncio.Protocol, size: int, begun: bytes | bytearray, done: Callable[[memoryview], None]) -> None:
+    def __init__(
+        self, http: asyncio.Protocol, size: int, begun: bytes | bytearray, done: Callable[[memoryview], None]
+    ) -> None:
         self._http, self._done, self._at = http, done, len(begun)
         self.body = np.empty(size, np.uint8).data  # not filled with zeros before
         self.body[: self._at] = begun
