@@ -11,7 +11,7 @@ import pytest
 from crowdml.core import NUMPY, Batch, CheckIn, trees
 from crowdml.device import DeviceCoins
 from crowdml.privacy import ModelBounds, PrivacySettings, Releases, make_plan
-from crowdml.privacy.limits import BLOCK, Limit, grid_limits
+from crowdml.privacy.limits import AT_ONCE, BLOCK, Limit, grid_limits
 from crowdml.privacy.sanitisers.grid import OnGrid
 from crowdml.task import Task, parse
 from tests.support.phases import stepped
@@ -167,7 +167,7 @@ def test_extreme_integers_do_not_wrap_around() -> None:
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
+@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK + 7, AT_ONCE + BLOCK + 3])
 def test_a_norm_is_compared_as_in_double_precision_however_near_the_limit(order: int, dtype: type, size: int) -> None:
     integers: Any = np.random.default_rng(size).integers(-70_000, 70_000, size).astype(dtype)
     values = integers.astype(np.float64)
@@ -178,7 +178,7 @@ def test_a_norm_is_compared_as_in_double_precision_however_near_the_limit(order:
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-@pytest.mark.parametrize("size", [2, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
+@pytest.mark.parametrize("size", [2, BLOCK, BLOCK + 1, 2 * BLOCK + 3, AT_ONCE + 1])
 def test_the_largest_integer_is_found_to_the_last_unit(dtype: type, size: int) -> None:
     for extreme in (np.iinfo(dtype).min, np.iinfo(dtype).max, (1 << 24) + 1, -(1 << 24) - 1):
         for place in (0, size - 1):

@@ -76,7 +76,7 @@ def contents(live: LiveTask, count: int) -> list[CheckIn]:
 
 
 @pytest.mark.parametrize("form", list(QUICK))
-@pytest.mark.parametrize("at_once", [1, 60, 1 << 16])
+@pytest.mark.parametrize("at_once", [1, 5, 60, 1 << 16])
 def test_the_bits_are_those_of_one_after_another(form: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step, "AT_ONCE", at_once)
     live = task(QUICK[form])

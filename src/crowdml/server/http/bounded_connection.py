@@ -20,10 +20,10 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crowdml.core import record
-from crowdml.server.http.direct import DirectApp, DirectCycle
+from crowdml.server.http.direct import DirectApp, DirectCycle, mistake
 from crowdml.server.http.requests import caller_of
 from crowdml.server.http.whole_body import EXTENSION, LARGE, BodyReader
-from crowdml.server.refusals import ALWAYS, Answer, Refusal
+from crowdml.server.refusals import ALWAYS, Refusal
 
 CROWDED_S = 5
 """Seconds after which a refused connection may be tried again."""
@@ -117,7 +117,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._read_rest(self._announced)
         if not self._headers_done and self._head_bytes > self.limits.header_bytes:
             self._refuse_headers()
-        elif self._clock is None and not self._answering:
+        elif self._clock is None and not self._answering and self.timeout_keep_alive_task is None:
             # Bytes that begin no request, such as empty lines, keep no connection open.
             self._start_clock(self.limits.deadline_s)
 
@@ -179,21 +179,23 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def _begin_direct(self, app: DirectApp) -> bool:
-        """Answer without a task, if this is a plain request for a route that can be: see `direct`."""
+        """Answer without a coroutine, if this is a plain request for a route that can be: see `direct`."""
         parser, cycle = self.parser, self.cycle
         if (cycle is not None and not cycle.response_complete) or self.flow.write_paused or self.expect_100_continue:
             return False
-        if parser.should_upgrade() or not parser.should_keep_alive():
+        if parser.should_upgrade() or not parser.should_keep_alive() or parser.get_http_version() != "1.1":
             return False
         if self._announced >= LARGE and self.scheme != "http":
             return False
-        expected = app.expect(parser.get_method(), self.url, self.headers, self._caller, self.scheme or "")
+        try:
+            expected = app.expect(parser.get_method(), self.url, self.headers, self._caller, self.scheme or "")
+        except Exception as error:
+            expected = mistake(error)
         if expected is None:
             return False
-        self._direct = DirectCycle(self, app.always, None if isinstance(expected, Answer) else expected)
-        self.cycle = self._direct  # type: ignore[assignment]
-        if isinstance(expected, Answer):
-            self._direct.answer(expected)
+        self._direct = DirectCycle(self, app.always)
+        self.cycle = self._direct  # type: ignore[assignment]  # in its place
+        self._direct.begin(expected)
         return True
 
     def on_body(self, body: bytes) -> None:

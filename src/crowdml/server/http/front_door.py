@@ -88,7 +88,7 @@ class FrontDoor:
         framework: The control plane and the pages.
         access: Who may ask, and how often.
         lifespan: Starts and ends the server.
-        direct: Functions that answer some of the raw routes without a task, by the same names.
+        direct: Functions that answer some of the raw routes without a coroutine, by the same names.
 
     Attributes:
         always: Headers of every answer.
@@ -151,7 +151,7 @@ class FrontDoor:
     def expect(
         self, method: bytes, url: bytes, headers: Iterable[tuple[bytes, bytes]], address: str, scheme: str
     ) -> Expected | Answer | None:
-        """Begin to answer a request without a task; None where it goes the usual way."""
+        """Begin to answer a request without a coroutine; None where it goes the usual way."""
         found, verb = self._raw.find(url.decode("latin-1")), method.decode("latin-1")
         handler = found and self._direct.get(found[0].get(verb))
         if not (found and handler):
