@@ -113,8 +113,11 @@ class BoundedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._over or self.transport.is_closing():
             return
-        if self._announced >= LARGE and not self._complete and self._direct and not self._direct.response_complete:
-            self._read_rest(self._announced)
+        if self._headers_done and self._direct is not None and not self._direct.response_complete:
+            # As a rule a small body has come with its headers; this one has not.
+            self._await_body()
+            if self._announced >= LARGE:
+                self._read_rest(self._announced)
         if not self._headers_done and self._head_bytes > self.limits.header_bytes:
             self._refuse_headers()
         elif self._clock is None and not self._answering and self.timeout_keep_alive_task is None:
@@ -165,11 +168,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _take_up(self) -> None:
         self._headers_done, self._head_bytes = True, 0
-        until = self._began + self.limits.deadline_s + self._announced / self.limits.bytes_per_second
-        self._start_clock(until - self.loop.time())
         self._direct = None
         if self._direct_app is not None and self._begin_direct(self._direct_app):
             return
+        self._await_body()
         if self._announced >= LARGE and self.scheme == "http":
             scope: Any = self.scope
             scope["extensions"] = {EXTENSION: lambda size: self._whole_body(scope, size)}
@@ -177,6 +179,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade() and not self._should_upgrade():
             # Answered as if it had not asked; but the parser reads nothing after that.
             self.cycle.keep_alive = False
+
+    def _await_body(self) -> None:
+        """Give a request the time that its length needs."""
+        until = self._began + self.limits.deadline_s + self._announced / self.limits.bytes_per_second
+        self._start_clock(until - self.loop.time())
 
     def _begin_direct(self, app: DirectApp) -> bool:
         """Answer without a coroutine, if this is a plain request for a route that can be: see `direct`."""

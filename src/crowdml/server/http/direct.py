@@ -1,9 +1,9 @@
 """Check-ins without a coroutine of their own: admitted by their headers, taken with their body, answered when stored.
 
 For every request uvicorn starts a coroutine, which waits for the body and then for the writer, and speaks ASGI with
-both sides: a third of all that a small check-in costs. A route that can be answered in two steps needs none of that.
- `expect` looks at the headers, and either refuses or says how many bytes of body it wants; `take` is given
-those, and a function to call with the answer. Both return at once.
+both sides: a third of all that a small check-in costs. A route that can be answered in two steps needs none of that:
+`expect` looks at the headers, and refuses or waits for the body; `take` is given the body, and a function to call with
+the answer. Both return at once.
 
 What is special about a request (a proxy, a request behind another one, a peer that does not read, a word before the
 body, a large body by TLS) goes the usual way, which leads to the same functions.
