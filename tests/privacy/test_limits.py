@@ -11,7 +11,7 @@ import pytest
 from crowdml.core import NUMPY, Batch, CheckIn, trees
 from crowdml.device import DeviceCoins
 from crowdml.privacy import ModelBounds, PrivacySettings, Releases, make_plan
-from crowdml.privacy.limits import AT_ONCE, BLOCK, Limit, grid_limits
+from crowdml.privacy.limits import AT_ONCE, BLOCK, GridLimits, Limit, grid_limits
 from crowdml.privacy.sanitisers.grid import OnGrid
 from crowdml.task import Task, parse
 from tests.support.phases import stepped
@@ -193,3 +193,32 @@ def test_the_largest_integer_is_found_to_the_last_unit(dtype: type, size: int) -
 
 def test_no_integers_have_no_problem() -> None:
     assert Limit(largest=0, largest_each=0, order=2, norm=0.0).problem(np.zeros(0, np.int32), 1) is None
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize("by_rows", [True, False])
+@pytest.mark.parametrize("most_rows", [20, None])
+def test_of_many_check_ins_the_same_is_said_as_of_each(order: int, by_rows: bool, most_rows: int | None) -> None:
+    draws = np.random.default_rng(7)
+    update = Limit(largest=100, largest_each=3, order=order, norm=900.0 if order == 2 else 15_000.0, norm_each=2.0)
+    limits = GridLimits(update=update, errors=None, labels=None, by_rows=by_rows)
+    sent = []
+    for weight in (1, 1, 1, 0, -1, 20, 21, 1 << 25, -(1 << 31), (1 << 31) - 1):
+        for most in (3, 60, 103, 104, 2_000):
+            numbers = draws.integers(-most, most + 1, 400).astype(np.int32)
+            sent.append(CheckIn(update=numbers, weight=np.int32(weight)))
+        for numbers in (np.full(400, -(1 << 31), np.int32), np.full(400, 103, np.int32), np.zeros(400, np.int32)):
+            sent.append(CheckIn(update=numbers, weight=np.int32(weight)))
+    found = limits.problems(sent, most_rows)
+    assert found == [limits.problem(check_in, most_rows) for check_in in sent]
+    assert 5 <= sum(problem is None for problem in found) <= len(sent) - 10
+
+
+def test_of_many_check_ins_one_at_the_very_limit_is_not_refused_and_one_beyond_is() -> None:
+    at, beyond = np.zeros(50, np.int32), np.zeros(50, np.int32)
+    at[:2], beyond[:2] = (3, 4), (3, -5)
+    limits = GridLimits(
+        update=Limit(largest=9, largest_each=0, order=2, norm=5.0), errors=None, labels=None, by_rows=True
+    )
+    sent = [CheckIn(update=numbers, weight=np.int32(1)) for numbers in (at, beyond) * 4]
+    assert [problem is None for problem in limits.problems(sent, None)] == [True, False] * 4

@@ -23,6 +23,7 @@ Tails, each of them a proven bound:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,12 @@ LABELS = 1_000_000
 BLOCK = 10_000
 """Integers of which a norm is taken at once: few enough to stay in the processor's cache as floats, and for OpenBLAS
 not to wake its threads, which would cost more than the product."""
+
+NEAR = 1e-9
+"""A norm this much below its limit is so however its sum was taken, in double precision."""
+
+FEW = 4
+"""Fewer check-ins than this are looked at one by one."""
 
 AT_ONCE = 12 * BLOCK
 """Integers that are looked at before the next ones: few enough to stay in the cache that is next to a processor."""
@@ -165,6 +172,35 @@ class GridLimits:
         if (found := self.labels.problem(counts.spread, clear["rows"])) is not None:
             return f"spread: {found}"
         return None
+
+    def problems(self, check_ins: Sequence[CheckIn], most_rows: int | None) -> list[str | None]:
+        """Say it of several check-ins: those clearly within all limits are found together, the others one by one."""
+        if len(check_ins) < FEW or check_ins[0].counts or not isinstance(check_ins[0].update, np.ndarray):
+            return [self.problem(check_in, most_rows) for check_in in check_ins]
+        fine = self._clearly_fine(check_ins, most_rows)
+        return [
+            None if sure else self.problem(check_in, most_rows)
+            for check_in, sure in zip(check_ins, fine.tolist(), strict=True)
+        ]
+
+    def _clearly_fine(self, check_ins: Sequence[CheckIn], most_rows: int | None) -> npt.NDArray[np.bool_]:
+        """Tell of which check-ins without counts nothing comes near a limit."""
+        limit = self.update
+        values = np.array([check_in.update for check_in in check_ins]).astype(np.float64)
+        weights = np.array([int(check_in.weight) for check_in in check_ins])
+        norms = np.sqrt(np.vecdot(values, values)) if limit.order == 2 else None
+        np.abs(values, values)
+        if norms is None:
+            norms = values.sum(axis=1)
+        fine: npt.NDArray[np.bool_] = values.max(axis=1) <= limit.largest + limit.largest_each * weights
+        if limit.order:
+            fine &= norms * (1 + NEAR) < limit.norm + limit.norm_each * weights
+        if self.by_rows:
+            most = LARGEST_ROWS if most_rows is None else most_rows
+            fine &= (weights >= 0) & (weights <= most)
+        else:
+            fine &= weights == 1
+        return fine
 
     def _of_clear(self, clear: dict[str, int], most_rows: int | None) -> str | None:
         """Look at what travels in clear."""

@@ -183,6 +183,31 @@ def test_5_integers_beyond_the_bound_of_a_sound_task_are_refused(app: Any, refus
     assert device.check_in().status_code == 200, "an honest one still passes"
 
 
+@pytest.mark.parametrize("kind", ["none", "sound"])
+def test_5_of_many_that_are_looked_at_together_only_the_dishonest_are_refused(
+    make_app: Any, make_gate: Any, kind: str
+) -> None:
+    app = make_app(f"home-{kind}")
+    app.create(*(SOUND if kind == "sound" else ()))
+    devices = [app.device() for _ in range(10)]
+    bodies = [
+        changed(device, "update", 2e15 if kind == "none" else 2_000_000_000) if number % 3 == 1 else device.body(0)
+        for number, device in enumerate(devices)
+    ]
+    gate = make_gate(app)
+    first = app.begin_check_in(devices[0], bodies[0])
+    assert gate.reached.wait(20)
+    others = [app.begin_check_in(device, body) for device, body in zip(devices[1:], bodies[1:], strict=True)]
+    app.await_waiting(9)
+    gate.open.set()
+    answers = [future.result(20) for future in (first, *others)]
+    assert [answer.status_code for answer in answers] == [422 if number % 3 == 1 else 200 for number in range(10)]
+    assert {answer.json()["error"]["code"] for answer in answers if answer.status_code == 422} == {"malformed"}
+    listed = {entry["device"]: entry for entry in app.as_operator("GET", "/v1/tasks/walk/devices").json()["devices"]}
+    assert [listed[device.id]["refused"] for device in devices] == [number % 3 == 1 for number in range(10)]
+    assert app.show()["check_ins"] == 7 and app.show()["version"] == 7
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from crowdml.core import Array, BadInput, Batch, CheckIn, Coins, Ops, Release, record, trees
@@ -332,6 +332,10 @@ class Sanitiser(abc.ABC):
             check_in: The check-in.
             most_rows: Rows behind one at most; None: all that a device has.
         """
+
+    def problems(self, check_ins: Sequence[CheckIn], most_rows: int | None) -> list[str | None]:
+        """Say the same of several check-ins."""
+        return [self.problem(check_in, most_rows) for check_in in check_ins]
 
     @abc.abstractmethod
     def summary(self, releases: int, batch: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ whole counts as one: then the noise of a mean is least, and nothing has to be sa
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -199,6 +200,10 @@ class OnGrid(Sanitiser):
     def problem(self, check_in: CheckIn, most_rows: int | None) -> str | None:
         """Look at integers, norms, and what travels in clear."""
         return self.limits.problem(check_in, most_rows)
+
+    def problems(self, check_ins: Sequence[CheckIn], most_rows: int | None) -> list[str | None]:
+        """Look at several together."""
+        return self.limits.problems(check_ins, most_rows)
 
     def summary(self, releases: int, batch: int) -> dict[str, Any]:
         """Say law, scale and bound."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from crowdml.core import CheckIn
-from crowdml.core.errors import MalformedMessage
 from crowdml.server.store import Point, StoredTask
 from crowdml.server.tasks.device_tokens import DeviceState
 from crowdml.server.tasks.new_task import read_public_set
@@ -25,6 +24,9 @@ from crowdml.task.live_task import LiveTask, open_task
 from crowdml.task.promise_words import promise_words
 from crowdml.task.recent_error import Totals, count_noise_variance, recent_error
 from crowdml.wire import SignedTask
+
+SMALL = 16 << 10
+"""Bytes of a check-in up to which it is cheaper to look at many together."""
 
 Choose = Callable[[int, Sequence[int]], list[int]]
 """`choose(version, slots)`: the slots in the order in which they are invited."""
@@ -93,6 +95,8 @@ class RunningTask:
     Attributes:
         devices: Every device that may speak, by slot; what it has contributed is in the snapshot.
         noise_variance: Of the error count of one check-in.
+        looks_together: Whether the numbers of a whole batch are looked at together, by the writer; else those of each
+            check-in as it comes.
     """
 
     def __init__(self, stored: StoredTask, *, choose: Choose, patience_s: float) -> None:
@@ -106,6 +110,7 @@ class RunningTask:
         algorithm = self.live.server
         # A server does not know which ε an owner has chosen, so it allows for the most noise.
         self._noisiest = self.live.plan.noisiest.last.bind(algorithm.last.sanitiser.use)
+        self.looks_together = self.live.server_messages.check_in.size_bytes <= SMALL
         self.devices: dict[int, DeviceState] = {}
         self.noise_variance = count_noise_variance(self.live.plan)
         self.promise = promise_words(self.live.task, self.live.plan)
@@ -122,11 +127,9 @@ class RunningTask:
         """Let everybody see what is stored now. For the writer alone."""
         self._snapshot = snapshot
 
-    def require_honest(self, content: CheckIn) -> None:
-        """Raise `MalformedMessage` for what no honest device sends."""
-        problem = self._noisiest.problem(content, self.live.server.schedule.most_rows)
-        if problem is not None:
-            raise MalformedMessage(problem)
+    def problems(self, contents: Sequence[CheckIn]) -> list[str | None]:
+        """Say of each why no honest device sends it; None where one might."""
+        return self._noisiest.problems(contents, self.live.server.schedule.most_rows)
 
     def totals(self, device: DeviceState) -> DeviceTotals:
         """Return what is stored of a device's contributions."""

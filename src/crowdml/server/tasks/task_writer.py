@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from crowdml.core import CrowdError
+from crowdml.core.errors import MalformedMessage
 from crowdml.server.refusals import Answer, Refusal, refusal_of
 from crowdml.server.store import Store, StoreFailed
 from crowdml.server.tasks.folding import CheckIn, Folded, fold
@@ -137,7 +138,16 @@ class Writer:
         first = batch[0][0]
         if not isinstance(first, CheckIn):
             return [await self._in_thread(_perform, first, self._mutable)]
-        return await self._fold([work for work, _ in batch if isinstance(work, CheckIn)])
+        check_ins = [work for work, _ in batch if isinstance(work, CheckIn)]
+        if not self._mutable.running.looks_together:
+            return await self._fold(check_ins)
+        problems = self._mutable.running.problems([check_in.content for check_in in check_ins])
+        honest = [check_in for check_in, problem in zip(check_ins, problems, strict=True) if problem is None]
+        answers = iter(await self._fold(honest) if honest else ())
+        return [
+            next(answers) if problem is None else _refuse(check_in, problem)
+            for check_in, problem in zip(check_ins, problems, strict=True)
+        ]
 
     async def _fold(self, check_ins: list[CheckIn]) -> list[Answer]:
         task = self._mutable
@@ -162,6 +172,12 @@ class Writer:
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._loop.run_in_executor(self._thread, function, *arguments)
+
+
+def _refuse(check_in: CheckIn, problem: str) -> Answer:
+    """Refuse what no honest device sends, and count it."""
+    check_in.device.refused += 1
+    return refusal_of(MalformedMessage(problem)).answer()
 
 
 def _perform(work: Work, task: MutableTask) -> Answer:
