@@ -203,7 +203,7 @@ def open_lanes(task: Task, dataset: Dataset, replicas: Replicas, chunks: Chunks,
         with in_words(task.extensible):
             lanes: list[Lane] = [LocalLane(task, tables, *part, shape) for part in parts]
         return Lanes(lanes=tuple(lanes), processes=0, threads=threads)
-    values, template = _plain(task), _template(task)
+    values, template = plain_task(task), _template(task)
     shared = SharedRows()
     peers: list[list[socket.socket]] = []
 
@@ -261,7 +261,7 @@ def _adopt(task: Task, dataset: Dataset, tables: DataTables) -> None:
         keep(task, dataclasses.replace(dataset, train_rows=rows, test_rows=tables.measured["test"][0]))
 
 
-def _plain(task: Task) -> dict[str, Any]:
+def plain_task(task: Task) -> dict[str, Any]:
     """Return a task as plain values; a worker is handed its rows, so it need not know the dataset's name."""
     values = task.model_dump(mode="json", by_alias=True, exclude_none=True)
     values["data"].pop("dataset", None)
