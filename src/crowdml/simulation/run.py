@@ -101,7 +101,6 @@ def simulate_cells(
     path = checkpoint.run_path(tasks, trials, seed)
     notes = accounting.notes(tasks[0], dataset, fitted, timelines)
     with open_lanes(tasks[0], dataset, replicas, chunks, lane_count, engine) as lanes:
-        dataset = prepare(tasks[0])[1]  # whose rows are the shared ones now, so that others can go
         began = time.perf_counter()
         carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, watch, len(tasks) * trials)
     notes += more

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from crowdml.simulation.engine.run_records import Replicas
+from crowdml.simulation.shared_rows import SharedRows, map_rows
 from crowdml.simulation.workers import frames
-from crowdml.simulation.workers.shared_rows import SharedRows, map_rows
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -73,7 +73,7 @@ def test_rows_are_shared_and_not_copied(pair: Pair) -> None:
     first[:], second[:] = 1.5, np.arange(5)
     frames.send(pair[0], {"layout": shared.layout}, files=[shared.file.fileno()])
     got = frames.receive(pair[1])
-    mapped = map_rows(got.files[0], got.words["layout"])
+    mapped = map_rows(got.files, got.words["layout"])
     os.close(got.files[0])
     second[4] = 40
     shared.close()
@@ -86,5 +86,5 @@ def test_nothing_outside_is_mapped() -> None:
     shared = SharedRows()
     shared.allocate((3,), np.float32)
     with pytest.raises(ValueError, match="outside"):
-        map_rows(shared.file.fileno(), [(0, "<f4", (4000,))])
+        map_rows([shared.file.fileno()], [(0, 0, "<f4", (4000,))])
     shared.close()

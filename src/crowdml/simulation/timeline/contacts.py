@@ -26,6 +26,7 @@ from crowdml.task.sections import CrowdSettings, DelaySettings
 Present = Callable[[Ints, Ints], npt.NDArray[np.bool_]]
 """Says whether a device is there at a tick."""
 
+
 @record
 class Contacts:
     """One entry per contact.
@@ -109,15 +110,15 @@ def make_contacts(task: Task, owner: Ints, schedule: OnArrival, generator: np.ra
             hint=f"algorithm.batch of at most {largest}, or fewer crowd.devices",
         )
     total = task.passes * len(owner)
-    starts = range(0, total, len(owner))
     outages = draw_outages(crowd, total, generator)
     present = _presence(crowd, total, generator)
     even = passes_of(owner, sizes, batch) if outages is None and present is None else None
-    device, rows, counts, filled = (
-        even.cut(task.passes, generator)
-        if even
-        else _joined([_cut_pass(owner, start, schedule, outages, present, crowd.devices, generator) for start in starts])
-    )
+    if even:
+        device, rows, counts, filled = even.cut(task.passes, generator)
+    else:
+        starts = range(0, total, len(owner))
+        parts = [_cut_pass(owner, start, schedule, outages, present, crowd.devices, generator) for start in starts]
+        device, rows, counts, filled = _joined(parts)
     legs = [_leg(crowd.delays, name, len(device), generator) for name in ("request", "check_out", "check_in")]
     read = filled + legs[0]
     sent = Contacts(device=device, rows=rows, counts=counts, read=read, arrival=read + legs[1] + legs[2])

@@ -19,9 +19,9 @@ from crowdml.simulation.engine.data_tables import DataTables
 from crowdml.simulation.engine.lane import Lane
 from crowdml.simulation.engine.run_records import Shape
 from crowdml.simulation.engine.shared_rounds import SharedLane
+from crowdml.simulation.shared_rows import map_rows
 from crowdml.simulation.timeline.timeline import trial_timeline
 from crowdml.simulation.workers import frames, timelines
-from crowdml.simulation.workers.shared_rows import map_rows
 from crowdml.task import Task
 from crowdml.task.plugins import VARIABLE, load_plugins
 
@@ -38,8 +38,9 @@ class Worker:
         """Do what a frame asks for; return what to send back."""
         words = frame.words
         if words["do"] == "rows":
-            arrays = map_rows(frame.files[0], words["layout"])
-            os.close(frame.files[0])
+            arrays = map_rows(frame.files, words["layout"])
+            for file in frame.files:
+                os.close(file)
             self.crowd, self.lane, self.tables = None, None, frames.unpack(words["tables"], arrays)
             return {}, ()
         if words["do"] == "crowd":

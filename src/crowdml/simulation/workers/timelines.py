@@ -106,7 +106,7 @@ class SharedTimelines:
         return unpack(frame.words, frame.tree)
 
     def _result(self) -> list[Timeline]:
-        """Return all; what went wrong in the first trial in which something did is raised, as if there were no others."""
+        """Return all, or raise what went wrong in the first trial in which something did, as one process would."""
         found = []
         for trial in sorted(self.made):
             timeline = self.made[trial]
