@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdml.core.blas_threads import one_blas_thread
 from crowdml.data.dataset import Dataset, Floats, Rows
 from crowdml.data.transforms.transform import Bounds, Fitted, Transform, blocks_of, require_finite
 
@@ -24,6 +25,7 @@ def apply_all(transforms: Sequence[Transform], dataset: Dataset) -> Dataset:
     return ready
 
 
+@one_blas_thread()  # the same bits on any number of cores, whose threads would wait for each other at work
 def fit_all(
     transforms: Sequence[Transform],
     dataset: Dataset,
