@@ -112,12 +112,13 @@ def make_contacts(task: Task, owner: Ints, schedule: OnArrival, generator: np.ra
     total = task.passes * len(owner)
     outages = draw_outages(crowd, total, generator)
     present = _presence(crowd, total, generator)
-    even = passes_of(owner, sizes, batch) if outages is None and present is None else None
+    many = task.passes > 1 and outages is None and present is None  # a single one is sooner cut than laid out
+    even = passes_of(owner, sizes, batch) if many else None
     if even:
         device, rows, counts, filled = even.cut(task.passes, generator)
     else:
         starts = range(0, total, len(owner))
-        parts = [_cut_pass(owner, start, schedule, outages, present, crowd.devices, generator) for start in starts]
+        parts = [_cut_pass(owner, sizes, start, schedule, outages, present, generator) for start in starts]
         device, rows, counts, filled = _joined(parts)
     legs = [_leg(crowd.delays, name, len(device), generator) for name in ("request", "check_out", "check_in")]
     read = filled + legs[0]
@@ -127,24 +128,25 @@ def make_contacts(task: Task, owner: Ints, schedule: OnArrival, generator: np.ra
 
 def _cut_pass(
     owner: Ints,
+    sizes: Ints,
     start: int,
     schedule: OnArrival,
     outages: Outages | None,
     present: Present | None,
-    devices: int,
     generator: np.random.Generator,
 ) -> Batches:
-    """Draw the order of the pass that starts at a tick, and cut it: devices may be away, cut off, or very unequal."""
-    order, ticks = generator.permutation(len(owner)), np.arange(start, start + len(owner))
+    """Draw the order of the pass that starts at a tick, and cut it; devices may be away, cut off, or very unequal."""
+    order, ticks = generator.permutation(len(owner)), None
     if present is not None:
+        ticks = np.arange(start, start + len(owner))
         here = present(owner[order], ticks)
         order, ticks = order[here], ticks[here]
-    counts = np.bincount(owner[order], minlength=devices)
+        sizes = np.bincount(owner[order], minlength=len(sizes))
     by_device = order_by_device(owner.take(order))
     # In 32 bits first: then what devices pick out of it stays in the cache.
-    rows, times = order.astype(np.int32).take(by_device), ticks[by_device]
+    rows, times = order.astype(np.int32).take(by_device), by_device + start if ticks is None else ticks[by_device]
     cut = _whole_batches if outages is None else outages.cut
-    return cut(rows, times, counts, schedule.batch, schedule.buffer)
+    return cut(rows, times, sizes, schedule.batch, schedule.buffer)
 
 
 def _leg(delays: DelaySettings, name: str, count: int, generator: np.random.Generator) -> Times | float:
