@@ -18,6 +18,7 @@ from crowdml.task import Task
 from tests.support.simulated import same_bits
 
 Make = Callable[..., Task]
+FEDAVG = "algorithm={ kind = 'fedavg', per-round = 4, local-batch = 8, rate = { kind = 'constant', c = 0.3 } }"
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def alike(one: Timeline, other: Timeline) -> bool:
     "changes",
     [
         ("crowd.delays={ check-in = 30.0 }", "crowd.drop-out=0.2"),
-        ("crowd.attack={ kind = 'sign', share = 0.2 }",),
+        (FEDAVG, "crowd.attack={ kind = 'sign', share = 0.2 }"),
         ("data.split={ train = 1000, test = 300 }",),
     ],
     ids=["delays and losses", "some lie", "a split for every trial"],
