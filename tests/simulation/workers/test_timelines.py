@@ -97,15 +97,16 @@ def test_a_timeline_comes_back_as_it_was(digits: Make) -> None:
     assert alike(timelines.unpack(words, arrays), line)
 
 
-def test_a_worker_that_was_ended_is_named(digits: Make, shared: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_were_ended_are_named(digits: Make, shared: None, monkeypatch: pytest.MonkeyPatch) -> None:
     task, lease = digits(), pool.lease
 
-    def lease_and_kill(count: int) -> list[pool.Worker]:
+    def kill_leased(count: int) -> list[pool.Worker]:
         found = lease(count)
-        os.kill(found[0].process.pid, signal.SIGKILL)
+        for worker in found:
+            os.kill(worker.process.pid, signal.SIGKILL)
         return found
 
-    monkeypatch.setattr(pool, "lease", lease_and_kill)
+    monkeypatch.setattr(pool, "lease", kill_leased)
     with pytest.raises(BadInput, match=r"a worker process has ended by itself \(signal 9\)"):
         run.make_timelines(task, prepare(task)[1], 3, 0, lanes=2)
     assert not any(worker.leased for worker in pool._workers)
