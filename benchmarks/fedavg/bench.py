@@ -2,6 +2,7 @@
 
     sh benchmarks/fedavg/setup.sh FOLDER
     python benchmarks/fedavg/bench.py FOLDER [--rounds 60] [--repeats 3] [--json FILE]
+    python benchmarks/fedavg/bench.py --products    # a round over its matrix products alone; needs no environments
 
 A net 784-200-10 learns MNIST: 100 devices with 576 rows each, 10 of them in a round, 18 batches of 32, plain SGD. The
 figure is CPU time per round, the best of the repeats; compiling is apart. crowdml is measured as it is, and with whole
@@ -127,6 +128,24 @@ def floor(columns: int) -> dict[str, float]:
     return {"ms": (time.process_time() - began) * 1e3}
 
 
+def over_products(repeats: int) -> None:
+    """Print what a round costs as a multiple of its matrix products alone, the best of each in turns."""
+    sparse, whole, columns = compiled(True), compiled(False), multiplied()
+    best = {"sparse": np.inf, "whole": np.inf, "its products": np.inf, "all products": np.inf}
+    for _ in range(repeats * SAMPLES):
+        for name, run in (
+            ("its products", lambda: floor(columns)),
+            ("sparse", sparse),
+            ("all products", lambda: floor(INPUTS)),
+            ("whole", whole),
+        ):
+            best[name] = min(best[name], run()["ms"])
+    print(f"{'CPU time of a round':24}{'columns':>9}{'round, ms':>11}{'products, ms':>14}{'ratio':>7}{'goal':>7}")
+    for name, width, of in (("sparse", columns, "its products"), ("whole", INPUTS, "all products")):
+        ratio = best[name] / best[of]
+        print(f"{name + ' rows':24}{width:9}{best[name]:11.1f}{best[of]:14.1f}{ratio:7.2f}{GOAL:7.2f}")
+
+
 def peer(folder: Path, name: str, script: str, data: Path, rounds: int) -> dict[str, float]:
     """Run a peer in its own environment."""
     command = [str(folder / name / "bin" / "python"), str(HERE / script), str(data), str(rounds)]
@@ -153,11 +172,16 @@ def write_rows(path: Path) -> None:
 def main() -> None:
     """Measure everything and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="environments made by setup.sh")
+    parser.add_argument("folder", type=Path, nargs="?", help="environments made by setup.sh")
+    parser.add_argument("--products", action="store_true", help="compare with the matrix products alone")
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    if given.products:
+        return over_products(given.repeats)
+    if given.folder is None:
+        parser.error("give the folder that setup.sh has made, or --products")
     found: dict[str, dict[str, float]] = {}
 
     def note(name: str, figures: dict[str, float]) -> None:

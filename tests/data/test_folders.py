@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
+import weakref
 from pathlib import Path
 
 import pytest
 
 from crowdml.core import BadInput
-from crowdml.data import DATASETS, load, locate, verify
+from crowdml.data import DATASETS, folders, load, locate, verify
 from crowdml.data.folders import _load
 
 
@@ -81,3 +83,13 @@ def test_files_without_checksum_are_called_unchecked(empty_machine: Path) -> Non
 def test_a_second_load_is_free() -> None:
     _load.cache_clear()
     assert load("digits") is load("digits")
+
+
+def test_a_large_dataset_is_read_anew_once_nobody_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "LARGE", 1)
+    _load.cache_clear()
+    rows = weakref.ref(first := load("digits"))
+    assert load("digits") is first and _load.cache_info().currsize == 0
+    del first
+    gc.collect()
+    assert rows() is None

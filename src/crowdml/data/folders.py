@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import weakref
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +20,11 @@ from crowdml.data.dataset import Dataset
 from crowdml.data.sources import File, Form, Source, Version
 
 Status = Literal["ok", "missing", "corrupt", "unchecked"]
+
+LARGE = 100_000_000
+"""Numbers of a dataset that is not kept for its own sake: what a task makes of it is."""
+
+_in_use: weakref.WeakValueDictionary[tuple[str, Path], Dataset] = weakref.WeakValueDictionary()
 
 
 @record
@@ -39,6 +45,8 @@ class FileStatus:
 def load(name: str) -> Dataset:
     """Return a dataset by name; a second call in the same process returns the same arrays, which are read-only.
 
+    A large one is read anew once nobody uses it any more.
+
     >>> load("digits").train_rows.shape
     (1400, 64)
     """
@@ -46,7 +54,12 @@ def load(name: str) -> Dataset:
     folder = locate(name)
     if folder is None:
         raise _nowhere(source)
-    return _load(name, folder)
+    if sum(source.rows) * source.features < LARGE:
+        return _load(name, folder)
+    dataset = _in_use.get((name, folder))
+    if dataset is None:
+        dataset = _in_use[name, folder] = _load.__wrapped__(name, folder)
+    return dataset
 
 
 @functools.lru_cache(maxsize=4)

@@ -7,7 +7,6 @@ a file that `CROWDML_PLUGINS` names or by an installed package, is unknown to ot
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import socket
 from collections.abc import Sequence
@@ -22,15 +21,14 @@ from crowdml.data import Dataset
 from crowdml.simulation.attacked import attack_of, attacked
 from crowdml.simulation.engine import CORES
 from crowdml.simulation.engine.chunks import Chunks
-from crowdml.simulation.engine.data_tables import DataTables, make_tables, roomy
+from crowdml.simulation.engine.data_tables import DataTables, make_tables
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
 from crowdml.simulation.engine.machine import Blocks, cut, join
 from crowdml.simulation.engine.plain_lane import PlainLane
 from crowdml.simulation.engine.run_records import Carry, Events, Replicas, Shape
 from crowdml.simulation.engines import work_of
-from crowdml.simulation.prepare import keep
+from crowdml.simulation.shared_rows import SharedRows, lay_in_place, roomy
 from crowdml.simulation.workers import frames, pool
-from crowdml.simulation.workers.shared_rows import SharedRows
 from crowdml.task import Task
 from crowdml.task.plugins import registered_here
 
@@ -193,7 +191,7 @@ def open_lanes(task: Task, dataset: Dataset, replicas: Replicas, chunks: Chunks,
     events, _ = chunks.events(0)
     parts = list(zip(cut(replicas, count), cut(events, count), strict=True)) * members
     if engine == "numpy":
-        tables = make_tables(task, dataset, NO_DECAY, sparse=False)
+        tables = make_tables(task, dataset, NO_DECAY, sparse=False, lay=lay_in_place)
         plain = PlainLane(task, tables, replicas, shape)
         return Lanes(lanes=(plain,), processes=0, threads=threads)
     if not processes:
@@ -203,13 +201,13 @@ def open_lanes(task: Task, dataset: Dataset, replicas: Replicas, chunks: Chunks,
         with in_words(task.extensible):
             lanes: list[Lane] = [LocalLane(task, tables, *part, shape) for part in parts]
         return Lanes(lanes=tuple(lanes), processes=0, threads=threads)
-    values, template = _plain(task), _template(task)
+    values, template = plain_task(task), _template(task)
     shared = SharedRows()
     peers: list[list[socket.socket]] = []
 
     def open_one(worker: pool.Worker, part: tuple[Replicas, Events], number: int) -> Lane:
         rows = {"do": "rows", "tables": described, "layout": shared.layout}
-        worker.ask(rows, files=[shared.file.fileno()])
+        worker.ask(rows, files=[file.fileno() for file in shared.files])
         lane = pool.RemoteLane(worker, template)
         lane.open(values, *part, shape, number, [end.fileno() for end in peers[number]] if members > 1 else ())
         return lane
@@ -218,7 +216,6 @@ def open_lanes(task: Task, dataset: Dataset, replicas: Replicas, chunks: Chunks,
     try:
         peers += _sockets(members)
         tables = _tables(task, dataset, replicas, shared)
-        _adopt(task, dataset, tables)
         described = _described(tables)
         opened = tuple(threads.map(open_one, started, parts, range(len(parts))))
     except BaseException:  # one refuses, or we are interrupted while they compile
@@ -244,7 +241,7 @@ def _sockets(members: int) -> list[list[socket.socket]]:
 
 def _tables(task: Task, dataset: Dataset, replicas: Replicas, shared: SharedRows | None = None) -> DataTables:
     strength, splits = np.asarray(replicas.hyper["regularisation"]), bool(replicas.measured)
-    return make_tables(task, dataset, strength, own_rows=splits, allocate=shared.allocate if shared else np.zeros)
+    return make_tables(task, dataset, strength, own_rows=splits, lay=shared.lay if shared else lay_in_place)
 
 
 def _described(tables: DataTables) -> Any:
@@ -253,15 +250,7 @@ def _described(tables: DataTables) -> Any:
     return frames.pack(tables, arrays)
 
 
-def _adopt(task: Task, dataset: Dataset, tables: DataTables) -> None:
-    """Have this process read the shared rows too, so that its own can go."""
-    if "whole" in tables.rows and "test" in tables.measured:
-        kept = len(dataset.train_rows)
-        rows = tables.rows["whole"][:kept]
-        keep(task, dataclasses.replace(dataset, train_rows=rows, test_rows=tables.measured["test"][0]))
-
-
-def _plain(task: Task) -> dict[str, Any]:
+def plain_task(task: Task) -> dict[str, Any]:
     """Return a task as plain values; a worker is handed its rows, so it need not know the dataset's name."""
     values = task.model_dump(mode="json", by_alias=True, exclude_none=True)
     values["data"].pop("dataset", None)

@@ -19,6 +19,7 @@ from crowdml.data.transforms import fit_all
 from crowdml.privacy import require_delta
 from crowdml.privacy.noise.banded import Banded, rows_of
 from crowdml.privacy.sanitisers.correlated import MATRIX
+from crowdml.simulation.shared_rows import make_room
 from crowdml.simulation.timeline.trial_crowd import rows_handed_out, trial_split
 from crowdml.task import Task
 from crowdml.task.averaging_terms import public_rows_needed
@@ -33,13 +34,6 @@ def prepare(task: Task) -> tuple[list[Fitted], Dataset]:
         _require_whole_samples(task, len(prepared[1].train_targets))
         require_delta(task.privacy.delta, promised_units(task, prepared[1]), task.privacy.unit)
     return prepared
-
-
-def keep(task: Task, dataset: Dataset) -> None:
-    """Keep this dataset instead of the one that was prepared for a task: the same rows in another place."""
-    key = task.data.model_dump_json()
-    if key in _prepared:
-        _prepared[key] = (_prepared[key][0], dataset)
 
 
 def _require_whole_samples(task: Task, rows: int) -> None:
@@ -66,7 +60,7 @@ def _prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     if key not in _prepared:
         dataset = _parted(task, _checked(task))
         _prepared.clear()
-        _prepared[key] = fit_all(task.data.transform, dataset, dataset.public_rows)
+        _prepared[key] = fit_all(task.data.transform, dataset, dataset.public_rows, make_room)
     return _prepared[key]
 
 

@@ -21,15 +21,19 @@ from crowdml.simulation.engine.chunks import Chunks, cut_chunks
 from crowdml.simulation.engine.hash_coins import trial_seed
 from crowdml.simulation.engine.machine import estimate_memory, require_memory
 from crowdml.simulation.engine.run_records import Carry, Replicas
-from crowdml.simulation.engines import choose, require_engine
-from crowdml.simulation.lanes import Lanes, count_lanes, open_lanes, width
+from crowdml.simulation.engines import choose, require_engine, samples_of
+from crowdml.simulation.lanes import Lanes, count_lanes, in_processes, open_lanes, plain_task, width
 from crowdml.simulation.prepare import numbers, prepare
 from crowdml.simulation.result import Average, Result, Watcher, watched
-from crowdml.simulation.timeline.timeline import Timeline, make_timeline
+from crowdml.simulation.timeline.timeline import Timeline, trial_timeline
 from crowdml.simulation.timeline.trial_crowd import trial_split
+from crowdml.simulation.workers.timelines import SharedTimelines
 from crowdml.task import Task
 
 SAVE_EVERY_S = 10.0
+
+SHARED_SAMPLES = 1_000_000
+"""Rows of all trials, counted as often as they are used, from which on workers help with timelines: some 20 ms."""
 
 
 def simulate(
@@ -87,8 +91,8 @@ def simulate_cells(
         raise ValueError("the cells of one sweep may differ in hyper-parameters only")
     fitted, dataset = prepare(tasks[0])
     engine = choose(tasks, len(dataset.train_targets), engine)
-    timelines = make_timelines(tasks[0], dataset, trials, seed)
     lane_count = count_lanes(tasks[0], len(dataset.train_targets), len(tasks) * trials, engine)
+    timelines = make_timelines(tasks[0], dataset, trials, seed, lane_count)
     places = _places(len(tasks), trials, lane_count)
     earlier = [phase.versions or 0 for phase in tasks[0].built.phases[:-1]]
     chunks = cut_chunks([timelines[trial] for _, trial in places], tasks[0].crowd.curve, earlier)
@@ -97,7 +101,6 @@ def simulate_cells(
     path = checkpoint.run_path(tasks, trials, seed)
     notes = accounting.notes(tasks[0], dataset, fitted, timelines)
     with open_lanes(tasks[0], dataset, replicas, chunks, lane_count, engine) as lanes:
-        dataset = prepare(tasks[0])[1]  # whose rows are the shared ones now, so that others can go
         began = time.perf_counter()
         carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, watch, len(tasks) * trials)
     notes += more
@@ -181,11 +184,25 @@ def average_of(timeline: Timeline, weights: Any, used: Any) -> Average:
     return Average(versions=len(ends), used=int(used), devices=devices, weights=np.asarray(weights, np.float64))
 
 
-def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int) -> list[Timeline]:
-    """Work out the course of every trial. One after the other: threads would take twice the CPU time, and no less."""
-    return [
-        make_timeline(task, dataset, task.built, np.random.default_rng([seed, trial]), trial) for trial in range(trials)
-    ]
+def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int, lanes: int = 1) -> list[Timeline]:
+    """Work out the course of every trial.
+
+    Args:
+        task: The task.
+        dataset: Rows after transforms.
+        trials: How many there are.
+        seed: Of the run.
+        lanes: How many the run will have: where their processes have enough to do they make timelines too. Threads of
+            this one would take twice the CPU time, and no less.
+    """
+
+    def make(trial: int) -> Timeline:
+        return trial_timeline(task, dataset, seed, trial)
+
+    workers = min(in_processes(), lanes, trials)
+    if workers < 2 or trials * samples_of(task, len(dataset.train_targets)) < SHARED_SAMPLES:
+        return [make(trial) for trial in range(trials)]
+    return SharedTimelines(trials, seed, make).run(workers, plain_task(task), dataset)
 
 
 def _replicas(

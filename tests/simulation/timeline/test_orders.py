@@ -48,3 +48,9 @@ def test_arrivals_that_crowd_into_one_slice_of_time(last: float) -> None:
     arrival = np.sort(np.append(generator.random(20 * CROWDED), last))
     read = generator.permutation(arrival) - generator.random(len(arrival))
     np.testing.assert_array_equal(arrived_before(arrival, read), np.searchsorted(arrival, read, side="left"))
+
+
+@pytest.mark.parametrize("gap", [1, 3, 50])
+def test_ticks_that_are_all_different_keep_their_order(gap: int) -> None:
+    times = np.random.default_rng(0).permutation(500).astype(np.float64) * gap
+    np.testing.assert_array_equal(order_in_time(times), np.argsort(times, kind="stable"))

@@ -8,11 +8,13 @@ import socket
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
+from crowdml.simulation import shared_rows
 from crowdml.simulation.engine.run_records import Replicas
+from crowdml.simulation.shared_rows import SharedRows, lay_in_place, make_room, map_rows
 from crowdml.simulation.workers import frames
-from crowdml.simulation.workers.shared_rows import SharedRows, map_rows
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -73,7 +75,7 @@ def test_rows_are_shared_and_not_copied(pair: Pair) -> None:
     first[:], second[:] = 1.5, np.arange(5)
     frames.send(pair[0], {"layout": shared.layout}, files=[shared.file.fileno()])
     got = frames.receive(pair[1])
-    mapped = map_rows(got.files[0], got.words["layout"])
+    mapped = map_rows(got.files, got.words["layout"])
     os.close(got.files[0])
     second[4] = 40
     shared.close()
@@ -86,5 +88,46 @@ def test_nothing_outside_is_mapped() -> None:
     shared = SharedRows()
     shared.allocate((3,), np.float32)
     with pytest.raises(ValueError, match="outside"):
-        map_rows(shared.file.fileno(), [(0, "<f4", (4000,))])
+        map_rows([shared.file.fileno()], [(0, 0, "<f4", (4000,))])
     shared.close()
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> npt.NDArray[np.float32]:
+    """A table that counts as large: 17 rows, which are rounded up to 18."""
+    monkeypatch.setattr(shared_rows, "LARGE", 1)
+    made = make_room((17, 3), np.float32)
+    made[:] = np.arange(51).reshape(17, 3)
+    return made
+
+
+def test_a_large_table_is_not_copied_for_a_run(table: npt.NDArray[np.float32]) -> None:
+    shared = SharedRows()
+    small, laid = shared.lay(np.arange(4), 5), shared.lay(table, 18)
+    assert laid.shape == (18, 3) and np.shares_memory(laid, table) and not laid[17].any()
+    assert len(shared.files) == 2
+    mapped = map_rows([file.fileno() for file in shared.files], shared.layout)
+    table[0, 0] = 7.0
+    assert small.tolist() == mapped[0].tolist() == [0, 1, 2, 3, 3]
+    np.testing.assert_array_equal(mapped[1][:17], table)
+    assert np.shares_memory(lay_in_place(table, 18), table)
+    shared.close()
+
+
+@pytest.mark.parametrize("part", [slice(1, None), slice(None, None, 2)], ids=["from another row on", "every other row"])
+def test_what_is_not_the_beginning_of_a_large_table_is_copied(table: npt.NDArray[np.float32], part: slice) -> None:
+    shared = SharedRows()
+    rows = table[part]
+    laid = shared.lay(rows, len(rows))
+    assert not np.shares_memory(laid, table) and np.array_equal(laid, rows)
+    assert len(shared.files) == 1
+    assert not np.shares_memory(lay_in_place(table, 19), table), "there is no such room"
+    shared.close()
+
+
+def test_a_large_table_goes_with_its_last_user(table: npt.NDArray[np.float32]) -> None:
+    count = len(os.listdir("/proc/self/fd"))
+    other = make_room((100, 3), np.float32)
+    assert len(os.listdir("/proc/self/fd")) > count
+    del other
+    assert len(os.listdir("/proc/self/fd")) == count

@@ -87,7 +87,7 @@ def test_the_same_bits_as_in_one_process(
 def test_every_example_is_a_task_for_a_worker(path: Path) -> None:
     task = Task.load(path)
     assert (
-        Task.model_validate(lanes._plain(task)).structure()
+        Task.model_validate(lanes.plain_task(task)).structure()
         == task.model_copy(update={"data": task.data.model_copy(update={"dataset": None})}).structure()
     )
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from crowdml.core.blas_threads import one_blas_thread
 from crowdml.data.dataset import Dataset, Floats, Rows
 from crowdml.data.transforms.transform import Bounds, Fitted, Transform, blocks_of, require_finite
+
+Allocate = Callable[[tuple[int, ...], Any], Any]
+"""Makes an array by shape and type."""
 
 
 def apply_all(transforms: Sequence[Transform], dataset: Dataset) -> Dataset:
@@ -20,8 +25,12 @@ def apply_all(transforms: Sequence[Transform], dataset: Dataset) -> Dataset:
     return ready
 
 
+@one_blas_thread()  # the same bits on any number of cores, whose threads would wait for each other at work
 def fit_all(
-    transforms: Sequence[Transform], dataset: Dataset, public: Rows | None = None
+    transforms: Sequence[Transform],
+    dataset: Dataset,
+    public: Rows | None = None,
+    allocate: Allocate = np.empty,
 ) -> tuple[list[Fitted], Dataset]:
     """As `apply_all`, and also return each fitted transform, whose arrays a signed task carries.
 
@@ -29,6 +38,7 @@ def fit_all(
         transforms: The chain.
         dataset: What it is applied to.
         public: Rows to fit on instead of the training rows. They belong to nobody in the crowd.
+        allocate: Makes the tables that come out, by shape and type, to be written block by block.
     """
     fitted: list[Fitted] = []
     waiting: list[Fitted] = []
@@ -42,7 +52,7 @@ def fit_all(
         if transform.costly:
             public = None if public is None else _settle(waiting, public)
             tables, waiting = [_settle(waiting, table) for table in tables], []
-    train, test, *rest = (_settle(waiting, table) for table in tables)
+    train, test, *rest = (_settle(waiting, table, allocate) for table in tables)
     ready = dataclasses.replace(
         dataset,
         train_rows=train,
@@ -109,7 +119,7 @@ def _apply(chain: Sequence[Fitted], rows: Rows) -> Floats:
         return rows.astype(np.float32, copy=False)
 
 
-def _settle(chain: Sequence[Fitted], rows: Rows) -> Floats:
+def _settle(chain: Sequence[Fitted], rows: Rows, allocate: Allocate = np.empty) -> Floats:
     """Apply a chain to a whole table, block by block, into one array."""
     if not len(rows):
         return _apply(chain, rows)
@@ -119,7 +129,7 @@ def _settle(chain: Sequence[Fitted], rows: Rows) -> Floats:
         done = _apply(chain, block)
         require_finite("the transform", done)
         if result is None:
-            result = np.empty((len(rows), done.shape[1]), np.float32)
+            result = allocate((len(rows), done.shape[1]), np.float32)
         result[start : start + len(done)] = done
         start += len(done)
     assert result is not None  # noqa: S101 - there was at least one block

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from crowdml.core.blas_threads import one_blas_thread
 from crowdml.core.errors import BadInput
 from crowdml.core.graphs import Graph, Value
 from crowdml.data.dataset import Floats, Rows
@@ -173,7 +174,8 @@ def _leading(covariance: npt.NDArray[np.float64], components: int) -> Floats:
     from scipy.linalg import eigh
 
     size = len(covariance)
-    _, vectors = eigh(covariance, subset_by_index=(size - components, size - 1))
+    with one_blas_thread():  # SciPy brings a library of its own, which is loaded by now
+        _, vectors = eigh(covariance, subset_by_index=(size - components, size - 1))
     directions = vectors[:, ::-1]
     # The sign of a direction is arbitrary; fixing it makes the fit the same on every machine.
     largest = np.abs(directions).argmax(axis=0)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.core import record
-from crowdml.simulation.engine.data_tables import roomy
 from crowdml.simulation.engine.run_records import Events
+from crowdml.simulation.shared_rows import roomy
 from crowdml.simulation.timeline.timeline import Timeline
 
 

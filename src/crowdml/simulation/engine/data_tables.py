@@ -8,7 +8,6 @@ Rows that are mostly zero are split by columns where that saves enough; `sparse_
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from crowdml.core.records import tree_record
 from crowdml.data import Dataset
 from crowdml.models.layers.dense import Dense
 from crowdml.simulation.prepare import measured_on
+from crowdml.simulation.shared_rows import Lay, lay_here, roomy
 from crowdml.task import Task
 
 LEAST = 0.1
@@ -32,9 +32,6 @@ and twice of this the time is nearly the same."""
 
 BEGIN = 200_000
 """What going through a batch number by number costs in any case, in multiplications of a product."""
-
-Allocate = Callable[[tuple[int, ...], Any], npt.NDArray[Any]]
-"""Makes an array of zeros by shape and type."""
 
 
 @tree_record
@@ -54,16 +51,6 @@ class DataTables:
     everything: Tree = ()
 
 
-def roomy(count: int, bits: int = 4) -> int:
-    """Round a length up to so many significant bits, so that lengths which differ little become the same.
-
-    >>> [roomy(count) for count in (1, 15, 17, 100, 101, 104, 60_000)]
-    [1, 15, 18, 104, 104, 104, 61440]
-    """
-    step = 1 << max(0, count.bit_length() - bits)
-    return -(-count // step) * step
-
-
 def make_tables(
     task: Task,
     dataset: Dataset,
@@ -71,7 +58,7 @@ def make_tables(
     *,
     sparse: bool = True,
     own_rows: bool = False,
-    allocate: Allocate = np.zeros,
+    lay: Lay = lay_here,
 ) -> DataTables:
     """Lay out the rows of a dataset for the programs of a task.
 
@@ -81,7 +68,7 @@ def make_tables(
         regularisation: The strength of the regulariser in every replica.
         sparse: Whether rows may be split by columns, where that saves enough. It changes speed only.
         own_rows: Whether every trial measures on some of the training rows.
-        allocate: Makes the arrays, such as in memory that processes share.
+        lay: Lays out each table, such as in memory that processes share.
     """
     may_split = sparse and not regularisation.any() and _can_be_split(task.built)
     rows = (_split(task, dataset.train_rows) if may_split else None) or {"whole": dataset.train_rows}
@@ -89,23 +76,11 @@ def make_tables(
     long = {"whole", "common_rows", "ends", "columns", "values"}
     measured: dict[str, Any] = {} if own_rows else measured_on(dataset)
     return DataTables(
-        rows={name: _laid(table, allocate, name in long) for name, table in rows.items()},
-        targets=_laid(dataset.train_targets, allocate, True),
-        measured=trees.map(lambda table: _laid(table, allocate, False), measured),
-        everything=_laid(dataset.train_rows, allocate, True) if own_rows and "whole" not in rows else (),
+        rows={name: lay(table, roomy(len(table)) if name in long else len(table)) for name, table in rows.items()},
+        targets=lay(dataset.train_targets, roomy(len(dataset.train_targets))),
+        measured=trees.map(lambda table: lay(table, len(table)), measured),
+        everything=lay(dataset.train_rows, roomy(len(dataset.train_rows))) if own_rows and "whole" not in rows else (),
     )
-
-
-def _laid(table: npt.NDArray[Any], allocate: Allocate, room: bool) -> npt.NDArray[Any]:
-    """Return a table with room at its end, which holds its last entry again: no number there is out of bounds."""
-    count = roomy(len(table)) if room else len(table)
-    if allocate is np.zeros and count == len(table):
-        return table
-    laid = allocate((count, *table.shape[1:]), table.dtype)
-    laid[: len(table)] = table
-    if table.ndim == 1 and len(table):
-        laid[len(table) :] = table[-1]
-    return laid
 
 
 def _can_be_split(algorithm: Algorithm) -> bool:

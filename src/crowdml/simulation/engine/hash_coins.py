@@ -22,6 +22,9 @@ from crowdml.core import Array, Ops
 _GOLDEN = np.uint32(0x9E3779B9)
 _FIRST, _SECOND = np.uint32(0x21F0AAAD), np.uint32(0x735A2D97)
 
+MOST_CONSTANT = 1 << 16
+"""Coordinates up to which their numbers are a constant of compiled programs."""
+
 
 def _mix(h: Array) -> Array:
     """Scramble 32 bits (a finaliser of the lowbias32 family): a bijection in which every bit affects every bit."""
@@ -120,7 +123,9 @@ class HashCoins:
         """One keyed round per coordinate, the second key word injected in its middle."""
         name = np.uint32(zlib.crc32(f"{stage}/{half}".encode()))
         first, second = (_mix(key + name) for key in self._keys)
-        h = (np.arange(count, dtype=np.uint32) * _GOLDEN) ^ first
+        # A program would hold a constant as it is: few numbers are sooner read, many sooner counted.
+        xp = self._ops.xp if count > MOST_CONSTANT else np
+        h = (xp.arange(count, dtype=np.uint32) * _GOLDEN) ^ first
         h = (h ^ (h >> np.uint32(16))) * _FIRST
         h = ((h ^ (h >> np.uint32(15))) + second) * _SECOND
         return h ^ (h >> np.uint32(15))

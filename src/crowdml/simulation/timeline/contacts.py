@@ -19,11 +19,12 @@ import numpy.typing as npt
 from crowdml.algorithms import Counts, OnArrival
 from crowdml.core import BadInput, record
 from crowdml.simulation.timeline.orders import Ints, Times, arrived_before, order_by_device, order_in_time
+from crowdml.simulation.timeline.passes import Batches, passes_of
 from crowdml.task import Task
 from crowdml.task.sections import CrowdSettings, DelaySettings
 
-Batches = tuple[Ints, Ints, Ints, Times]
-"""Device, rows, how many, and when they were ready to go."""
+Present = Callable[[Ints, Ints], npt.NDArray[np.bool_]]
+"""Says whether a device is there at a tick."""
 
 
 @record
@@ -111,24 +112,41 @@ def make_contacts(task: Task, owner: Ints, schedule: OnArrival, generator: np.ra
     total = task.passes * len(owner)
     outages = draw_outages(crowd, total, generator)
     present = _presence(crowd, total, generator)
-    made = []
-    for start in range(0, total, len(owner)):
-        order, ticks, counts = generator.permutation(len(owner)), None, sizes
-        if present is not None:
-            ticks = np.arange(start, start + len(owner))
-            here = present(owner[order], ticks)
-            order, ticks = order[here], ticks[here]
-            counts = np.bincount(owner[order], minlength=crowd.devices)
-        by_device = order_by_device(owner.take(order))
-        # In 32 bits first: then what devices pick out of it stays in the cache.
-        rows, times = order.astype(np.int32).take(by_device), by_device + start if ticks is None else ticks[by_device]
-        cut = _whole_batches if outages is None else outages.cut
-        made.append(cut(rows, times, counts, batch, schedule.buffer))
-    device, rows, counts, filled = _joined(made)
+    many = task.passes > 1 and outages is None and present is None  # a single one is sooner cut than laid out
+    even = passes_of(owner, sizes, batch) if many else None
+    if even:
+        device, rows, counts, filled = even.cut(task.passes, generator)
+    else:
+        starts = range(0, total, len(owner))
+        parts = [_cut_pass(owner, sizes, start, schedule, outages, present, generator) for start in starts]
+        device, rows, counts, filled = _joined(parts)
     legs = [_leg(crowd.delays, name, len(device), generator) for name in ("request", "check_out", "check_in")]
     read = filled + legs[0]
     sent = Contacts(device=device, rows=rows, counts=counts, read=read, arrival=read + legs[1] + legs[2])
     return sent if task.stop.max_releases is None else _limited(sent, filled, task.stop.max_releases)
+
+
+def _cut_pass(
+    owner: Ints,
+    sizes: Ints,
+    start: int,
+    schedule: OnArrival,
+    outages: Outages | None,
+    present: Present | None,
+    generator: np.random.Generator,
+) -> Batches:
+    """Draw the order of the pass that starts at a tick, and cut it; devices may be away, cut off, or very unequal."""
+    order, ticks = generator.permutation(len(owner)), None
+    if present is not None:
+        ticks = np.arange(start, start + len(owner))
+        here = present(owner[order], ticks)
+        order, ticks = order[here], ticks[here]
+        sizes = np.bincount(owner[order], minlength=len(sizes))
+    by_device = order_by_device(owner.take(order))
+    # In 32 bits first: then what devices pick out of it stays in the cache.
+    rows, times = order.astype(np.int32).take(by_device), by_device + start if ticks is None else ticks[by_device]
+    cut = _whole_batches if outages is None else outages.cut
+    return cut(rows, times, sizes, schedule.batch, schedule.buffer)
 
 
 def _leg(delays: DelaySettings, name: str, count: int, generator: np.random.Generator) -> Times | float:
@@ -143,9 +161,7 @@ def _leg(delays: DelaySettings, name: str, count: int, generator: np.random.Gene
     return np.asarray(generator.choice(np.array(delays.values), count) * value)
 
 
-def _presence(
-    crowd: CrowdSettings, total: int, generator: np.random.Generator
-) -> Callable[[Ints, Ints], npt.NDArray[np.bool_]] | None:
+def _presence(crowd: CrowdSettings, total: int, generator: np.random.Generator) -> Present | None:
     """Say whether a device is there at a tick: each joins and leaves once, at times drawn uniformly."""
     if not crowd.joining and not crowd.leaving:
         return None
@@ -171,8 +187,12 @@ def _joined(parts: list[Batches]) -> Batches:
     width = max(rows.shape[1] for rows in lines)
     if len(parts) == 1:
         return parts[0]
-    rows = np.concatenate([np.pad(rows, ((0, 0), (0, width - rows.shape[1]))) for rows in lines])
-    return np.concatenate(device), rows, np.concatenate(counts), np.concatenate(filled)
+    joined = np.concatenate([_as_wide(rows, width) for rows in lines])
+    return np.concatenate(device), joined, np.concatenate(counts), np.concatenate(filled)
+
+
+def _as_wide(rows: Ints, width: int) -> Ints:
+    return rows if rows.shape[1] == width else np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
 
 
 def _limited(contacts: Contacts, filled: Times, max_releases: int) -> Contacts:

@@ -12,11 +12,10 @@ import numpy.typing as npt
 from crowdml.algorithms import Algorithm, Barrier, Rounds
 from crowdml.algorithms.schedule import Schedule
 from crowdml.core import BadInput, record
-from crowdml.data import Dataset
 from crowdml.simulation.timeline.contacts import Course, course_on_arrival
 from crowdml.simulation.timeline.orders import Ints, Times
 from crowdml.simulation.timeline.rounds import course_of_rounds, course_with_barrier
-from crowdml.simulation.timeline.trial_crowd import choose_byzantine, choose_epsilons, hand_out
+from crowdml.simulation.timeline.trial_crowd import Dealable, choose_byzantine, choose_epsilons, hand_out
 from crowdml.task import Task
 
 
@@ -70,7 +69,7 @@ class Timeline:
 
 
 def make_timeline(
-    task: Task, dataset: Dataset, algorithm: Algorithm, generator: np.random.Generator, trial: int = 0
+    task: Task, dataset: Dealable, algorithm: Algorithm, generator: np.random.Generator, trial: int = 0
 ) -> Timeline:
     """Work out the course of one trial; its number matters where every trial splits the rows anew."""
     holdings = hand_out(task, dataset, generator, trial)
@@ -101,9 +100,14 @@ def make_timeline(
         times=used.arrival,
         chosen=_of_devices(choose_epsilons(task, generator), used.device, np.int32(-1)),
         lies=_of_devices(choose_byzantine(task, generator), used.device, np.bool_(False)),
-        owner=holdings.owner_of_every_row(dataset),
+        owner=holdings.owner_of_every_row(),
         held=holdings.held,
     )
+
+
+def trial_timeline(task: Task, dataset: Dealable, seed: int, trial: int) -> Timeline:
+    """Work out the course of one trial of a run, which depends on the seed and the trial's number alone."""
+    return make_timeline(task, dataset, task.built, np.random.default_rng([seed, trial]), trial)
 
 
 def _of_devices(values: Ints | None, device: Ints, otherwise: np.generic) -> Ints:

@@ -6,13 +6,26 @@ different tasks have the same rows, and can be compared one by one.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 import numpy.typing as npt
 
 from crowdml.core import BadInput, record
-from crowdml.data import Dataset
 from crowdml.simulation.timeline.orders import Ints
 from crowdml.task import Task
+
+
+class Dealable(Protocol):
+    """What partitions know of training rows: all that a timeline needs of a dataset."""
+
+    @property
+    def train_bins(self) -> Ints:
+        """Class of each training row, or the bin of its number."""
+
+    @property
+    def train_owners(self) -> Ints | None:
+        """Who produced each training row, if that is known."""
 
 
 @record
@@ -60,12 +73,12 @@ class Holdings:
     owner: Ints
     held: Ints
 
-    def owner_of_every_row(self, dataset: Dataset) -> Ints:
+    def owner_of_every_row(self) -> Ints:
         """Return the device of every row of the dataset, -1 for rows that are not trained on."""
-        return self.owner if self.rows is None else _everywhere(self.rows, self.owner, dataset)
+        return self.owner if self.rows is None else _everywhere(self.rows, self.owner, len(self.held))
 
 
-def hand_out(task: Task, dataset: Dataset, generator: np.random.Generator, trial: int) -> Holdings:
+def hand_out(task: Task, dataset: Dealable, generator: np.random.Generator, trial: int) -> Holdings:
     """Deal the training rows of a trial out to its devices."""
     crowd, labels, owners = task.crowd, dataset.train_bins, dataset.train_owners
     none = np.broadcast_to(np.int32(-1), len(labels))
@@ -98,13 +111,13 @@ def hand_out(task: Task, dataset: Dataset, generator: np.random.Generator, trial
     sizes, place = np.bincount(owner), np.empty(len(owner), np.int64)
     place[np.argsort(owner, kind="stable")] = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     out = place < np.floor(sizes * crowd.personal.held_out)[owner]
-    held = _everywhere(handed[out], owner[out], dataset)
+    held = _everywhere(handed[out], owner[out], len(labels))
     return Holdings(rows=handed[~out], owner=owner[~out], held=held)
 
 
-def _everywhere(rows: Ints, owner: Ints, dataset: Dataset) -> Ints:
-    """Return the device of every row, -1 for rows that are not named."""
-    found = np.full(len(dataset.train_targets), -1, np.int32)
+def _everywhere(rows: Ints, owner: Ints, count: int) -> Ints:
+    """Return the device of each of so many rows, -1 for rows that are not named."""
+    found = np.full(count, -1, np.int32)
     found[rows] = owner
     return found
 

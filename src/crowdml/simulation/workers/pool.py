@@ -44,16 +44,18 @@ class Worker:
         self.broken = False
         self.leased = False
         self.answered = False
+        self._asking = threading.Lock()
 
     def ask(self, words: dict[str, Any], tree: Tree = (), files: Sequence[int] = ()) -> frames.Frame:
-        """Send a frame and return the answer.
+        """Send a frame and return the answer, once all that was asked before is answered.
 
         Raises:
             BadInput: The worker refuses, or was ended by somebody.
         """
         try:
-            frames.send(self.end, words, tree, files)
-            answer = frames.receive(self.end)
+            with self._asking:
+                frames.send(self.end, words, tree, files)
+                answer = frames.receive(self.end)
         except (EOFError, ConnectionError):
             self.broken = True
             one = f"{start.VARIABLE}=0 runs everything in one process"
@@ -95,6 +97,11 @@ def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
+def readable(task: dict[str, Any]) -> dict[str, Any]:
+    """Return what a worker needs to read a task of plain values: plug-ins as they are now, as it may be older."""
+    return {"task": task, "plugins": loaded_plugins(), "folders": start.module_folders()}
+
+
 class RemoteLane:
     """A lane in a worker process.
 
@@ -126,15 +133,7 @@ class RemoteLane:
             member: Which of several processes that share the rounds of one replica.
             peers: Open sockets to the others; none where replicas are not shared.
         """
-        words = {
-            "do": "open",
-            "task": task,
-            "shape": vars(shape),
-            "member": member,
-            # As they are now: the process may have been started before.
-            "plugins": loaded_plugins(),
-            "folders": start.module_folders(),
-        }
+        words = {"do": "open", "shape": vars(shape), "member": member, **readable(task)}
         answer = self.worker.ask(words, (replicas, events), files=peers)
         self.compile_seconds = answer.words["compile_seconds"]
 

@@ -19,16 +19,18 @@ from crowdml.simulation.engine.data_tables import DataTables
 from crowdml.simulation.engine.lane import Lane
 from crowdml.simulation.engine.run_records import Shape
 from crowdml.simulation.engine.shared_rounds import SharedLane
-from crowdml.simulation.workers import frames
-from crowdml.simulation.workers.shared_rows import map_rows
+from crowdml.simulation.shared_rows import map_rows
+from crowdml.simulation.timeline.timeline import trial_timeline
+from crowdml.simulation.workers import frames, timelines
 from crowdml.task import Task
 from crowdml.task.plugins import VARIABLE, load_plugins
 
 
 class Worker:
-    """What a worker holds between two frames: rows, and the lane that it runs."""
+    """What a worker holds between two frames: a crowd to make timelines for; rows, and the lane that it runs."""
 
     def __init__(self) -> None:
+        self.crowd: tuple[Task, timelines.TrainingRows] | None = None
         self.tables: DataTables | None = None
         self.lane: Lane | None = None
 
@@ -36,16 +38,20 @@ class Worker:
         """Do what a frame asks for; return what to send back."""
         words = frame.words
         if words["do"] == "rows":
-            arrays = map_rows(frame.files[0], words["layout"])
-            os.close(frame.files[0])
-            self.lane, self.tables = None, frames.unpack(words["tables"], arrays)
+            arrays = map_rows(frame.files, words["layout"])
+            for file in frame.files:
+                os.close(file)
+            self.crowd, self.lane, self.tables = None, None, frames.unpack(words["tables"], arrays)
             return {}, ()
+        if words["do"] == "crowd":
+            self.crowd = _read_task(words), timelines.TrainingRows(**frame.tree)
+            return {}, ()
+        if words["do"] == "timeline":
+            assert self.crowd is not None  # noqa: S101  it comes first
+            return timelines.pack(trial_timeline(*self.crowd, words["seed"], words["trial"]))
         if words["do"] == "open":
             assert self.tables is not None  # noqa: S101  rows come first
-            os.environ[VARIABLE] = ",".join(words["plugins"])
-            sys.path += [folder for folder in words["folders"] if folder not in sys.path]
-            load_plugins()
-            task = Task.model_validate(words["task"])
+            task = _read_task(words)
             replicas, events = frame.tree
             with in_words(task.extensible):
                 shape, peers = Shape(**words["shape"]), [socket.socket(fileno=file) for file in frame.files]
@@ -68,6 +74,14 @@ class Worker:
             return {}, lane.leaves()
         ended = lane.end()
         return {}, trees.leaves(ended)
+
+
+def _read_task(words: dict[str, Any]) -> Task:
+    """Read a task of plain values, once everything that it may name is known here."""
+    os.environ[VARIABLE] = ",".join(words["plugins"])
+    sys.path += [folder for folder in words["folders"] if folder not in sys.path]
+    load_plugins()
+    return Task.model_validate(words["task"])
 
 
 def main(number: int) -> None:
