@@ -23,6 +23,7 @@ from crowdml.simulation.engine.machine import estimate_memory, require_memory
 from crowdml.simulation.engine.run_records import Carry, Replicas
 from crowdml.simulation.engines import choose, require_engine
 from crowdml.simulation.lanes import Lanes, count_lanes, open_lanes, width
+from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import numbers, prepare
 from crowdml.simulation.result import Average, Result, Watcher, watched
 from crowdml.simulation.timeline.timeline import Timeline, make_timeline
@@ -40,6 +41,7 @@ def simulate(
     resume: bool = False,
     engine: str | None = None,
     watch: Watcher | None = None,
+    data: Any = None,
 ) -> Result:
     """Simulate a crowd that learns a task.
 
@@ -55,8 +57,10 @@ def simulate(
         engine: "compiled", "numpy", or "auto", which takes NumPy where compiling would take longer than running; not
             given: what `CROWDML_ENGINE` says, or "auto".
         watch: Told how far the run is.
+        data: Rows of your own instead of the dataset that the task names: `Dataset.from_arrays(X, y, owners=…)`, a data
+            frame, (X, y), or the path of a file; see `crowdml.simulation.own_data`.
     """
-    return simulate_cells([task], trials=trials, seed=seed, resume=resume, engine=engine, watch=watch)[0]
+    return simulate_cells([task], trials=trials, seed=seed, resume=resume, engine=engine, watch=watch, data=data)[0]
 
 
 def simulate_cells(
@@ -67,6 +71,7 @@ def simulate_cells(
     resume: bool = False,
     engine: str | None = None,
     watch: Watcher | None = None,
+    data: Any = None,
 ) -> list[Result]:
     """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side."""
     require_numbers(trials, seed)
@@ -75,6 +80,7 @@ def simulate_cells(
         if not isinstance(task, Task):
             what = f"should be a Task, not {type(task).__name__}"
             raise BadInput(what, where="task", hint="read a file: crowdml.Task.load(path)")
+    tasks = [bind(task, data) for task in tasks]
     if isinstance(tasks[0].recipe, PooledRecipe):
         from crowdml.simulation.pooled import simulate_pooled  # it imports JAX and SciPy
 

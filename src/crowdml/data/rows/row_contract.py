@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -99,6 +99,7 @@ class Contract:
         described: The same with their units, for messages.
         id: Name of the column that tells samples apart; None: their content does.
         owner: Name of the column that says whose a row is; None: all rows are one owner's, as on a device.
+        owner_optional: Whether a file may do without that column.
         refuses_outside: Whether a target beyond its bounds is a mistake; otherwise it counts as the nearer one.
         label_setting: What names the column of the targets, for messages.
     """
@@ -109,6 +110,7 @@ class Contract:
     described: tuple[str, ...] = ()
     id: str | None = None
     owner: str | None = None
+    owner_optional: bool = False
     refuses_outside: bool = False
     label_setting: str = "--label-column"
 
@@ -154,7 +156,7 @@ class Contract:
                 where=where,
                 hint="the task tells samples apart by this column (data.id)",
             )
-        owner = None if self.owner is None else self.find_owner(header, where)
+        owner = self.find_owner(header, where) if self.wants_owner(header) else None
         others = [at for at, column in enumerate(header) if column not in (label_column, self.id, self.owner)]
         if self.columns:
             found = self.places([header[at] for at in others], where)
@@ -173,6 +175,10 @@ class Contract:
             id=None if self.id is None else header.index(self.id),
             owner=owner,
         )
+
+    def wants_owner(self, names: Container[str]) -> bool:
+        """Tell whether one of these columns must say whose a row is."""
+        return self.owner is not None and (self.owner in names or not self.owner_optional)
 
     def find_owner(self, header: Sequence[str], where: str) -> int:
         """Find the column that says whose a row is."""

@@ -162,9 +162,10 @@ def _npz_table(path: Path, arrays: Any, contract: Contract, label_column: str, w
     missing = [name for name in ("rows", given) if name not in arrays]
     if missing:
         raise BadInput(f"no array is called {missing[0]}", where=str(path), hint=f"it needs rows and {noun}")
-    if contract.owner is not None and contract.owner not in arrays:
+    asked = contract.owner if contract.wants_owner(arrays) else None
+    if asked is not None and asked not in arrays:
         raise BadInput(
-            f'no array is called "{contract.owner}"',
+            f'no array is called "{asked}"',
             where=str(path),
             hint=f"data.owner names an array with an owner for each row; the file has: {', '.join(arrays)}",
         )
@@ -174,8 +175,7 @@ def _npz_table(path: Path, arrays: Any, contract: Contract, label_column: str, w
     elif contract.columns:
         rows = _ordered(rows, names, contract, str(path))
     ids = arrays["ids"] if "ids" in arrays else None
-    owners = None if contract.owner is None else arrays[contract.owner]
-    return contract.from_arrays(str(path), rows, arrays[given], ids, owners)
+    return contract.from_arrays(str(path), rows, arrays[given], ids, None if asked is None else arrays[asked])
 
 
 def _ordered(rows: Any, names: Any, contract: Contract, where: str) -> Any:

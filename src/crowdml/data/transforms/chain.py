@@ -21,7 +21,7 @@ def apply_all(transforms: Sequence[Transform], dataset: Dataset) -> Dataset:
 
 
 def fit_all(
-    transforms: Sequence[Transform], dataset: Dataset, public: Rows | None = None
+    transforms: Sequence[Transform], dataset: Dataset, public: Rows | None = None, *, in_place: bool = False
 ) -> tuple[list[Fitted], Dataset]:
     """As `apply_all`, and also return each fitted transform, whose arrays a signed task carries.
 
@@ -29,6 +29,7 @@ def fit_all(
         transforms: The chain.
         dataset: What it is applied to.
         public: Rows to fit on instead of the training rows. They belong to nobody in the crowd.
+        in_place: Whether rows may be written over, where they keep their width: nobody needs them as they were.
     """
     fitted: list[Fitted] = []
     waiting: list[Fitted] = []
@@ -41,8 +42,8 @@ def fit_all(
         waiting.append(found)
         if transform.costly:
             public = None if public is None else _settle(waiting, public)
-            tables, waiting = [_settle(waiting, table) for table in tables], []
-    train, test, *rest = (_settle(waiting, table) for table in tables)
+            tables, waiting = [_settle(waiting, table, in_place) for table in tables], []
+    train, test, *rest = (_settle(waiting, table, in_place) for table in tables)
     ready = dataclasses.replace(
         dataset,
         train_rows=train,
@@ -109,8 +110,8 @@ def _apply(chain: Sequence[Fitted], rows: Rows) -> Floats:
         return rows.astype(np.float32, copy=False)
 
 
-def _settle(chain: Sequence[Fitted], rows: Rows) -> Floats:
-    """Apply a chain to a whole table, block by block, into one array."""
+def _settle(chain: Sequence[Fitted], rows: Rows, in_place: bool = False) -> Floats:
+    """Apply a chain to a whole table, block by block, into one array: the table itself where that may be."""
     if not len(rows):
         return _apply(chain, rows)
     result: Floats | None = None
@@ -119,7 +120,8 @@ def _settle(chain: Sequence[Fitted], rows: Rows) -> Floats:
         done = _apply(chain, block)
         require_finite("the transform", done)
         if result is None:
-            result = np.empty((len(rows), done.shape[1]), np.float32)
+            usable = in_place and rows.dtype == np.float32 and rows.shape[1] == done.shape[1] and rows.flags.writeable
+            result = rows if usable else np.empty((len(rows), done.shape[1]), np.float32)
         result[start : start + len(done)] = done
         start += len(done)
     assert result is not None  # noqa: S101 - there was at least one block
