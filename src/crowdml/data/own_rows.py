@@ -52,16 +52,11 @@ class OwnRows:
             allocate: Makes the arrays of rows.
         """
         notes: list[str] = []
-
-        def blocks(contract: Contract = self.contract) -> Iterator[Table]:
-            return file.blocks(contract, self.label_column, notes.append)
-
-        ahead = _look_ahead(file, self.contract)
-        if ahead is None:
-            kept = deque(blocks())
-            dataset = self._made(file.path.name, _sizes(kept, self.contract), _going(kept), allocate)
+        if file.ending == ".parquet" and file.path.is_file():
+            dataset = self._of_parquet(file, allocate)
         else:
-            dataset = self._made(file.path.name, ahead, blocks(), allocate)
+            kept = deque(file.blocks(self.contract, self.label_column, notes.append))
+            dataset = self._of_blocks(file.path.name, _sizes(kept, self.contract), _going(kept), allocate)
         return dataclasses.replace(dataset, note="; ".join(notes))
 
     def of_frame(self, frame: Any, allocate: Allocate = np.empty) -> Dataset:
@@ -84,37 +79,49 @@ class OwnRows:
             return f"the frame, row {at + 1}, column {names[places.label]}"
 
         table = contract.block(rows, targets, where, ids=ids, owners=owners)
-        return self._made("frame", _sizes([table], contract), iter([table]), allocate)
+        return self._of_blocks("frame", _sizes([table], contract), iter([table]), allocate)
 
-    def _made(self, name: str, ahead: _Ahead, blocks: Iterator[Table], allocate: Allocate) -> Dataset:
+    def _of_blocks(self, name: str, ahead: _Ahead, blocks: Iterator[Table], allocate: Allocate) -> Dataset:
         """Lay blocks into the arrays of a dataset."""
+        halves = self._halves(name, ahead, allocate)
+        outside, begin, targets, seen = 0, 0, [], set[str]()
+        for block in blocks:
+            _require_once(block.ids or (), seen, name)
+            halves.write(begin, slice(None), block.rows)
+            targets.append(block.targets)
+            outside, begin = outside + block.outside, begin + len(block)
+        return self._made(name, ahead, halves, np.concatenate(targets), outside)
+
+    def _of_parquet(self, file: RowFile, allocate: Allocate) -> Dataset:
+        """Lay columns into the arrays of a dataset."""
+        name, count = file.path.name, parquet_files.count_rows(file.path)
+        ahead = _Ahead(count=count, owners=None)
+        if self.contract.owner is not None:
+            ahead = _numbered(parquet_files.owners(file.path, self.contract))
+        halves = self._halves(name, ahead, allocate)
+        known = dataclasses.replace(self.contract, owner_known=True)
+        rest = parquet_files.read(file.path, known, self.label_column, halves.write)
+        _require_once(rest.ids or (), set(), name)
+        return self._made(name, ahead, halves, rest.targets, rest.outside)
+
+    def _halves(self, name: str, ahead: _Ahead, allocate: Allocate) -> _Halves:
+        if not ahead.count:
+            raise BadInput(f"{name} has no rows", where="data.file")
         held = np.zeros(ahead.count, bool)
         if isinstance(self.test, float):
             held = hold_out(ahead.count, self.test, ahead.owners, where=self.test_setting)
-        elif not ahead.count:
-            raise BadInput(f"{name} has no rows", where="data.file")
         count, width = int(held.sum()), self.contract.features
-        halves = [
-            (allocate((rows, width), np.float32), np.empty(rows, self.contract.target.dtype))
-            for rows in (ahead.count - count, count)
-        ]
-        outside, filled, begin = 0, [0, 0], 0
-        seen: set[str] = set()
-        for block in blocks:
-            _require_once(block.ids or (), seen, name)
-            outside += block.outside
-            chosen = held[begin : begin + len(block)]
-            begin += len(block)
-            for at, some in enumerate((~chosen, chosen)):
-                end = filled[at] + int(some.sum())
-                halves[at][0][filled[at] : end] = block.rows[some]
-                halves[at][1][filled[at] : end] = block.targets[some]
-                filled[at] = end
+        rows = [allocate((some, width), np.float32) for some in (ahead.count - count, count)]
+        return _Halves(held=held, train=rows[0], test=rows[1])
+
+    def _made(self, name: str, ahead: _Ahead, halves: _Halves, targets: Any, outside: int) -> Dataset:
+        held = halves.held
+        tested = (halves.test, targets[held])
         if isinstance(self.test, RowFile):
-            halves[1], more = self._tested(self.test)
+            tested, more = self._tested(self.test)
             outside += more
         whose = None if ahead.owners is None else ahead.owners[~held]
-        made = Dataset.of_halves(name, halves[0], halves[1], self.contract.target, owners=whose)
+        made = Dataset.of_halves(name, (halves.train, targets[~held]), tested, self.contract.target, owners=whose)
         return dataclasses.replace(made, outside=outside, columns=self.contract.columns)
 
     def _tested(self, file: RowFile) -> tuple[tuple[Any, Any], int]:
@@ -126,20 +133,31 @@ class OwnRows:
 
 
 @record
+class _Halves:
+    """Rows to learn from and rows to test on, into which others are written in the order they are read."""
+
+    held: npt.NDArray[np.bool_]
+    train: npt.NDArray[np.float32]
+    test: npt.NDArray[np.float32]
+
+    def write(self, begin: int, column: int | slice, values: npt.NDArray[np.float32]) -> None:
+        """Write numbers of the rows from `begin` on, one column of them or all."""
+        chosen = self.held[begin : begin + len(values)]
+        before = self._tested_before(begin)
+        learnt = values[~chosen]
+        self.train[begin - before : begin - before + len(learnt), column] = learnt
+        self.test[before : before + len(values) - len(learnt), column] = values[chosen]
+
+    def _tested_before(self, begin: int) -> int:
+        return int(np.count_nonzero(self.held[:begin]))
+
+
+@record
 class _Ahead:
     """What must be known before rows are laid out: how many there are, and whose they are."""
 
     count: int
     owners: Ints | None
-
-
-def _look_ahead(file: RowFile, contract: Contract) -> _Ahead | None:
-    """Look at a file that can be asked without being read; None where all of it must be."""
-    if file.ending != ".parquet" or not file.path.is_file():
-        return None
-    if contract.owner is None:
-        return _Ahead(count=parquet_files.count_rows(file.path), owners=None)
-    return _numbered(parquet_files.owners(file.path, contract))
 
 
 def _sizes(tables: Iterable[Table], contract: Contract) -> _Ahead:

@@ -100,6 +100,7 @@ class Contract:
         id: Name of the column that tells samples apart; None: their content does.
         owner: Name of the column that says whose a row is; None: all rows are one owner's, as on a device.
         owner_optional: Whether a file may do without that column.
+        owner_known: Whether that column was read before, and is passed over.
         refuses_outside: Whether a target beyond its bounds is a mistake; otherwise it counts as the nearer one.
         label_setting: What names the column of the targets, for messages.
     """
@@ -111,6 +112,7 @@ class Contract:
     id: str | None = None
     owner: str | None = None
     owner_optional: bool = False
+    owner_known: bool = False
     refuses_outside: bool = False
     label_setting: str = "--label-column"
 
@@ -178,7 +180,8 @@ class Contract:
 
     def wants_owner(self, names: Container[str]) -> bool:
         """Tell whether one of these columns must say whose a row is."""
-        return self.owner is not None and (self.owner in names or not self.owner_optional)
+        wanted = self.owner is not None and not self.owner_known
+        return wanted and (self.owner in names or not self.owner_optional)
 
     def find_owner(self, header: Sequence[str], where: str) -> int:
         """Find the column that says whose a row is."""

@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from crowdml.data.dataset import Dataset, Floats, Rows
-from crowdml.data.transforms.transform import Bounds, Fitted, Transform, blocks_of, require_finite
+from crowdml.data.transforms.transform import (
+    BLOCK_NUMBERS,
+    Bounds,
+    Fitted,
+    Transform,
+    blocks_of,
+    require_finite,
+)
+
+SMALL_BLOCK = 1 << 18
+"""Numbers of a block where rows are written over, because memory counts."""
 
 
 def apply_all(transforms: Sequence[Transform], dataset: Dataset) -> Dataset:
@@ -116,7 +126,7 @@ def _settle(chain: Sequence[Fitted], rows: Rows, in_place: bool = False) -> Floa
         return _apply(chain, rows)
     result: Floats | None = None
     start = 0
-    for block in blocks_of(rows):
+    for block in blocks_of(rows, SMALL_BLOCK if in_place else BLOCK_NUMBERS):
         done = _apply(chain, block)
         require_finite("the transform", done)
         if result is None:
