@@ -115,9 +115,8 @@ def main() -> None:
             text = TASK if rows > 50_000 else TASK.replace("batch = 500", "batch = 5")
             (folder / "large.toml").write_text(text, encoding="utf-8")
             found[rows] = run(folder, given.trials)
-            print(
-                f"{rows:>9} rows: {found[rows][1]:7.1f} MiB at most, {found[rows][0]:6.1f} s of CPU, error {found[rows][2]:.3f}"
-            )
+            seconds, most, error = found[rows]
+            print(f"{rows:>9} rows: {most:7.1f} MiB at most, {seconds:6.1f} s of CPU, test error {error:.3f}")
     table = given.rows * FEATURES * 4 / 2**20
     ratio = (found[given.rows][1] - found[1_000][1]) / table
     print(f"above the small run, per byte of the table ({table:.0f} MiB): {ratio:.2f}, should be at most {GOAL}")

@@ -77,7 +77,7 @@ def files(frame: pd.DataFrame, tmp_path: Path) -> Path:
     """The frame as a file of every kind, beside a task."""
     frame.to_csv(tmp_path / "rows.csv", index=False)
     frame.to_parquet(tmp_path / "rows.parquet", row_group_size=50)
-    texts = {"labels": frame.label.to_numpy().astype(str), "phone": frame.phone.to_numpy().astype(str)}
+    texts: dict[str, Any] = {"labels": frame.label.to_numpy().astype(str), "phone": frame.phone.to_numpy().astype(str)}
     np.savez(tmp_path / "rows.npz", rows=frame[["y", "x"]].to_numpy(), columns=np.array(["y", "x"]), **texts)
     (tmp_path / "walk.toml").write_text(WALK, encoding="utf-8")
     return tmp_path
@@ -170,7 +170,13 @@ def test_every_kind_of_rows_gives_the_same_result(files: Path, frame: pd.DataFra
     known = crowdml.simulate(task, engine="numpy")
     assert known.test_error < 0.3 and known.task.crowd.devices == 7
     arrays = Dataset.from_arrays(frame[["y", "x"]], frame["label"], owners=frame["phone"])
-    for data in (files / "rows.npz", str(files / "rows.parquet"), frame, arrays, Dataset.from_frame(frame, owner="phone")):
+    for data in (
+        files / "rows.npz",
+        str(files / "rows.parquet"),
+        frame,
+        arrays,
+        Dataset.from_frame(frame, owner="phone"),
+    ):
         found = crowdml.simulate(task, data=data, engine="numpy")
         np.testing.assert_array_equal(found.parameters[0]["w"], known.parameters[0]["w"])
         assert found.measured["test_error"].tolist() == known.measured["test_error"].tolist()
@@ -227,7 +233,7 @@ def test_rows_handed_over_stay_as_they_are(frame: pd.DataFrame) -> None:
     np.testing.assert_array_equal(data.train_rows, before)
 
 
-TOWARDS = {
+TOWARDS: dict[str, tuple[Any, list[Any], list[Any]]] = {
     "names": (Labels(names=("no", "yes")), ["yes", "no", "yes"] * 4, [1, 0, 1]),
     "names the other way round": (Labels(names=("yes", "no")), ["yes", "no", "yes"] * 4, [0, 1, 0]),
     "numbers": (Labels(names=("no", "yes")), [1, 0, 1] * 4, [1, 0, 1]),
@@ -243,9 +249,13 @@ TOWARDS = {
 def test_the_task_says_what_targets_mean(name: str) -> None:
     target, given, expected = TOWARDS[name]
     labels = [f'"{label}"' for label in getattr(target, "names", ())]
-    text = WALK.replace('file = "rows.csv"\nowner = "phone"\n', "").replace('["standing", "walking"]', f"[{', '.join(labels)}]")
+    text = WALK.replace('file = "rows.csv"\nowner = "phone"\n', "").replace(
+        '["standing", "walking"]', f"[{', '.join(labels)}]"
+    )
     if isinstance(target, Number):
-        text = text.replace("labels = []", 'target = { name = "n", low = 0.0, high = 2.0 }').replace("logistic", "linear")
+        text = text.replace("labels = []", 'target = { name = "n", low = 0.0, high = 2.0 }').replace(
+            "logistic", "linear"
+        )
     rows = np.arange(24.0).reshape(12, 2)
     dataset = prepare(bind(parse(text), Dataset.from_arrays(rows, given)))[1]
     whole = dict(zip(rows[:, 0].tolist(), expected * 4, strict=True))
@@ -256,9 +266,15 @@ def test_the_task_says_what_targets_mean(name: str) -> None:
 MISTAKES: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "a gap": (lambda f: f.assign(x=f.x.where(f.index != 4)), "row 5, column x: a value is missing"),
     "text": (lambda f: f.assign(x=["far", *map(str, f.x[1:])]), "row 1, column x: 'far' is not a number"),
-    "unknown label": (lambda f: f.assign(label=["waking", *f.label[1:]]), "row 1, column label: 'waking' is not a label"),
+    "unknown label": (
+        lambda f: f.assign(label=["waking", *f.label[1:]]),
+        "row 1, column label: 'waking' is not a label",
+    ),
     "no owner": (lambda f: f.drop(columns="phone"), 'no column is called "phone"'),
-    "an empty owner": (lambda f: f.assign(phone=[None, *f.phone[1:]]), "row 1, column phone: the owner is missing"),
+    "an empty owner": (
+        lambda f: f.assign(phone=f.phone.where(f.index > 0)),
+        "row 1, column phone: the owner is missing",
+    ),
     "no label": (lambda f: f.drop(columns="label"), 'no column is called "label"'),
     "another header": (lambda f: f.rename(columns={"x": "z"}), "missing: x\n  unknown: z"),
     "one more column": (lambda f: f.assign(z=1.0), "unknown: z"),
@@ -355,6 +371,8 @@ def test_something_else_is_refused() -> None:
         crowdml.simulate(parse(WALK), data=5)
     with pytest.raises(BadInput, match=r"a row of arrays has 3 numbers, and one of the task 2\n  features = 3"):
         crowdml.simulate(parse(WALK), data=(np.eye(3), [0, 1, 0]))
-    stale = parse(WALK).model_copy(update={"data": parse(WALK).data.model_copy(update={"dataset": "x@1", "file": None})})
+    stale = parse(WALK).model_copy(
+        update={"data": parse(WALK).data.model_copy(update={"dataset": "x@1", "file": None})}
+    )
     with pytest.raises(BadInput, match="the rows of x@1 are no longer in memory"):
         crowdml.simulate(stale)

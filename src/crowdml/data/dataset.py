@@ -143,7 +143,9 @@ class Dataset:
         whose = read_owners(owners, len(table))
         if isinstance(test, tuple):
             more, _ = read_rows(test[0], "test rows")
-            last = read_targets(test[1], encoded.target.names if isinstance(encoded.target, Labels) else (), encoded.target)
+            last = read_targets(
+                test[1], encoded.target.names if isinstance(encoded.target, Labels) else (), encoded.target
+            )
             train, held = (table, encoded.values), (more, last.values)
         else:
             out = hold_out(len(table), test, whose, seed)

@@ -15,7 +15,9 @@ TEST_SHARE = 0.2
 """Share of all rows that is held out where nobody says which rows to test on."""
 
 
-def hold_out(count: int, share: float, owners: Ints | None, seed: int = 0, where: str = "test") -> npt.NDArray[np.bool_]:
+def hold_out(
+    count: int, share: float, owners: Ints | None, seed: int = 0, where: str = "test"
+) -> npt.NDArray[np.bool_]:
     """Choose rows to test on by chance, so that every owner keeps a row to learn from.
 
     >>> int(hold_out(10, 0.3, None).sum()), int(hold_out(4, 0.5, np.array([0, 0, 0, 1]))[3])
@@ -31,7 +33,9 @@ def hold_out(count: int, share: float, owners: Ints | None, seed: int = 0, where
     if not 0 < share < 1:
         raise BadInput(f"{share:g} is no share of the rows", where=where, hint="give one between 0 and 1")
     if count < 2:
-        raise BadInput(f"{count} row{'s' * (count != 1)}: some to learn from and some to test on are needed", where=where)
+        raise BadInput(
+            f"{count} row{'s' * (count != 1)}: some to learn from and some to test on are needed", where=where
+        )
     wanted = min(max(1, round(share * count)), count - 1)
     order = np.random.default_rng(seed).permutation(count)
     if owners is not None:

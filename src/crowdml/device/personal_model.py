@@ -20,9 +20,9 @@ from crowdml.algorithms.solitary import PersonalSettings, personal_model
 from crowdml.core import NUMPY, BadInput, record, trees
 from crowdml.core.files import write_whole
 from crowdml.core.ops import Tree
+from crowdml.data.rows.row_contract import Table, Warn
 from crowdml.device.calls import connected
 from crowdml.device.device_home import Home
-from crowdml.data.rows.row_contract import Table, Warn
 from crowdml.device.rows.row_sources import KeptRows, source_of
 from crowdml.device.server_connection import Connection
 from crowdml.task.live_task import LiveTask

@@ -87,7 +87,9 @@ def bind(task: Task, data: Any = None) -> Task:
     blank = {"dataset": name, "file": None, "owner": None, "test": None}
     bound = task.model_copy(update={"data": task.data.model_copy(update=blank), "crowd": crowd})
     # Neither depends on rows or crowd, and noise takes long to find.
-    bound.__dict__.update({known: task.__dict__[known] for known in ("calibrated", "releases") if known in task.__dict__})
+    bound.__dict__.update(
+        {known: task.__dict__[known] for known in ("calibrated", "releases") if known in task.__dict__}
+    )
     if owners:
         check(bound)
     return bound
@@ -100,7 +102,9 @@ def take(task: Task) -> tuple[Dataset, bool] | None:
         return _bound[name].take(), _bound[name].disposable
     if "@" in name:
         raise BadInput(
-            f"the rows of {name} are no longer in memory", where="data", hint="hand them over again: simulate(task, data=…)"
+            f"the rows of {name} are no longer in memory",
+            where="data",
+            hint="hand them over again: simulate(task, data=…)",
         )
     return None
 

@@ -188,7 +188,9 @@ class DataSettings(Settings):
     @model_validator(mode="after")
     def _has_rows_of_its_own(self) -> DataSettings:
         if self.file is not None and self.dataset is not None:
-            raise ValueError("rows come from a named dataset or from a file of your own: give dataset or file, not both")
+            raise ValueError(
+                "rows come from a named dataset or from a file of your own: give dataset or file, not both"
+            )
         if self.test is not None and self.split is not None:
             raise ValueError("test and split both say which rows to test on: give one of them")
         if isinstance(self.test, float) and not 0 < self.test < 1:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from crowdml.core import BadInput, Labels
-from crowdml.device.rows import row_sources
 from crowdml.data.rows.row_contract import Contract, Table
+from crowdml.device.rows import row_sources
 from crowdml.device.rows.row_sources import KeptRows, PassingRows, RowBuffer, source_of
 from crowdml.task import parse
 from crowdml.task.live_task import definition_of, open_task

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from crowdml.core import BadInput, Labels
-from crowdml.device.rows import row_sources
 from crowdml.data.rows.row_contract import Contract
+from crowdml.device.rows import row_sources
 from crowdml.device.rows.row_sources import KeptRows, PassingRows, RowBuffer, source_of
 
 CONTRACT = Contract(features=2, target=Labels(names=("standing", "walking")))
@@ -92,7 +92,10 @@ BAD_ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "three axes": ({"rows": np.zeros((2, 2, 1)), "labels": np.zeros(2, int)}, "(2, 2, 1)"),
     "text": ({"rows": np.array([["a", "b"]]), "labels": np.zeros(1, int)}, "rows are <U1"),
     "lengths": ({"rows": np.zeros((2, 2)), "labels": np.zeros(3, int)}, "2 rows, but labels of shape (3,)"),
-    "not finite": ({"rows": np.array([[1.0, 2], [np.inf, 0]]), "labels": np.zeros(2, int)}, "row 2, number 1 of the row: inf is not"),
+    "not finite": (
+        {"rows": np.array([[1.0, 2], [np.inf, 0]]), "labels": np.zeros(2, int)},
+        "row 2, number 1 of the row: inf is not",
+    ),
     "no such label": ({"rows": np.zeros((2, 2)), "labels": np.array([0, 2])}, "row 2: label 2 is not a number"),
     "fractions": ({"rows": np.zeros((1, 2)), "labels": np.array([0.0])}, "row 1: 0.0 is not a label"),
     "objects": ({"rows": np.array([[{}, 1]], object), "labels": np.zeros(1, int)}, "not an NPZ file of plain arrays"),

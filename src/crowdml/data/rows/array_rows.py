@@ -85,7 +85,9 @@ def read_targets(values: Any, labels: Sequence[str] = (), target: Target | None 
         return Encoded(values=encoded, target=known, outside=known.outside(listed))
     for at, value in enumerate(listed):
         if is_missing(value):
-            raise BadInput("a target is missing", where=f"targets, row {at + 1}", hint="fill it in, or leave the row out")
+            raise BadInput(
+                "a target is missing", where=f"targets, row {at + 1}", hint="fill it in, or leave the row out"
+            )
     if given.dtype.kind not in "fiub":
         return _named([str(value).strip() for value in listed])
     if given.dtype.kind == "b":
@@ -155,7 +157,7 @@ def _label_numbers(have: Labels, want: Labels, name: str) -> Ints:
     by_number = np.arange(have.bins, dtype=np.int32) if digits and have.bins <= want.bins else None
     if by_name is not None and by_number is not None and not np.array_equal(by_name, by_number):
         raise BadInput(
-            f"targets of {name} are the numbers 0 to {have.bins - 1}, and these are labels of the task in another order",
+            f"targets of {name} are the numbers 0 to {have.bins - 1}, which the task has as labels in another order",
             where="data.labels",
             hint="give labels in the order of their numbers, or targets as text",
         )

@@ -1,4 +1,4 @@
-"""Columns of numbers as people have them, with a word about the first value that is none: where it stands, what to do."""
+"""Columns of numbers as people have them: the first value that is none is named with its place and a remedy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def is_missing(value: Any) -> bool:
     """
     if isinstance(value, str):
         return value.strip().casefold() in MISSING
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
 
 
 def to_number(value: Any, where: str) -> float:

@@ -153,8 +153,7 @@ class Contract:
             )
         if self.id is not None and (header.count(self.id) != 1 or self.id == label_column):
             raise BadInput(
-                f'{header.count(self.id) or "no"} column is called "{self.id}", beside that of the '
-                f"{self.target.noun}s",
+                f'{header.count(self.id) or "no"} column is called "{self.id}", beside that of the {self.target.noun}s',
                 where=where,
                 hint="the task tells samples apart by this column (data.id)",
             )
@@ -341,7 +340,9 @@ class Contract:
                 where=name,
                 hint=f'data.owner = "{self.owner}" says whose each row is: one owner for each row',
             )
-        return tuple(self.owner_of(value, f"{name}, row {at + 1}, {self.owner}") for at, value in enumerate(found.tolist()))
+        return tuple(
+            self.owner_of(value, f"{name}, row {at + 1}, {self.owner}") for at, value in enumerate(found.tolist())
+        )
 
     def _ids(self, name: str, ids: Any, count: int) -> tuple[str, ...] | None:
         if self.id is None:

@@ -115,7 +115,10 @@ def _csv_block(
         numbers = np.fromiter(map(float, chain.from_iterable(picked)), np.float64, shape[0] * shape[1]).reshape(shape)
     except ValueError:
         numbers = np.array(
-            [[to_number(field, where(at, places.features[n])) for n, field in enumerate(row)] for at, row in enumerate(picked)]
+            [
+                [to_number(field, where(at, places.features[n])) for n, field in enumerate(row)]
+                for at, row in enumerate(picked)
+            ]
         )
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
         rows = numbers.astype(np.float32)
