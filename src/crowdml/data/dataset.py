@@ -13,7 +13,7 @@ from crowdml.core.errors import BadInput
 from crowdml.core.ops import NUMPY
 from crowdml.core.records import record
 from crowdml.core.targets import Labels, Target
-from crowdml.data.held_out import TEST_SHARE, hold_out
+from crowdml.data.held_out import TEST_SHARE, held_out_note, hold_out
 from crowdml.data.rows.array_rows import read_owners, read_rows, read_targets
 from crowdml.data.rows.row_columns import frame_columns
 
@@ -140,7 +140,7 @@ class Dataset:
         encoded = read_targets(targets, labels, target)
         if len(encoded.values) != len(table):
             raise BadInput(f"{len(table)} rows, but {len(encoded.values)} targets", where=name)
-        whose = read_owners(owners, len(table))
+        whose, note = read_owners(owners, len(table)), ""
         if isinstance(test, tuple):
             more, _ = read_rows(test[0], "test rows")
             last = read_targets(
@@ -150,8 +150,8 @@ class Dataset:
         else:
             out = hold_out(len(table), test, whose, seed)
             train, held = (table[~out], encoded.values[~out]), (table[out], encoded.values[out])
-            whose = None if whose is None else whose[~out]
-        made = Dataset.of_halves(name, train, held, encoded.target, owners=whose)
+            whose, note = None if whose is None else whose[~out], held_out_note(out)
+        made = Dataset.of_halves(name, train, held, encoded.target, owners=whose, note=note)
         return dataclasses.replace(made, columns=columns, outside=encoded.outside)
 
     @staticmethod

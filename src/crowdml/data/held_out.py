@@ -56,6 +56,11 @@ def hold_out(
     return held
 
 
+def held_out_note(held: npt.NDArray[np.bool_]) -> str:
+    """Say how many rows are held out, beside results."""
+    return f"{int(held.sum())} of {len(held)} rows are held out to test on, drawn by chance"
+
+
 class OwnerNumbers:
     """Numbers for owners' names, which come in one after the other.
 

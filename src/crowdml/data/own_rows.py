@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from crowdml.core import BadInput, record
 from crowdml.data.dataset import Dataset
-from crowdml.data.held_out import Ints, OwnerNumbers, hold_out
+from crowdml.data.held_out import Ints, OwnerNumbers, held_out_note, hold_out
 from crowdml.data.rows import parquet_files
 from crowdml.data.rows.row_columns import column_values, frame_columns, frame_floats
 from crowdml.data.rows.row_contract import Contract, Table
@@ -57,7 +57,7 @@ class OwnRows:
         else:
             kept = deque(file.blocks(self.contract, self.label_column, notes.append))
             dataset = self._of_blocks(file.path.name, _sizes(kept, self.contract), _going(kept), allocate)
-        return dataclasses.replace(dataset, note="; ".join(notes))
+        return dataclasses.replace(dataset, note="; ".join([*notes, *filter(None, [dataset.note])]))
 
     def of_frame(self, frame: Any, allocate: Allocate = np.empty) -> Dataset:
         """Read a data frame, whose columns are found as those of a file."""
@@ -122,7 +122,8 @@ class OwnRows:
             outside += more
         whose = None if ahead.owners is None else ahead.owners[~held]
         made = Dataset.of_halves(name, (halves.train, targets[~held]), tested, self.contract.target, owners=whose)
-        return dataclasses.replace(made, outside=outside, columns=self.contract.columns)
+        note = held_out_note(held) if held.any() else ""
+        return dataclasses.replace(made, outside=outside, columns=self.contract.columns, note=note)
 
     def _tested(self, file: RowFile) -> tuple[tuple[Any, Any], int]:
         """Read the rows to test on; whose they are need not be said."""
