@@ -22,7 +22,7 @@ def steps(page: Any) -> list[tuple[str, str, str]]:
 def test_tutorial_runs(
     tutorial: Any, workshop: Path, type_command: Callable[[str], str], compare: Callable[[str, str], str]
 ) -> None:
-    typed, known = 0, {}
+    typed, known = 0, dict[str, Any]()
     for kind, what, expected in steps(tutorial):
         if kind == "file":
             (workshop / what).write_text(expected, encoding="utf-8")

@@ -37,10 +37,10 @@ def hold_out(
             f"{count} row{'s' * (count != 1)}: some to learn from and some to test on are needed", where=where
         )
     wanted = min(max(1, round(share * count)), count - 1)
-    order = np.random.default_rng(seed).permutation(count)
+    order = np.random.default_rng(seed).permutation(np.arange(count, dtype=np.int32))
     if owners is not None:
         kept = np.zeros(count, bool)
-        last = np.empty(int(owners.max()) + 1, np.int64)
+        last = np.empty(int(owners.max()) + 1, np.int32)
         last[owners[order]] = order  # of every owner's rows the one that comes last
         kept[last] = True
         order = order[~kept[order]]

@@ -19,7 +19,7 @@ from crowdml.simulation.baselines import personal_errors
 from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.chunks import Chunks, cut_chunks
 from crowdml.simulation.engine.hash_coins import trial_seed
-from crowdml.simulation.engine.machine import estimate_memory, require_memory
+from crowdml.simulation.engine.machine import estimate_memory, give_back, require_memory
 from crowdml.simulation.engine.run_records import Carry, Replicas
 from crowdml.simulation.engines import choose, require_engine
 from crowdml.simulation.lanes import Lanes, count_lanes, open_lanes, width
@@ -102,6 +102,7 @@ def simulate_cells(
     replicas = _replicas(tasks, seed, places, dataset, chunks)
     path = checkpoint.run_path(tasks, trials, seed)
     notes = accounting.notes(tasks[0], dataset, fitted, timelines)
+    give_back(dataset)
     with open_lanes(tasks[0], dataset, replicas, chunks, lane_count, engine) as lanes:
         dataset = prepare(tasks[0])[1]  # whose rows are the shared ones now, so that others can go
         began = time.perf_counter()
