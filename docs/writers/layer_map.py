@@ -9,6 +9,7 @@ from pathlib import Path
 WORDS = {
     "cli": "commands, the demo",
     "studies": "figures and tables of papers, audits",
+    "sklearn": "estimators for scikit-learn",
     "simulation": "a driver: timeline, then a compiled loop; coins from a seed",
     "server": "a driver: HTTP, one writer per task, a database",
     "device": "a driver: rows, ledger, coins from the system",
@@ -19,7 +20,7 @@ WORDS = {
     "privacy": "sanitisers, calibration, cost, ledger",
     "secure_aggregation": "machines of a sum, keys, masks",
     "wire": "bytes, signed task, links",
-    "data": "datasets, transforms, partitions",
+    "data": "datasets, rows, transforms, partitions",
     "core": "records and messages, targets, trees, ops, coins, settings, registries, errors",
 }
 INSIDE = {
@@ -29,7 +30,7 @@ INSIDE = {
     "algorithms": ("recipes", "device_parts", "server_parts", "aggregation"),
     "privacy": ("sanitisers", "calibration", "noise", "ledger"),
     "models": ("layers",),
-    "data": ("loaders", "transforms"),
+    "data": ("loaders", "rows", "transforms"),
 }
 """Folders within a folder, in the order in which they are drawn."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from crowdml.data import Dataset as Dataset
     from crowdml.device import Device as Device
     from crowdml.device import Ledger as Ledger
     from crowdml.simulation import Result as Result
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     from crowdml.task import Task as Task
     from crowdml.task.plugins import register as register
 
-__all__ = ["Device", "Ledger", "Result", "Task", "__version__", "register", "simulate"]
+__all__ = ["Dataset", "Device", "Ledger", "Result", "Task", "__version__", "register", "simulate"]
 
 # Imported when first asked for, so that `import crowdml` and `crowdml --help` stay quick.
 _HOMES = {
+    "Dataset": "crowdml.data",
     "Device": "crowdml.device.device",
     "register": "crowdml.task.plugins",
     "Ledger": "crowdml.device.ledger_store",

@@ -183,3 +183,16 @@ def test_every_command_that_stands_for_another_word_exists() -> None:
 def test_a_file_with_a_byte_order_mark_is_a_file_of_text(tmp_path: Path) -> None:
     (tmp_path / "task.toml").write_bytes(b"\xef\xbb\xbf" + EXAMPLE.read_bytes())
     assert load(tmp_path / "task.toml").name == "digits"
+
+
+def test_rows_of_the_users_own_that_do_not_fit(refused: Run, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a,b,label\n1,,3\n")
+    small = ("--set", "data.features=2")
+    for name, message in (
+        ("none.csv", "--data: there is no file"),
+        ("operator.token", "--data: "),
+        ("folder", "--data: "),
+        ("rows.csv", "rows.csv, line 2, column b: a value is missing"),
+    ):
+        said = refused("simulate", str(EXAMPLE), "--data", name, *small)
+        assert message in " ".join(said.split()) and "Traceback" not in said

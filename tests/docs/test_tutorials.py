@@ -22,19 +22,22 @@ def steps(page: Any) -> list[tuple[str, str, str]]:
 def test_tutorial_runs(
     tutorial: Any, workshop: Path, type_command: Callable[[str], str], compare: Callable[[str, str], str]
 ) -> None:
-    typed = 0
+    typed, known = 0, dict[str, Any]()
     for kind, what, expected in steps(tutorial):
         if kind == "file":
             (workshop / what).write_text(expected, encoding="utf-8")
         elif kind == "python":
             script = workshop / "block.py"
             script.write_text(what, encoding="utf-8")
-            runpy.run_path(str(script))
+            # Blocks of a page go on from each other.
+            found = runpy.run_path(str(script), init_globals=known)
+            known = {name: value for name, value in found.items() if not name.startswith("__")}
+            typed += 1
         elif what.startswith("crowdml"):
             problem = compare(expected, type_command(what))
             assert not problem, f"{tutorial.name}: $ {what}\n{problem}"
             typed += 1
-    assert typed, f"{tutorial.name} types no command"
+    assert typed, f"{tutorial.name} types and runs nothing"
 
 
 def test_the_readme_shows_the_example(root: Path) -> None:

@@ -109,7 +109,7 @@ def run(
     rows: Annotated[
         str,
         typer.Option(
-            help="A .csv file (a header, labels by name), an .npz file (arrays rows and labels), or - for JSON lines "
+            help="A .csv or .parquet file (labels by name), an .npz file (arrays rows and labels), or - for JSON lines "
             'on standard input: {"row": [0.5, 1.0], "label": "walking"}; targets and "target" for a number. '
             "Columns that the task names are found by name."
         ),
@@ -172,7 +172,7 @@ def run(
 
 @app.command()
 def personal(
-    rows: Annotated[str, typer.Option(help="A .csv or .npz file of your own rows, as for run.")],
+    rows: Annotated[str, typer.Option(help="A .csv, .npz or .parquet file of your own rows, as for run.")],
     out: Annotated[
         Path, typer.Option("-o", "--output", help="Where to write your model: .safetensors, or .onnx for other tools.")
     ],

@@ -30,6 +30,9 @@ MOST_WEIGHTS = 20
 def simulate(
     task: Annotated[Path, typer.Argument(help="The task file, such as examples/digits.toml.")],
     set_: Annotated[list[str] | None, change_option("algorithm.batch=10")] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rows of your own: a .csv, .npz or .parquet file.")
+    ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own order, delays and noise.")] = 10,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same machine: same result.")] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the result here ('-': standard output).")] = None,
@@ -62,13 +65,15 @@ def simulate(
     changes = set_ or []
     loaded = load(task, changes)
     with located(task, changes), output.Progress(loaded.name, quiet=json == Path("-")) as progress:
+        from crowdml.data.rows.row_files import RowFile
         from crowdml.simulation import simulate as compiled
         from crowdml.simulation.baselines import public_baselines
         from crowdml.simulation.stepwise import simulate_stepwise
 
         run = simulate_stepwise if debug else functools.partial(compiled, engine=engine)
-        result = run(loaded, trials=trials, seed=seed, resume=resume, watch=progress.update)
-    baselines = result.baselines | public_baselines(loaded, trials=trials, seed=seed, simulate=compiled)
+        file = None if data is None else RowFile(path=data, setting="--data")
+        result = run(loaded, trials=trials, seed=seed, resume=resume, watch=progress.update, data=file)
+    baselines = result.baselines | public_baselines(result.task, trials=trials, seed=seed, simulate=compiled)
     result = replace(result, baselines=baselines)
     if json != Path("-"):
         print_result(result)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -108,6 +108,17 @@ class Labels:
                 return int(value)
             raise BadInput(f"label {value} is not a number from 0 to {self.bins - 1}", where=where)
         raise BadInput(f"{value!r} is not a label", where=where, hint="a name, or a whole number from 0")
+
+    def parse_all(self, values: Sequence[Any], where: Callable[[int], str]) -> npt.NDArray[np.int32]:
+        """Read labels one after the other, each different one once; `where(n)` names the n-th in messages."""
+        known: dict[Any, int] = {}
+        found = np.empty(len(values), np.int32)
+        for at, value in enumerate(values):
+            key = (type(value), value) if isinstance(value, str | int) else at  # true equals 1, but is none
+            if key not in known:
+                known[key] = self.parse(value, where(at))
+            found[at] = known[key]
+        return found
 
     def outside(self, values: Iterable[Any]) -> int:
         """Count values beyond the bounds: a label has none."""
@@ -275,6 +286,16 @@ class Number:
         if not math.isfinite(number):
             raise BadInput(f"{value!r} is not a finite number", where=where, hint=hint)
         return float(self.encode([number])[0])
+
+    def parse_all(self, values: Sequence[Any], where: Callable[[int], str]) -> npt.NDArray[np.float32]:
+        """Read numbers as `parse` does, all at once; `where(n)` names the n-th in messages."""
+        try:
+            given = np.array([math.nan if isinstance(value, bool) else float(value) for value in values], np.float64)
+        except (TypeError, ValueError):
+            given = np.full(len(values), math.nan)
+        if not np.isfinite(given).all():
+            return np.array([self.parse(value, where(at)) for at, value in enumerate(values)], np.float32)
+        return self.encode(given)
 
     def outside(self, values: Iterable[Any]) -> int:
         """Count values, as `parse` takes them, beyond the bounds: many mean another unit, or a wrong column."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,9 @@ from crowdml.core.errors import BadInput
 from crowdml.core.ops import NUMPY
 from crowdml.core.records import record
 from crowdml.core.targets import Labels, Target
+from crowdml.data.held_out import TEST_SHARE, held_out_note, hold_out
+from crowdml.data.rows.array_rows import read_owners, read_rows, read_targets
+from crowdml.data.rows.row_columns import frame_columns
 
 Rows: TypeAlias = npt.NDArray[Any]
 """A table of numbers, one row per example: uint8 for images, float32 otherwise."""
@@ -51,6 +55,7 @@ class Dataset:
         public_targets: Their encoded targets.
         outside: How many numbers lie beyond the bounds of `target`, and count as the nearer one.
         note: Caveats to print beside any result obtained with this data.
+        columns: Names of the columns, where they have some: a task that names its own finds them by name.
     """
 
     name: str
@@ -66,6 +71,7 @@ class Dataset:
     public_targets: Targets | None = None
     outside: int = 0
     note: str = ""
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse tables whose parts do not fit together."""
@@ -99,6 +105,74 @@ class Dataset:
             train_owners=owners,
             note=note,
         )
+
+    @staticmethod
+    def from_arrays(
+        rows: Any,
+        targets: Any,
+        *,
+        owners: Any = None,
+        test: float | tuple[Any, Any] = TEST_SHARE,
+        labels: Sequence[str] = (),
+        target: Target | None = None,
+        seed: int = 0,
+        name: str = "arrays",
+    ) -> Dataset:
+        """Make a dataset of arrays, or of a data frame and a column, for `crowdml.simulate(task, data=…)`.
+
+        Words are labels, whole numbers are class numbers or values, and other numbers are values; the task says which.
+
+        >>> toy = Dataset.from_arrays(np.eye(10), ["no", "yes"] * 5, owners=list("aabbccddee"))
+        >>> toy.label_names, len(toy.train_rows), len(toy.test_rows)
+        (('no', 'yes'), 8, 2)
+
+        Args:
+            rows: Numbers, shape (rows, features). Columns of a data frame keep their names.
+            targets: One for each row.
+            owners: Whose each row is: every owner becomes a device.
+            test: The share of rows that is held out to test on, or rows and targets to test on.
+            labels: Names of the classes, in the order of their numbers; not given: from the targets, or the task.
+            target: What is predicted, where that is to be fixed here.
+            seed: Decides which rows are held out.
+            name: What the dataset is called in messages.
+        """
+        table, columns = read_rows(rows)
+        encoded = read_targets(targets, labels, target)
+        if len(encoded.values) != len(table):
+            raise BadInput(f"{len(table)} rows, but {len(encoded.values)} targets", where=name)
+        whose, note = read_owners(owners, len(table)), ""
+        if isinstance(test, tuple):
+            more, _ = read_rows(test[0], "test rows")
+            last = read_targets(
+                test[1], encoded.target.names if isinstance(encoded.target, Labels) else (), encoded.target
+            )
+            train, held = (table, encoded.values), (more, last.values)
+        else:
+            out = hold_out(len(table), test, whose, seed)
+            train, held = (table[~out], encoded.values[~out]), (table[out], encoded.values[out])
+            whose, note = None if whose is None else whose[~out], held_out_note(out)
+        made = Dataset.of_halves(name, train, held, encoded.target, owners=whose, note=note)
+        return dataclasses.replace(made, columns=columns, outside=encoded.outside)
+
+    @staticmethod
+    def from_frame(frame: Any, target: str = "label", *, owner: str | None = None, **more: Any) -> Dataset:
+        """Make a dataset of a data frame: one column is the target, one may be the owner, all others are numbers.
+
+        Args:
+            frame: The data frame.
+            target: The column that is predicted.
+            owner: The column that says whose each row is.
+            more: As `from_arrays` takes it.
+        """
+        names = frame_columns(frame)
+        for column in filter(None, (target, owner)):
+            if names.count(column) != 1:
+                raise BadInput(
+                    f'{names.count(column) or "no"} column is called "{column}"', hint=f"there are: {', '.join(names)}"
+                )
+        others = frame.iloc[:, [at for at, name in enumerate(names) if name not in (target, owner)]]
+        whose = None if owner is None else frame.iloc[:, names.index(owner)]
+        return Dataset.from_arrays(others, frame.iloc[:, names.index(target)], owners=whose, **{"name": "frame"} | more)
 
     @property
     def features(self) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 from crowdml.core import BadInput, GridCoins, record
 from crowdml.core.errors import BudgetExhausted, TaskClosed, TermsViolated
+from crowdml.data.rows.row_contract import Warn
 from crowdml.device import joining
 from crowdml.device.calls import CheckOut, connected
 from crowdml.device.device_home import Home, Member, build, default_home, terms_of
@@ -23,7 +24,6 @@ from crowdml.device.entropy_coins import DeviceCoins
 from crowdml.device.ledger_store import Unsettled
 from crowdml.device.restores import Confirm, follow_restore
 from crowdml.device.rows.batches import AskChanged, Draw, Gathered, Gatherer, os_words, require_meaning_to
-from crowdml.device.rows.row_contract import Contract, Warn
 from crowdml.device.rows.row_sources import RowBuffer, source_of
 from crowdml.device.secure_sums import SumTaker
 from crowdml.device.sending import RESYNC, Outcome, Sender, TaskChanged, require_plausible, require_whole
@@ -289,7 +289,7 @@ class Device:
     def _gatherer(self, rows: Any, label_column: str) -> Gatherer:
         spending = self.sender.spending
         return Gatherer(
-            source_of(rows, Contract.of(self.live.task.data), label_column, self._warn),
+            source_of(rows, self.live.task.data.contract, label_column, self._warn),
             self.live,
             self.memory.samples,
             uses=spending.uses,

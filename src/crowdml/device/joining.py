@@ -20,7 +20,6 @@ from crowdml.device.calls import Calls, connected
 from crowdml.device.device_home import Home, Member, build, default_home, terms_of
 from crowdml.device.ledger_store import Ledger
 from crowdml.device.rows.batches import require_meaning_to
-from crowdml.device.rows.row_contract import Contract
 from crowdml.device.rows.row_sources import KeptRows, source_of
 from crowdml.device.server_connection import Connection
 from crowdml.device.task_memory import Memory
@@ -146,7 +145,7 @@ def join(
         calls = stack.enter_context(Calls(connection, link.task))
         offer = look(link, calls, epsilon)
         if rows is not None:
-            source = source_of(rows, Contract.of(offer.live.task.data), label_column)
+            source = source_of(rows, offer.live.task.data.contract, label_column)
             if not isinstance(source, KeptRows):
                 raise BadInput("a stream cannot be counted before it has passed", where="--rows", hint="give a file")
             require_meaning_to(offer.live, len(source.table()))

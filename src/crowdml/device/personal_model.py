@@ -20,9 +20,9 @@ from crowdml.algorithms.solitary import PersonalSettings, personal_model
 from crowdml.core import NUMPY, BadInput, record, trees
 from crowdml.core.files import write_whole
 from crowdml.core.ops import Tree
+from crowdml.data.rows.row_contract import Table, Warn
 from crowdml.device.calls import connected
 from crowdml.device.device_home import Home
-from crowdml.device.rows.row_contract import Contract, Table, Warn
 from crowdml.device.rows.row_sources import KeptRows, source_of
 from crowdml.device.server_connection import Connection
 from crowdml.task.live_task import LiveTask
@@ -156,7 +156,7 @@ def personal(
         label_column: Which column of a CSV file holds the labels.
         warn: Told where numbers are taken by position, although the task names its columns.
     """
-    source = source_of(rows, Contract.of(live.task.data), label_column, warn)
+    source = source_of(rows, live.task.data.contract, label_column, warn)
     if not isinstance(source, KeptRows):
         raise BadInput("a model of one's own needs rows that are all there: a file, or arrays")
     common, version = _read(live, model)

@@ -18,9 +18,9 @@ import numpy as np
 
 from crowdml.core import BadInput, record
 from crowdml.core.errors import TermsViolated
+from crowdml.data.rows.row_contract import Warn
 from crowdml.device.calls import connected
 from crowdml.device.device_home import Home, Member, terms_of
-from crowdml.device.rows.row_contract import Warn
 from crowdml.device.sending import MOST_VERSIONS, Sender, require_plausible, require_whole
 from crowdml.device.server_connection import Connection
 from crowdml.device.task_memory import Memory

@@ -19,6 +19,7 @@ from crowdml.data.transforms import fit_all
 from crowdml.privacy import require_delta
 from crowdml.privacy.noise.banded import Banded, rows_of
 from crowdml.privacy.sanitisers.correlated import MATRIX
+from crowdml.simulation import own_data
 from crowdml.simulation.shared_rows import make_room
 from crowdml.simulation.timeline.trial_crowd import rows_handed_out, trial_split
 from crowdml.task import Task
@@ -58,9 +59,12 @@ def _prepare(task: Task) -> tuple[list[Fitted], Dataset]:
     _require_public_fit(task)
     key = task.data.model_dump_json()
     if key not in _prepared:
-        dataset = _parted(task, _checked(task))
+        checked, disposable = _checked(task)
+        dataset = _parted(task, checked)
+        del checked
         _prepared.clear()
-        _prepared[key] = fit_all(task.data.transform, dataset, dataset.public_rows, make_room)
+        rows = dataset.public_rows
+        _prepared[key] = fit_all(task.data.transform, dataset, rows, make_room, in_place=disposable)
     return _prepared[key]
 
 
@@ -156,12 +160,15 @@ def _apart(dataset: Dataset, public: int, validation: int) -> Dataset:
     return left
 
 
-def _checked(task: Task) -> Dataset:
+def _checked(task: Task) -> tuple[Dataset, bool]:
+    """Return the rows that a task names, and whether nobody else has them."""
+    if (found := own_data.take(task)) is not None:
+        return _split(task, found[0]), found[1]
     if task.data.dataset is None:
         raise BadInput(
             "a simulation needs a dataset",
             where="data.dataset",
-            hint='such as dataset = "digits"; see: crowdml data list',
+            hint='such as dataset = "digits" (see: crowdml data list), or rows of your own: file = "rows.csv"',
         )
     try:
         dataset = load_dataset(task.data.dataset)
@@ -187,7 +194,7 @@ def _checked(task: Task) -> Dataset:
             where="data.labels",
             hint="one label for each of: " + ", ".join(dataset.label_names),
         )
-    return _split(task, dataset.with_target(task.target))
+    return _split(task, dataset.with_target(task.target)), False
 
 
 def _split(task: Task, dataset: Dataset) -> Dataset:

@@ -19,10 +19,11 @@ from crowdml.simulation.baselines import personal_errors
 from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.chunks import Chunks, cut_chunks
 from crowdml.simulation.engine.hash_coins import trial_seed
-from crowdml.simulation.engine.machine import estimate_memory, require_memory
+from crowdml.simulation.engine.machine import estimate_memory, give_back, require_memory
 from crowdml.simulation.engine.run_records import Carry, Replicas
 from crowdml.simulation.engines import choose, require_engine, samples_of
 from crowdml.simulation.lanes import Lanes, count_lanes, in_processes, open_lanes, plain_task, width
+from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import numbers, prepare
 from crowdml.simulation.result import Average, Result, Watcher, watched
 from crowdml.simulation.timeline.timeline import Timeline, trial_timeline
@@ -44,6 +45,7 @@ def simulate(
     resume: bool = False,
     engine: str | None = None,
     watch: Watcher | None = None,
+    data: Any = None,
 ) -> Result:
     """Simulate a crowd that learns a task.
 
@@ -59,8 +61,10 @@ def simulate(
         engine: "compiled", "numpy", or "auto", which takes NumPy where compiling would take longer than running; not
             given: what `CROWDML_ENGINE` says, or "auto".
         watch: Told how far the run is.
+        data: Rows of your own instead of the dataset that the task names: `Dataset.from_arrays(X, y, owners=…)`, a data
+            frame, (X, y), or the path of a file; see `crowdml.simulation.own_data`.
     """
-    return simulate_cells([task], trials=trials, seed=seed, resume=resume, engine=engine, watch=watch)[0]
+    return simulate_cells([task], trials=trials, seed=seed, resume=resume, engine=engine, watch=watch, data=data)[0]
 
 
 def simulate_cells(
@@ -71,6 +75,7 @@ def simulate_cells(
     resume: bool = False,
     engine: str | None = None,
     watch: Watcher | None = None,
+    data: Any = None,
 ) -> list[Result]:
     """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side."""
     require_numbers(trials, seed)
@@ -79,6 +84,7 @@ def simulate_cells(
         if not isinstance(task, Task):
             what = f"should be a Task, not {type(task).__name__}"
             raise BadInput(what, where="task", hint="read a file: crowdml.Task.load(path)")
+    tasks = [bind(task, data) for task in tasks]
     if isinstance(tasks[0].recipe, PooledRecipe):
         from crowdml.simulation.pooled import simulate_pooled  # it imports JAX and SciPy
 
@@ -100,6 +106,7 @@ def simulate_cells(
     replicas = _replicas(tasks, seed, places, dataset, chunks)
     path = checkpoint.run_path(tasks, trials, seed)
     notes = accounting.notes(tasks[0], dataset, fitted, timelines)
+    give_back(dataset)
     with open_lanes(tasks[0], dataset, replicas, chunks, lane_count, engine) as lanes:
         began = time.perf_counter()
         carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, watch, len(tasks) * trials)

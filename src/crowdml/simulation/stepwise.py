@@ -23,6 +23,7 @@ from crowdml.simulation import accounting
 from crowdml.simulation.attacked import attack_of, attacked, forge
 from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
+from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import measured_errors, numbers, prepare
 from crowdml.simulation.result import Average, Result, Watcher, watched
 from crowdml.simulation.run import average_of, make_timelines, require_numbers
@@ -33,12 +34,19 @@ from crowdml.wire import layouts, message
 
 
 def simulate_stepwise(
-    task: Task, *, trials: int = 1, seed: int = 0, resume: bool = False, watch: Watcher | None = None
+    task: Task,
+    *,
+    trials: int = 1,
+    seed: int = 0,
+    resume: bool = False,
+    watch: Watcher | None = None,
+    data: Any = None,
 ) -> Result:
     """Simulate without compiling. Takes what `simulate` takes; `resume` has nothing to resume here."""
     if not isinstance(task.recipe, Recipe):
         raise BadInput(f"{task.algorithm.kind} is not compiled in any case", where="--debug", hint="leave --debug out")
     require_numbers(trials, seed)
+    task = bind(task, data)
     fitted, dataset = prepare(task)
     algorithm = task.build(NUMPY, numbers(task))
     owners = [task.build(NUMPY, owner_epsilon=epsilon) for epsilon in task.crowd.owner_epsilon.values]

@@ -14,6 +14,7 @@ from crowdml.core import BadInput, record, trees
 from crowdml.core.files import save_figure
 from crowdml.core.ops import Tree
 from crowdml.simulation.accounting import sliced_report
+from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.sliced import deal, first_parameters, gradient_of, net_of, released_by, rules_of
 from crowdml.slicing import SlicedNet
@@ -91,6 +92,7 @@ def audit(task: Task, *, seed: int = 0, own_rows: int = 500, victims: int = 200)
         )
     if not task.algorithm.pieces:
         raise BadInput("every device is alone: nothing is passed on", where="algorithm.pieces", hint="pieces = 5")
+    task = bind(task)
     _, dataset = prepare(task)
     generator = np.random.default_rng([seed, 0])
     net = net_of(task)

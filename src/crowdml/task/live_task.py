@@ -69,11 +69,17 @@ class LiveTask:
         return self.forms[self.algorithm.phases.index(self.algorithm.at(version))]
 
 
+SIMULATED = ("dataset", "file", "owner", "label-column", "test", "validation", "split")
+"""Keys of `[data]` that only simulations read: devices bring rows of their own."""
+
+
 def definition_of(task: Task) -> dict[str, Any]:
-    """Return what is signed of a task: everything but the simulated crowd and the dataset's name."""
+    """Return what is signed of a task: everything but the simulated crowd and where its rows come from."""
     content: dict[str, Any] = task.model_dump(mode="json", by_alias=True, exclude={"crowd": True})
-    for name in ("dataset", "validation", "split"):
+    for name in SIMULATED:
         content["data"].pop(name)
+    if task.data.target is not None and task.data.target.outside == "clip":
+        content["data"]["target"].pop("outside")
     for name in ("columns", "units", "id", "labels", "target"):
         # Where there are none the text is as it was before there could be any: a restored task stays the same task.
         if not content["data"][name]:

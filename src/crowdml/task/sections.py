@@ -14,7 +14,9 @@ from crowdml.core.registry import nearest
 from crowdml.core.settings import OneOf
 from crowdml.core.targets import BINS
 from crowdml.data import PARTITIONS, TRANSFORMS
+from crowdml.data.held_out import TEST_SHARE
 from crowdml.data.partitions import Iid
+from crowdml.data.rows.row_contract import DEFAULT_COLUMN, Contract
 
 
 class SplitSettings(Settings):
@@ -35,6 +37,11 @@ class TargetSettings(Settings):
     high: float = Field(ge=-1e30, le=1e30, description="largest value; what is above counts as it")
     bins: int = Field(BINS, ge=2, le=1000, description="bins of equal width in which devices count their values")
     unit: str = Field("", description='the unit, for whoever reads results, such as "°C"')
+    outside: Literal["clip", "refuse"] = Field(
+        "clip",
+        description="what becomes of rows whose value is below low or above high: they count as the nearer one, with a "
+        "warning; or they are refused as a mistake",
+    )
 
     @model_validator(mode="after")
     def _has_a_range(self) -> TargetSettings:
@@ -54,6 +61,29 @@ class DataSettings(Settings):
     """The `[data]` section: what a row looks like on every device."""
 
     dataset: str | None = Field(None, description="a named dataset, for simulation and demo")
+    file: str | None = Field(
+        None,
+        min_length=1,
+        description="instead of a dataset: your own rows, for simulation; a .csv, .npz or .parquet file, whose path is "
+        "relative to the task file",
+    )
+    owner: str | None = Field(
+        None,
+        min_length=1,
+        description="column of that file (in .npz: array) that says whose each row is: every owner is a device; not "
+        "given: crowd.partition deals the rows",
+    )
+    label_column: str = Field(
+        DEFAULT_COLUMN,
+        min_length=1,
+        description="column of that file that holds the labels, as --label-column of a device; that of a number has "
+        "the target's name",
+    )
+    test: float | str | None = Field(
+        None,
+        description="rows of your own to test on: a share of that file's rows, drawn by a fixed seed, or another file; "
+        f"not given: {TEST_SHARE:g}",
+    )
     features: int = Field(
         0,
         gt=0,
@@ -154,6 +184,37 @@ class DataSettings(Settings):
         if self.id in self.columns:
             raise ValueError(f'the id "{self.id}" is one of the columns: nothing is learnt from an id, so take it out')
         return self
+
+    @model_validator(mode="after")
+    def _has_rows_of_its_own(self) -> DataSettings:
+        if self.file is not None and self.dataset is not None:
+            raise ValueError(
+                "rows come from a named dataset or from a file of your own: give dataset or file, not both"
+            )
+        if self.test is not None and self.split is not None:
+            raise ValueError("test and split both say which rows to test on: give one of them")
+        if isinstance(self.test, float) and not 0 < self.test < 1:
+            raise ValueError(f"test = {self.test:g} is no share of the rows: give one between 0 and 1, or a file")
+        if self.owner is not None and self.owner in (*self.columns, self.column_of_targets):
+            raise ValueError(f'the owner "{self.owner}" is learnt from or predicted: it stands in a column of its own')
+        return self
+
+    @property
+    def column_of_targets(self) -> str:
+        """The column of a file that holds the targets."""
+        return self.contract.column_of_targets(self.label_column)
+
+    @property
+    def contract(self) -> Contract:
+        """What a row must look like, on a device and in a simulation."""
+        return Contract(
+            features=self.features,
+            target=self.predicted,
+            columns=tuple(self.columns),
+            described=self.described,
+            id=self.id,
+            refuses_outside=self.target is not None and self.target.outside == "refuse",
+        )
 
     @property
     def predicted(self) -> Target:

@@ -35,6 +35,8 @@ ALGORITHMS: Registry[type[Settings]] = Registry(
 PASSES = 10
 """Passes of a simulated crowd where the file does not say, and the ledger covers as many."""
 
+_WORKED_OUT = ("calibrated", "releases", "built")
+
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 
 
@@ -74,9 +76,15 @@ class Task(InWords):
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Task:
         """Copy, with changes; what was worked out from the old terms is not kept."""
         made = super().model_copy(update=update, deep=deep)
-        for name in ("calibrated", "releases", "built"):
+        for name in _WORKED_OUT:
             made.__dict__.pop(name, None)
         return made
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """Return what a pickle holds: the file's content; what was worked out from it is worked out again."""
+        state = super().__getstate__()
+        kept = {name: value for name, value in state["__dict__"].items() if name not in _WORKED_OUT}
+        return state | {"__dict__": kept}
 
     @staticmethod
     def load(path: Path | str, changes: Sequence[str] = ()) -> Task:

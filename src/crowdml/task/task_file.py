@@ -45,11 +45,21 @@ def load(path: Path, changes: Sequence[str] = (), change: str = "--set") -> Task
         changes: What to change.
         change: What a change is called where it was made, for messages.
     """
-    return parse(_read(path), str(path), changes, change)
+    return parse(_read(path), str(path), changes, change, Path(path).absolute().parent)
 
 
-def parse(source: str, name: str = "task", changes: Sequence[str] = (), change: str = "--set") -> Task:
-    """Read the text of a task file. `name` stands for it in messages."""
+def parse(
+    source: str, name: str = "task", changes: Sequence[str] = (), change: str = "--set", folder: Path | None = None
+) -> Task:
+    """Read the text of a task file.
+
+    Args:
+        source: The text.
+        name: Stands for it in messages.
+        changes: What to change.
+        change: What a change is called where it was made, for messages.
+        folder: Where files lie that it names; not given: their paths stay as they are.
+    """
     load_plugins()
     try:
         content = tomllib.loads(source)
@@ -57,6 +67,7 @@ def parse(source: str, name: str = "task", changes: Sequence[str] = (), change: 
         raise BadInput(f"not valid TOML: {error}", where=name) from None
     for text in changes:
         _apply(content, text, change)
+    _find_files(content, folder)
     with _placed(_finder(source, name, changes, change)):
         # Files spell keys with hyphens only.
         task = Task.model_validate(content, by_alias=True, by_name=False)
@@ -121,6 +132,15 @@ def _apply(content: dict[str, Any], text: str, change: str) -> None:
         if not isinstance(table, dict):
             raise BadInput(f"{name} is not a section", where=f"{change} {key.strip()}")
     table[names[-1]] = _value(value.strip())
+
+
+def _find_files(content: dict[str, Any], folder: Path | None) -> None:
+    """Take paths of the user's own rows from the task file's folder on."""
+    data = content.get("data")
+    if folder is not None and isinstance(data, dict):
+        for key in ("file", "test"):
+            if isinstance(data.get(key), str) and data[key]:
+                data[key] = str(folder / Path(data[key]).expanduser())
 
 
 def _value(text: str) -> Any:

@@ -11,8 +11,8 @@ import pytest
 
 from crowdml.core import BadInput, Labels
 from crowdml.core.errors import BudgetExhausted
+from crowdml.data.rows.row_contract import Contract
 from crowdml.device.rows.batches import Gatherer
-from crowdml.device.rows.row_contract import Contract
 from crowdml.device.rows.row_sources import RowBuffer, source_of
 from crowdml.device.task_memory import Memory
 from crowdml.privacy.ledger.spending import UsesState, packed

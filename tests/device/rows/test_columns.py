@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from crowdml.core import BadInput, Labels
+from crowdml.data.rows.row_contract import Contract, Table
 from crowdml.device.rows import row_sources
-from crowdml.device.rows.row_contract import Contract, Table
 from crowdml.device.rows.row_sources import KeptRows, PassingRows, RowBuffer, source_of
 from crowdml.task import parse
 from crowdml.task.live_task import definition_of, open_task
@@ -175,7 +175,7 @@ def test_the_task_names_its_columns() -> None:
     definition = definition_of(task)
     assert definition["data"]["columns"] == ["age", "steps", "weight"] and definition["data"]["id"] == "who"
     live = open_task(TaskDocument(task="walk", incarnation=1, definition=definition, arrays=({},)))
-    contract = Contract.of(live.task.data)
+    contract = live.task.data.contract
     assert contract.columns == ("age", "steps", "weight") and contract.id == "who" and contract.features == 3
     plain = definition_of(parse(TASK, "walk.toml"))["data"]
     assert not {"columns", "units", "id"} & set(plain), "a task without names has the text it always had"

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from crowdml.core import BadInput, Labels
+from crowdml.data.rows.row_contract import Contract
 from crowdml.device.rows import row_sources
-from crowdml.device.rows.row_contract import Contract
 from crowdml.device.rows.row_sources import KeptRows, PassingRows, RowBuffer, source_of
 
 CONTRACT = Contract(features=2, target=Labels(names=("standing", "walking")))
@@ -49,10 +49,12 @@ def test_csv(tmp_path: Path) -> None:
         (GOOD + "1,walking\n", "line 4: 2 fields, 3 were expected"),
         (GOOD + "\n", "line 4: 0 fields"),
         (GOOD + "1,walking,abc\n", "line 4, column y: 'abc' is not a number"),
-        (GOOD + "1,walking,nan\n", "line 4: number 2 of the row is not finite"),
-        (GOOD + "1e300,walking,1\n", "line 4: number 1 of the row is not finite"),
-        (GOOD + "1,waking,1\n", "line 4: 'waking' is not a label\n  did you mean \"walking\""),
-        (GOOD + "1,1,1\n", "line 4: '1' is not a label"),
+        (GOOD + "1,walking,nan\n", "line 4, column y: a value is missing\n  fill it in, or leave the row out"),
+        (GOOD + "1,walking, NA\n", "line 4, column y: a value is missing"),
+        (GOOD + ",walking,1\n", "line 4, column x: a value is missing"),
+        (GOOD + "1e300,walking,1\n", "line 4, column x: 1e+300 is not a finite number of 32 bits"),
+        (GOOD + "1,waking,1\n", "line 4, column label: 'waking' is not a label\n  did you mean \"walking\""),
+        (GOOD + "1,1,1\n", "line 4, column label: '1' is not a label"),
         ("x,label,y\n1,walking,2\x00\n", "rows.csv"),
     ],
 )
@@ -90,7 +92,10 @@ BAD_ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "three axes": ({"rows": np.zeros((2, 2, 1)), "labels": np.zeros(2, int)}, "(2, 2, 1)"),
     "text": ({"rows": np.array([["a", "b"]]), "labels": np.zeros(1, int)}, "rows are <U1"),
     "lengths": ({"rows": np.zeros((2, 2)), "labels": np.zeros(3, int)}, "2 rows, but labels of shape (3,)"),
-    "not finite": ({"rows": np.array([[1.0, 2], [np.inf, 0]]), "labels": np.zeros(2, int)}, "row 2: a number"),
+    "not finite": (
+        {"rows": np.array([[1.0, 2], [np.inf, 0]]), "labels": np.zeros(2, int)},
+        "row 2, number 1 of the row: inf is not",
+    ),
     "no such label": ({"rows": np.zeros((2, 2)), "labels": np.array([0, 2])}, "row 2: label 2 is not a number"),
     "fractions": ({"rows": np.zeros((1, 2)), "labels": np.array([0.0])}, "row 1: 0.0 is not a label"),
     "objects": ({"rows": np.array([[{}, 1]], object), "labels": np.zeros(1, int)}, "not an NPZ file of plain arrays"),

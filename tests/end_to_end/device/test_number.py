@@ -127,7 +127,7 @@ def test_numbers_beyond_their_bounds_are_said_once_and_text_is_refused(
 
     path.write_text(text[0] + "\n1,warm,2,3\n")
     refused = crowdml("device", "run", "--rows", str(path), *home)
-    assert refused.returncode == 2 and "line 2: 'warm' is not a number" in refused.stderr
+    assert refused.returncode == 2 and "line 2, column warmth: 'warm' is not a number" in refused.stderr
     path.write_text("heating,heat,outside,sun\n1,20,2,3\n")
     refused = crowdml("device", "run", "--rows", str(path), *home)
     assert refused.returncode == 2 and 'no column is called "warmth"' in refused.stderr

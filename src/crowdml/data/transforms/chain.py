@@ -10,7 +10,17 @@ import numpy as np
 
 from crowdml.core.blas_threads import one_blas_thread
 from crowdml.data.dataset import Dataset, Floats, Rows
-from crowdml.data.transforms.transform import Bounds, Fitted, Transform, blocks_of, require_finite
+from crowdml.data.transforms.transform import (
+    BLOCK_NUMBERS,
+    Bounds,
+    Fitted,
+    Transform,
+    blocks_of,
+    require_finite,
+)
+
+SMALL_BLOCK = 1 << 18
+"""Numbers of a block where rows are written over, because memory counts."""
 
 Allocate = Callable[[tuple[int, ...], Any], Any]
 """Makes an array by shape and type."""
@@ -31,6 +41,8 @@ def fit_all(
     dataset: Dataset,
     public: Rows | None = None,
     allocate: Allocate = np.empty,
+    *,
+    in_place: bool = False,
 ) -> tuple[list[Fitted], Dataset]:
     """As `apply_all`, and also return each fitted transform, whose arrays a signed task carries.
 
@@ -39,6 +51,7 @@ def fit_all(
         dataset: What it is applied to.
         public: Rows to fit on instead of the training rows. They belong to nobody in the crowd.
         allocate: Makes the tables that come out, by shape and type, to be written block by block.
+        in_place: Whether rows may be written over, where they keep their width: nobody needs them as they were.
     """
     fitted: list[Fitted] = []
     waiting: list[Fitted] = []
@@ -51,8 +64,8 @@ def fit_all(
         waiting.append(found)
         if transform.costly:
             public = None if public is None else _settle(waiting, public)
-            tables, waiting = [_settle(waiting, table) for table in tables], []
-    train, test, *rest = (_settle(waiting, table, allocate) for table in tables)
+            tables, waiting = [_settle(waiting, table, np.empty, in_place) for table in tables], []
+    train, test, *rest = (_settle(waiting, table, allocate, in_place) for table in tables)
     ready = dataclasses.replace(
         dataset,
         train_rows=train,
@@ -119,17 +132,20 @@ def _apply(chain: Sequence[Fitted], rows: Rows) -> Floats:
         return rows.astype(np.float32, copy=False)
 
 
-def _settle(chain: Sequence[Fitted], rows: Rows, allocate: Allocate = np.empty) -> Floats:
-    """Apply a chain to a whole table, block by block, into one array."""
+def _settle(
+    chain: Sequence[Fitted], rows: Rows, allocate: Allocate = np.empty, in_place: bool = False
+) -> Floats:
+    """Apply a chain to a whole table, block by block, into one array: the table itself where that may be."""
     if not len(rows):
         return _apply(chain, rows)
     result: Floats | None = None
     start = 0
-    for block in blocks_of(rows):
+    for block in blocks_of(rows, SMALL_BLOCK if in_place else BLOCK_NUMBERS):
         done = _apply(chain, block)
         require_finite("the transform", done)
         if result is None:
-            result = allocate((len(rows), done.shape[1]), np.float32)
+            usable = in_place and rows.dtype == np.float32 and rows.shape[1] == done.shape[1] and rows.flags.writeable
+            result = rows if usable else allocate((len(rows), done.shape[1]), np.float32)
         result[start : start + len(done)] = done
         start += len(done)
     assert result is not None  # noqa: S101 - there was at least one block

@@ -131,13 +131,13 @@ class FixedTransform(Transform):
         return Fitted(apply=self.apply, arrays={})
 
 
-def blocks_of(rows: Rows) -> Iterator[Rows]:
-    """Cut a table into blocks of rows, without copying.
+def blocks_of(rows: Rows, numbers: int = BLOCK_NUMBERS) -> Iterator[Rows]:
+    """Cut a table into blocks of rows of so many numbers, without copying.
 
     >>> [len(block) for block in blocks_of(np.zeros((5, 1 << 21)))]
     [2, 2, 1]
     """
-    size = max(1, BLOCK_NUMBERS // max(1, rows.shape[1]))
+    size = max(1, numbers // max(1, rows.shape[1]))
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
 

@@ -3,39 +3,35 @@
 A *kept* row can be used again, in as many releases as the terms allow. A *passing* row is used once and forgotten; if
 it comes again it is the same sample, with the uses it has had (see `crowdml.device.rows.sample_numbers`).
 
-    "rows.csv", "rows.npz"      a file, read when the device starts
+    "rows.csv", "rows.npz"      a file, read when the device starts; Parquet too (`crowdml.data.rows.row_files`)
     (rows, labels)              arrays, or a list of (row, label) pairs; where the task has ids, ids as a third
     a function                  called before each release; what it returns are the rows the device has now
     "-", an iterator            a stream: JSON lines on standard input, or pairs from any generator
     a `RowBuffer`               a stream that somebody else fills, from another thread
 
-Files are CSV with a header, NPZ with arrays, and JSON lines; a mistake is named with its line. Where the task names its
-columns, they are found by name in whichever order they stand: in the header of a CSV file, in the array `columns` of an
-NPZ file, in a row of JSON lines that is an object. What does not fit is refused. Numbers without names are taken by
+A mistake is named with its line. Where the task names its columns, they are found by name in whichever order they
+stand, also in a row of JSON lines that is an object. What does not fit is refused. Numbers without names are taken by
 position, with a warning.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 import threading
-import zipfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from crowdml.core import BadInput
-from crowdml.device.rows.row_contract import Contract, Pair, Table, Warn
+from crowdml.data.rows.row_contract import Contract, Pair, Table, Warn
+from crowdml.data.rows.row_files import ENDINGS, RowFile, by_position
 
 Look = Callable[[Table], None]
 """Is shown rows as they come in."""
-_ENDINGS = 'a .csv or .npz file, or "-" for JSON lines on standard input'
+_ENDINGS = f'{ENDINGS}, or "-" for JSON lines on standard input'
 
 
 class KeptRows:
@@ -147,9 +143,9 @@ def source_of(
     if isinstance(rows, str | Path):
         if str(rows) == "-":
             return PassingRows(json_lines(sys.stdin, contract, warn), contract, look)
-        path = Path(rows)
+        file = RowFile(path=Path(rows), setting="--rows", endings=_ENDINGS)
         column = contract.column_of_targets(label_column)
-        return KeptRows(lambda: load_file(path, contract, column, warn), fixed=True, look=look)
+        return KeptRows(lambda: file.table(contract, column, warn), fixed=True, look=look)
     if callable(rows):
         return KeptRows(lambda: _gathered(rows(), contract), fixed=False, look=look)
     if isinstance(rows, Iterator):
@@ -181,129 +177,6 @@ def _gathered(rows: Any, contract: Contract) -> Table:
             f"{type(rows).__name__} holds no rows", hint=f"give pairs of row and {contract.target.noun}, or two arrays"
         )
     return contract.table(rows, lambda number: f"row {number + 1}")
-
-
-def load_file(path: Path, contract: Contract, label_column: str, warn: Warn = lambda line: None) -> Table:
-    """Read a file of rows."""
-    if path.is_dir():
-        raise BadInput(f"{path} is a folder", where="--rows", hint=_ENDINGS)
-    try:
-        if path.suffix.lower() == ".csv":
-            return load_csv(path, contract, label_column)
-        if path.suffix.lower() == ".npz":
-            return load_npz(path, contract, warn)
-    except FileNotFoundError:
-        raise BadInput(f"there is no file {path}", where="--rows", hint=_ENDINGS) from None
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror or error}", where="--rows") from None
-    raise BadInput(f"{path} has no known ending", where="--rows", hint=_ENDINGS)
-
-
-def load_csv(path: Path, contract: Contract, label_column: str) -> Table:
-    """Read a table with a header: label and id by name; features by name, or all other columns in their order."""
-    with open(path, newline="", encoding="utf-8-sig") as stream:
-        try:
-            return _read_csv(stream, str(path), contract, label_column)
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise BadInput(f"{path} is not a CSV file: {error}") from None
-
-
-def _read_csv(stream: IO[str], name: str, contract: Contract, label_column: str) -> Table:
-    reader = csv.reader(stream)
-    header = [column.strip() for column in next(reader, [])]
-    if not header:
-        raise BadInput("the file is empty", where=name, hint="a line that names the columns, then a line per row")
-    label_at, id_at, places = _places(header, f"{name}, line 1", contract, label_column)
-    names, pairs, lines = [header[at] for at in places], [], []
-    for fields in reader:
-        where = f"{name}, line {reader.line_num}"
-        if len(fields) != len(header):
-            raise BadInput(f"{len(fields)} fields, {len(header)} were expected", where=where)
-        row = _numbers([fields[at] for at in places], names, where)
-        pairs.append((row, fields[label_at].strip(), *(fields[at] for at in id_at)))
-        lines.append(reader.line_num)
-    return contract.table(pairs, lambda number: f"{name}, line {lines[number]}")
-
-
-def _places(header: list[str], where: str, contract: Contract, label_column: str) -> tuple[int, list[int], list[int]]:
-    """Find the columns of the label, of the id where there is one, and of the features."""
-    if header.count(label_column) != 1:
-        raise BadInput(
-            f'{header.count(label_column) or "no"} column is called "{label_column}"',
-            where=where,
-            hint=f"the first line names the columns; --label-column says which one holds the {contract.target.noun}s",
-        )
-    if contract.id is not None and (header.count(contract.id) != 1 or contract.id == label_column):
-        raise BadInput(
-            f'{header.count(contract.id) or "no"} column is called "{contract.id}", beside that of the '
-            f"{contract.target.noun}s",
-            where=where,
-            hint="the task tells samples apart by this column (data.id)",
-        )
-    others = [at for at, column in enumerate(header) if column not in (label_column, contract.id)]
-    if contract.columns:
-        found = contract.places([header[at] for at in others], where)
-        others = [others[at] for at in found]
-    elif len(others) != contract.features:
-        noun = contract.target.noun
-        beside = f"the {noun}" if contract.id is None else f"{noun} and id"
-        raise BadInput(
-            f"{len(others)} columns beside {beside}, but a row of this task has {contract.features} numbers",
-            where=where,
-        )
-    return header.index(label_column), [] if contract.id is None else [header.index(contract.id)], others
-
-
-def _numbers(fields: list[str], columns: list[str], where: str) -> list[float]:
-    found = []
-    for field, column in zip(fields, columns, strict=True):
-        try:
-            found.append(float(field))
-        except ValueError:
-            raise BadInput(f"{field!r} is not a number", where=f"{where}, column {column}") from None
-    return found
-
-
-def load_npz(path: Path, contract: Contract, warn: Warn = lambda line: None) -> Table:
-    """Read arrays: `rows`, `labels` or `targets`, perhaps `columns` and `ids`. Only numbers and text are ever read."""
-    try:
-        # The stream is opened here, because np.load leaves it open when the file is broken.
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            noun = f"{contract.target.noun}s"
-            given = next((name for name in (noun, "targets", "labels") if name in arrays), noun)
-            missing = [name for name in ("rows", given) if name not in arrays]
-            if missing:
-                raise BadInput(f"no array is called {missing[0]}", where=str(path), hint=f"it needs rows and {noun}")
-            rows, names = arrays["rows"], arrays["columns"] if "columns" in arrays else None
-            if contract.columns and names is None:
-                warn(by_position(str(path), contract))
-            elif contract.columns:
-                rows = _ordered(rows, names, contract, str(path))
-            return contract.from_arrays(str(path), rows, arrays[given], arrays["ids"] if "ids" in arrays else None)
-    except (ValueError, EOFError, zipfile.BadZipFile, zipfile.LargeZipFile, AttributeError) as error:
-        # NumPy's own words would teach how to load what must never be loaded.
-        why = "" if "pickle" in str(error) else f": {error}"
-        raise BadInput(
-            f"{path} is not an NPZ file of plain arrays{why}",
-            hint=f"np.savez(path, rows=…, {contract.target.noun}s=…) writes one",
-        ) from None
-
-
-def _ordered(rows: Any, names: Any, contract: Contract, where: str) -> Any:
-    """Put the columns of an array into the task's order."""
-    if names.ndim != 1 or names.dtype.kind != "U" or rows.ndim != 2 or rows.shape[1] != len(names):
-        raise BadInput(
-            f"columns are {names.dtype} of shape {names.shape}, for rows of shape {rows.shape}",
-            where=where,
-            hint="one name for each column of rows",
-        )
-    return rows[:, contract.places([name.strip() for name in names.tolist()], where)]
-
-
-def by_position(name: str, contract: Contract) -> str:
-    """Say which number is taken for which column."""
-    shown = ", ".join(contract.described[:20]) + (", …" if len(contract.described) > 20 else "")
-    return f"{name}: numbers without names are taken by position, as {shown}"
 
 
 def json_lines(stream: IO[str], contract: Contract, warn: Warn = lambda line: None) -> Iterator[Pair]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import Any
 
@@ -17,6 +18,9 @@ from crowdml.simulation.prepare import measured_on
 
 Blocks = tuple[Any, ...]
 """One tree per core; leaves have the core's replicas as their first axis."""
+
+MANY = 64 << 20
+"""Bytes of rows from which on memory that was freed is worth giving back."""
 
 SHARE = 0.8
 """How much of the machine's memory a simulation may plan to use."""
@@ -59,6 +63,17 @@ def require_memory(needed: int) -> None:
             f"this simulation needs about {needed / 2**30:.1f} GiB, of which {available / 2**30:.1f} GiB are available",
             hint="fewer trials, smaller delays (past versions are kept) or fewer devices need less",
         )
+
+
+def give_back(dataset: Dataset) -> None:
+    """Give memory that is no longer used back to the system, where rows are many.
+
+    glibc keeps what arrays of a few megabytes leave behind, such as the orders of passes, for others of this process:
+    but it is the workers that need memory next.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if dataset.train_rows.nbytes >= MANY and trim is not None:
+        trim(0)
 
 
 def available_bytes() -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from crowdml.core import BadInput, record
 from crowdml.core.targets import Target
-from crowdml.task.sections import DataSettings
+from crowdml.data.rows.row_columns import Where, is_missing, require_finite, to_number
 
 Pair = tuple[Any, ...]
 """A row and its label; where samples have ids, the id as a third."""
@@ -34,12 +35,14 @@ class Table:
         targets: What they are mapped to, as the model sees it: class numbers, or numbers from -1 to 1.
         ids: Which sample each row is; None where its content says so.
         outside: How many targets were beyond the task's bounds, and count as the nearer one.
+        owners: Whose each row is, in a simulation whose task says where that stands.
     """
 
     rows: npt.NDArray[np.float32]
     targets: npt.NDArray[Any]
     ids: tuple[str, ...] | None = None
     outside: int = 0
+    owners: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -49,6 +52,40 @@ class Table:
         """Return some of the rows."""
         ids = None if self.ids is None else tuple(self.ids[int(one)] for one in at)
         return Table(rows=self.rows[at], targets=self.targets[at], ids=ids)
+
+
+def joined(tables: Sequence[Table], contract: Contract) -> Table:
+    """Put tables below each other."""
+    if not tables:
+        return contract.table((), str)
+    if len(tables) == 1:
+        return tables[0]
+    ids = [table.ids for table in tables if table.ids is not None]
+    owners = [table.owners for table in tables if table.owners is not None]
+    return Table(
+        rows=np.concatenate([table.rows for table in tables]),
+        targets=np.concatenate([table.targets for table in tables]),
+        ids=tuple(chain.from_iterable(ids)) if ids else None,
+        outside=sum(table.outside for table in tables),
+        owners=tuple(chain.from_iterable(owners)) if owners else None,
+    )
+
+
+@record
+class Places:
+    """Where the columns of a file stand.
+
+    Attributes:
+        label: The target.
+        features: The numbers of a row, in the task's order.
+        id: The id of a sample, where there is one.
+        owner: Whose a row is, where a file says so.
+    """
+
+    label: int
+    features: tuple[int, ...]
+    id: int | None = None
+    owner: int | None = None
 
 
 @record
@@ -61,6 +98,11 @@ class Contract:
         columns: Names of the numbers, in their order; none: they are known by position alone.
         described: The same with their units, for messages.
         id: Name of the column that tells samples apart; None: their content does.
+        owner: Name of the column that says whose a row is; None: all rows are one owner's, as on a device.
+        owner_optional: Whether a file may do without that column.
+        owner_known: Whether that column was read before, and is passed over.
+        refuses_outside: Whether a target beyond its bounds is a mistake; otherwise it counts as the nearer one.
+        label_setting: What names the column of the targets, for messages.
     """
 
     features: int
@@ -68,17 +110,11 @@ class Contract:
     columns: tuple[str, ...] = ()
     described: tuple[str, ...] = ()
     id: str | None = None
-
-    @staticmethod
-    def of(data: DataSettings) -> Contract:
-        """Take it from a task."""
-        return Contract(
-            features=data.features,
-            target=data.predicted,
-            columns=tuple(data.columns),
-            described=data.described,
-            id=data.id,
-        )
+    owner: str | None = None
+    owner_optional: bool = False
+    owner_known: bool = False
+    refuses_outside: bool = False
+    label_setting: str = "--label-column"
 
     def places(self, names: Sequence[str], where: str) -> list[int]:
         """Find each of the task's columns among these names, or raise `BadInput` with what is missing and unknown."""
@@ -99,6 +135,63 @@ class Contract:
         ]
         lines.append(f"the columns of the task, in any order: {_list(list(self.described))}")
         raise BadInput("the columns are not those of the task", where=where, hint="\n  ".join(lines))
+
+    def find(self, header: Sequence[str], where: str, label_column: str) -> Places:
+        """Find label, id, owner and features in a header, or raise `BadInput` with what is missing.
+
+        Args:
+            header: Names of all columns of a file.
+            where: File and line, for messages.
+            label_column: What the column of the targets is called.
+        """
+        if header.count(label_column) != 1:
+            raise BadInput(
+                f'{header.count(label_column) or "no"} column is called "{label_column}"',
+                where=where,
+                hint=f"the first line names the columns; {self.label_setting} says which one holds the "
+                f"{self.target.noun}s; there are: {_list(list(header))}",
+            )
+        if self.id is not None and (header.count(self.id) != 1 or self.id == label_column):
+            raise BadInput(
+                f'{header.count(self.id) or "no"} column is called "{self.id}", beside that of the {self.target.noun}s',
+                where=where,
+                hint="the task tells samples apart by this column (data.id)",
+            )
+        owner = self.find_owner(header, where) if self.wants_owner(header) else None
+        others = [at for at, column in enumerate(header) if column not in (label_column, self.id, self.owner)]
+        if self.columns:
+            found = self.places([header[at] for at in others], where)
+            others = [others[at] for at in found]
+        elif len(others) != self.features:
+            named = [self.target.noun, *(["id"] if self.id else []), *(["owner"] if self.owner else [])]
+            beside = f"the {named[0]}" if len(named) == 1 else " and ".join((", ".join(named[:-1]), named[-1]))
+            raise BadInput(
+                f"{len(others)} columns beside {beside}, but a row of this task has {self.features} numbers",
+                where=where,
+                hint=f"data.features = {len(others)} takes all of them: {_list([header[at] for at in others])}",
+            )
+        return Places(
+            label=header.index(label_column),
+            features=tuple(others),
+            id=None if self.id is None else header.index(self.id),
+            owner=owner,
+        )
+
+    def wants_owner(self, names: Container[str]) -> bool:
+        """Tell whether one of these columns must say whose a row is."""
+        wanted = self.owner is not None and not self.owner_known
+        return wanted and (self.owner in names or not self.owner_optional)
+
+    def find_owner(self, header: Sequence[str], where: str) -> int:
+        """Find the column that says whose a row is."""
+        count = header.count(str(self.owner))
+        if count != 1:
+            raise BadInput(
+                f'{count or "no"} column is called "{self.owner}"',
+                where=where,
+                hint=f"data.owner names the column that says whose a row is; there are: {_list(list(header))}",
+            )
+        return header.index(str(self.owner))
 
     def beyond(self, table: Table, name: str) -> str:
         """Say how many targets lie beyond the bounds, which is often another unit; empty where none do."""
@@ -139,10 +232,12 @@ class Contract:
             raise BadInput(f"a row must be {self.features} numbers: {error}", where=where) from None
         if row.shape != (self.features,):
             raise BadInput(f"a row must be {self.features} numbers, not {_shape(row)}", where=where)
-        if not np.isfinite(row).all():
-            at = int(np.flatnonzero(~np.isfinite(row))[0])
-            raise BadInput(f"number {at + 1} of the row is not finite", where=where)
+        require_finite(row[None], lambda _, at: f"{where}, {self.column(at)}")
         return row
+
+    def column(self, at: int) -> str:
+        """Name a number of a row by its place."""
+        return f"column {self.columns[at]}" if self.columns else f"number {at + 1} of the row"
 
     def table(self, pairs: Iterable[Pair], where: Callable[[int], str]) -> Table:
         """Check pairs one by one; `where(n)` names the n-th in messages."""
@@ -151,7 +246,7 @@ class Contract:
             values, target, *identity = self._parts(pair, where(number))
             rows.append(self.row(values, where(number)))
             targets.append(self.target.parse(target, where(number)))
-            outside += self.target.outside([target])
+            outside += self._outside([target], lambda _, number=number: where(number))  # type: ignore[misc]
             ids += [self.identity(one, where(number)) for one in identity]
         stacked = np.stack(rows) if rows else np.zeros((0, self.features), np.float32)
         return Table(
@@ -161,8 +256,16 @@ class Contract:
             outside=outside,
         )
 
-    def from_arrays(self, name: str, rows: Any, targets: Any, ids: Any = None) -> Table:
-        """Check arrays: numbers of shape (count, features), one label each, and one id each where samples have one."""
+    def from_arrays(self, name: str, rows: Any, targets: Any, ids: Any = None, owners: Any = None) -> Table:
+        """Check arrays: numbers of shape (count, features), one label each, and one id each where samples have one.
+
+        Args:
+            name: What they are called in messages.
+            rows: The numbers.
+            targets: Labels or numbers.
+            ids: Which sample each row is.
+            owners: Whose each row is, where the task asks for it.
+        """
         rows, targets = np.asarray(rows), np.asarray(targets)
         if rows.ndim != 2 or rows.shape[1] != self.features or rows.dtype.kind not in "fiub":
             raise BadInput(
@@ -174,15 +277,71 @@ class Contract:
             raise BadInput(f"{len(rows)} rows, but {self.target.noun}s of shape {targets.shape}", where=name)
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float32)
-        wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-        if len(wrong):
-            raise BadInput("a number is not finite", where=f"{name}, row {wrong[0] + 1}")
-        parsed = [self.target.parse(value, f"{name}, row {at + 1}") for at, value in enumerate(targets.tolist())]
-        return Table(
-            rows=rows,
-            targets=np.array(parsed, self.target.dtype),
+        require_finite(rows, lambda at, place: f"{name}, row {at + 1}, {self.column(place)}")
+        return self.block(
+            rows,
+            targets.tolist(),
+            lambda at: f"{name}, row {at + 1}",
             ids=self._ids(name, ids, len(rows)),
-            outside=self.target.outside(targets.tolist()),
+            owners=self._owners(name, owners, len(rows)),
+        )
+
+    def block(
+        self,
+        rows: npt.NDArray[np.float32],
+        targets: Sequence[Any],
+        where: Where,
+        *,
+        ids: tuple[str, ...] | None = None,
+        owners: tuple[str, ...] | None = None,
+    ) -> Table:
+        """Make a table of rows that were looked at, and of targets as they were given.
+
+        Args:
+            rows: Finite numbers in the task's order.
+            targets: One for each row.
+            where: Names the target of a row in messages.
+            ids: Which sample each row is.
+            owners: Whose each row is.
+        """
+        encoded = self.target.parse_all(targets, where)
+        return Table(rows=rows, targets=encoded, ids=ids, outside=self._outside(targets, where), owners=owners)
+
+    def _outside(self, targets: Sequence[Any], where: Where) -> int:
+        """Count targets beyond their bounds, or refuse the first where the task says so."""
+        count = self.target.outside(targets)
+        if count and self.refuses_outside:
+            at = next(at for at, target in enumerate(targets) if self.target.outside([target]))
+            raise BadInput(
+                f"{to_number(targets[at], where(at)):g} lies beyond the bounds of the target",
+                where=where(at),
+                hint=f"the task predicts {self.target.described}: correct the value or the bounds; or "
+                'data.target.outside = "clip" counts it as the nearer one',
+            )
+        return count
+
+    def owner_of(self, value: Any, where: str) -> str:
+        """Return an owner's name as text, or refuse a row that is nobody's."""
+        whole = isinstance(value, float) and value.is_integer()  # a column with gaps elsewhere is read as fractions
+        text = str(int(value)) if whole else "" if is_missing(value) else str(value).strip()
+        if not text:
+            raise BadInput(
+                "the owner is missing", where=where, hint="every row is somebody's: fill it in, or leave the row out"
+            )
+        return text
+
+    def _owners(self, name: str, owners: Any, count: int) -> tuple[str, ...] | None:
+        if self.owner is None or owners is None:
+            return None
+        found = np.asarray(owners)
+        if found.shape != (count,):
+            raise BadInput(
+                f"{count} rows, but owners of shape {found.shape}",
+                where=name,
+                hint=f'data.owner = "{self.owner}" says whose each row is: one owner for each row',
+            )
+        return tuple(
+            self.owner_of(value, f"{name}, row {at + 1}, {self.owner}") for at, value in enumerate(found.tolist())
         )
 
     def _ids(self, name: str, ids: Any, count: int) -> tuple[str, ...] | None:

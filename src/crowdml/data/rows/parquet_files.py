@@ -1,0 +1,142 @@
+"""Parquet files: a part of a column at a time, so that no more of the table is in memory than what is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.core import BadInput
+from crowdml.data.rows.row_columns import Floats, to_floats
+from crowdml.data.rows.row_contract import Contract, Table, Warn
+
+Write = Callable[[int, int, Floats], None]
+NO_ROWS = np.zeros((0, 0), np.float32)
+
+ROWS_AT_ONCE = 1 << 15
+BUFFER = 1 << 16
+"""Bytes of a column that are read ahead; without it Arrow would read the whole part of a column that a group has."""
+
+
+def count_rows(path: Path) -> int:
+    """Return how many rows a file has, which its end says."""
+    return int(_open(path).metadata.num_rows)
+
+
+def owners(path: Path, contract: Contract) -> Iterator[tuple[str, ...]]:
+    """Read whose each row is, and nothing else."""
+    file, name = _open(path), str(path)
+    stored = file.schema_arrow.names
+    place = contract.find_owner([column.strip() for column in stored], name)
+    for begin, column in _column(file, stored[place]):
+        where = _where(name, begin, str(contract.owner))
+        yield tuple(contract.owner_of(value, where(at)) for at, value in enumerate(column.to_pylist()))
+
+
+def blocks(path: Path, contract: Contract, label_column: str, warn: Warn) -> Iterator[Table]:
+    """Read all rows as one table."""
+    rows = np.empty((count_rows(path), contract.features), np.float32)
+
+    def write(begin: int, column: int, values: Floats) -> None:
+        rows[begin : begin + len(values), column] = values
+
+    rest = read(path, contract, label_column, write)
+    yield dataclasses.replace(rest, rows=rows)
+
+
+def read(path: Path, contract: Contract, label_column: str, write: Write) -> Table:
+    """Read a file column by column: label, id and owner by name; features by name, or all others in their order.
+
+    Several columns side by side would take a buffer each.
+
+    Args:
+        path: The file.
+        contract: What a row must look like.
+        label_column: Which column holds the targets.
+        write: Is handed the numbers of rows: number of the first row, place of the number in a row, and the numbers.
+
+    Returns:
+        Everything but the rows.
+    """
+    import pyarrow as pa
+
+    file, name = _open(path), str(path)
+    stored = file.schema_arrow.names
+    header = [column.strip() for column in stored]
+    places = contract.find(header, name, label_column)
+    for at, place in enumerate(places.features):
+        for begin, column in _column(file, stored[place]):
+            write(begin, at, to_floats(_values(column), _where(name, begin, header[place])))
+    targets, outside = [], 0
+    for begin, column in _column(file, stored[places.label]):
+        found = contract.block(NO_ROWS, column.to_pylist(), _where(name, begin, header[places.label]))
+        targets.append(found.targets)
+        outside += found.outside
+    ids = _texts(file, stored, places.id, contract.identity, name)
+    whose = _texts(file, stored, places.owner, contract.owner_of, name)
+    pa.default_memory_pool().release_unused()
+    joined = np.concatenate(targets) if targets else np.zeros(0, contract.target.dtype)
+    return Table(rows=NO_ROWS, targets=joined, ids=ids, outside=outside, owners=whose)
+
+
+def _texts(
+    file: Any, stored: list[str], place: int | None, read_one: Callable[[Any, str], str], name: str
+) -> tuple[str, ...] | None:
+    """Read a column of text, where there is one."""
+    if place is None:
+        return None
+    found: list[str] = []
+    for begin, column in _column(file, stored[place]):
+        where = _where(name, begin, stored[place].strip())
+        found += [read_one(value, where(at)) for at, value in enumerate(column.to_pylist())]
+    return tuple(found)
+
+
+def _where(name: str, begin: int, column: str) -> Any:
+    return lambda at: f"{name}, row {begin + at + 1}, column {column}"
+
+
+def _values(column: Any) -> npt.NDArray[Any]:
+    """Return the numbers of a column; what is missing or no number stays as it is, to be named."""
+    import pyarrow as pa
+
+    kind = column.type
+    plain = pa.types.is_floating(kind) or pa.types.is_integer(kind)
+    if plain and not column.null_count:
+        values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return values
+    return np.array(column.to_pylist(), object)
+
+
+def _column(file: Any, name: str) -> Iterator[tuple[int, Any]]:
+    """Read one column in parts, each with the number of its first row."""
+    import pyarrow as pa
+
+    begin = 0
+    try:
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=[name], use_threads=False):
+            yield begin, batch.column(0)
+            begin += batch.num_rows
+    except pa.ArrowException as error:
+        raise BadInput(f"the file is damaged: {error}", hint="write it anew") from None
+
+
+def _open(path: Path) -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise BadInput(
+            f"{path} is a Parquet file, and the package that reads those is not installed",
+            hint="pip install 'crowdml[parquet]'; or save the rows as .csv or .npz",
+        ) from None
+    if not path.exists():
+        raise FileNotFoundError(path)
+    try:
+        return parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
+    except pa.ArrowException as error:
+        raise BadInput(f"{path} is not a Parquet file: {error}", hint="frame.to_parquet(path) writes one") from None
