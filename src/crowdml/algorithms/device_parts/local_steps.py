@@ -38,6 +38,7 @@ class LocalSteps(DevicePart):
         counter: What the rate counts.
         zeros: `zeros()`: parameters, all zero.
         ops: Array operations.
+        reset: Whether what the rate remembers begins anew with every check-out; otherwise it is kept.
     """
 
     walk: Walk
@@ -46,6 +47,7 @@ class LocalSteps(DevicePart):
     counter: Counter
     zeros: Callable[[], Tree]
     ops: Ops
+    reset: bool = False
 
     def init(self) -> WalkState:
         """Begin: only what the rate will ask for."""
@@ -53,7 +55,7 @@ class LocalSteps(DevicePart):
         return WalkState(
             contacts=zero if self.counter == "device-contacts" else (),
             steps=zero if self.counter == "local-steps" else (),
-            memory=self.rate.init(self.zeros()),
+            memory=() if self.reset else self.rate.init(self.zeros()),
         )
 
     def step(self, broadcast: Broadcast, work: WalkState, batch: Batch, coins: Coins) -> tuple[Release, WalkState]:
@@ -61,14 +63,15 @@ class LocalSteps(DevicePart):
         xp = self.ops.xp
         contacts = work.contacts + xp.int32(1) if self.counter == "device-contacts" else ()
         begin = self._begin(broadcast, work, contacts)
-        change, memory, taken = self.walk.take(broadcast.parameters, work.memory, begin, batch, coins)
+        begun = self.rate.init(self.zeros()) if self.reset else work.memory
+        change, memory, taken = self.walk.take(broadcast.parameters, begun, begin, batch, coins)
         release = Release(
             update=self.sanitiser.bound_message(change, coins),
             rows=batch.count(xp),
             count=begin if self.sanitiser.wants_count else (),
         )
         steps = work.steps + taken if self.counter == "local-steps" else ()
-        return release, WalkState(contacts=contacts, steps=steps, memory=memory)
+        return release, WalkState(contacts=contacts, steps=steps, memory=() if self.reset else memory)
 
     def _begin(self, broadcast: Broadcast, work: WalkState, contacts: Tree) -> Array:
         """Return the rate's counter at the first local step, from 1."""

@@ -216,8 +216,6 @@ class InSteps(Floats):
 
     def walk(self, work: LocalWork) -> Walk:
         """Take rows by chance."""
-        if work.proximal:
-            raise ValueError("steps with noise of their own are not pulled back: leave proximal out")
         return ByChance(work=work, steps=self.steps, use=self.use)
 
     def describe(self) -> dict[str, str]:
