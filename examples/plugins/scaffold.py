@@ -11,7 +11,7 @@ from typing import Any, Literal
 import crowdml
 from crowdml.algorithms.contract import DevicePart, ServerPart, one_phase
 from crowdml.algorithms.rates import Rate
-from crowdml.algorithms.recipes.fedavg import FEDAVG, FedAvgSettings
+from crowdml.algorithms.recipes.federated.fedavg import FEDAVG, FedAvgSettings
 from crowdml.algorithms.schedule import Rounds
 from crowdml.core import Broadcast, Release, Report, record, tree_record, trees
 from crowdml.privacy import Releases

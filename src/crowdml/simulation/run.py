@@ -65,10 +65,21 @@ def simulate_cells(
     trials: int = 1,
     seed: int = 0,
     resume: bool = False,
+    keep: bool = False,
     engine: str | None = None,
     watch: Watcher | None = None,
 ) -> list[Result]:
-    """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side."""
+    """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side.
+
+    Args:
+        tasks: The tasks.
+        trials: As in `simulate`.
+        seed: As in `simulate`.
+        resume: As in `simulate`.
+        keep: Leave a checkpoint of the end, from which a run with `resume` has all results at once.
+        engine: As in `simulate`.
+        watch: Told how far the run is.
+    """
     require_numbers(trials, seed)
     require_engine(engine)
     for task in tasks:
@@ -99,7 +110,7 @@ def simulate_cells(
     with open_lanes(tasks[0], dataset, replicas, chunks, lane_count, engine) as lanes:
         dataset = prepare(tasks[0])[1]  # whose rows are the shared ones now, so that others can go
         began = time.perf_counter()
-        carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, watch, len(tasks) * trials)
+        carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, keep, watch, len(tasks) * trials)
     notes += more
     run_seconds = time.perf_counter() - began
     parameters, counts, updates = _ended(tasks[0], carries, chunks)
@@ -219,27 +230,27 @@ def _scales(tasks: Sequence[Task]) -> dict[str, Any]:
 
 
 def _with_checkpoint(
-    lanes: Lanes, chunks: Chunks, path: Path, resume: bool, watch: Watcher | None, real: int
+    lanes: Lanes, chunks: Chunks, path: Path, resume: bool, keep: bool, watch: Watcher | None, real: int
 ) -> tuple[Carry, dict[str, Any], tuple[str, ...]]:
     """Run, with a checkpoint where there can be one; return also what is to be said of that."""
     if not lanes.resumable:
         notes = ("a run in NumPy leaves nothing to resume: it began anew",) if resume else ()
-        return *_go(lanes, chunks, None, False, watch, real), notes
+        return *_go(lanes, chunks, None, False, False, watch, real), notes
     with checkpoint.in_use(path) as kept:
         notes = () if kept else (f"{path.parent} cannot be written: an interrupted run would have to begin anew",)
         try:
-            found = _go(lanes, chunks, path if kept else None, resume, watch, real)
+            found = _go(lanes, chunks, path if kept else None, resume, keep, watch, real)
         except KeyboardInterrupt as interrupt:
             if path.exists():
                 interrupt.add_note("the same command with --resume goes on from the last checkpoint")
             raise
-        if kept:
+        if kept and not keep:
             path.unlink(missing_ok=True)
     return *found, notes
 
 
 def _go(
-    lanes: Lanes, chunks: Chunks, path: Path | None, resume: bool, watch: Watcher | None, real: int
+    lanes: Lanes, chunks: Chunks, path: Path | None, resume: bool, keep: bool, watch: Watcher | None, real: int
 ) -> tuple[Carry, dict[str, Any]]:
     """Run all chunks, measuring at the points of the curve and saving now and then.
 
@@ -253,6 +264,12 @@ def _go(
         lanes.resume([_again(leaf, spare, 0) for leaf in progress.leaves])
         begin = progress.chunk
         measured = {name: list(_again(values, spare, 1)) for name, values in progress.measured.items()}
+
+    def save(path: Path, done: int) -> None:
+        so_far = {name: np.stack(each)[:, :real] for name, each in measured.items()}
+        leaves = tuple(leaf[:real] for leaf in lanes.leaves())
+        checkpoint.save(path, checkpoint.Progress(chunk=done, leaves=leaves, measured=so_far))
+
     coming = chunks.events(begin) if begin < len(chunks) else None
     for number in range(begin, len(chunks)):
         assert coming is not None  # noqa: S101  there is one more
@@ -264,13 +281,12 @@ def _go(
         if watch:
             watch((number + 1) / len(chunks), float(watched(measured)[-1].mean()))
         if path and time.monotonic() - saved > SAVE_EVERY_S:
-            so_far = {name: np.stack(each)[:, :real] for name, each in measured.items()}
-            leaves = tuple(leaf[:real] for leaf in lanes.leaves())
-            progress = checkpoint.Progress(chunk=number + 1, leaves=leaves, measured=so_far)
-            checkpoint.save(path, progress)
+            save(path, number + 1)
             saved = time.monotonic()
         if stopped:
             break
+    if path and keep:
+        save(path, len(chunks))
     return lanes.end(), {name: np.stack(values) for name, values in measured.items()}
 
 

@@ -176,6 +176,7 @@ class Task(InWords):
             "model.regularisation",
             "privacy.epsilon",
             "privacy.noise-scale",
+            "privacy.noise-multiplier",
             "privacy.noise-unit",
             *paths,
         ):

@@ -93,7 +93,9 @@ def convolved(given: dict[str, Any], parameters: Any, x: Any) -> Any:
         weights = jnp.einsum("hwso,sco->hwco", weights, jnp.asarray(table))
     names = ("NHWC", "HWIO", "NHWC")
     strides = (layer.stride, layer.stride)
-    y = lax.conv_general_dilated(x[None], weights, strides, layer.padding.upper(), dimension_numbers=names)[0]
+    given = layer.padding
+    around = given.upper() if isinstance(given, str) else ((given, given), (given, given))
+    y = lax.conv_general_dilated(x[None], weights, strides, around, dimension_numbers=names)[0]
     return y + parameters.get("b", 0.0)
 
 

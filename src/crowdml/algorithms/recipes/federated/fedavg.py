@@ -38,8 +38,8 @@ class FedAvgSettings(Settings):
     rate: Annotated[Any, OneOf(RATES)] = Field(Constant(c=3.0), description="learning rate of the devices")
     rate_memory: Literal["keep", "reset"] = Field(
         "keep",
-        description="whether what a device's rate remembers (momentum, squares) is kept until its next round, or begins "
-        "anew with each",
+        description="whether what a device's rate remembers (momentum, squares) is kept until its next round, or "
+        "begins anew with each",
     )
     server: Annotated[Any, OneOf(RATES)] = Field(
         Constant(c=1.0),
@@ -94,6 +94,7 @@ def server_optimiser(parts: Parts) -> Rate:
 
 
 def releases(settings: FedAvgSettings) -> Releases:
+    """Say what is sent: what the sanitiser's own walk has changed."""
     steps = Steps(
         rate=settings.rate.steepest,
         part=settings.local_batch,

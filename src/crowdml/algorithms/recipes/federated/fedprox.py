@@ -37,6 +37,4 @@ def _releases(settings: FedProxSettings) -> Releases:
     return replace(plain, steps=replace(plain.steps, by_walk=False))
 
 
-FEDPROX = replace(
-    FEDAVG, settings=FedProxSettings, build=build, releases=_releases, hyper={**FEDAVG.hyper, "mu": "mu"}
-)
+FEDPROX = replace(FEDAVG, settings=FedProxSettings, build=build, releases=_releases, hyper={**FEDAVG.hyper, "mu": "mu"})

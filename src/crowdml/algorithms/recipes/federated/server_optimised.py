@@ -16,7 +16,7 @@ from crowdml.algorithms.rates import RATES, Adam, Momentum, Yogi
 from crowdml.algorithms.recipes.federated.fedavg import FEDAVG, FedAvgSettings
 from crowdml.core import OneOf
 
-ADAPTIVE = {"c": 0.1, "square_decay": 0.99, "floor": 1e-3, "corrected": False}
+ADAPTIVE: dict[str, Any] = {"c": 0.1, "square_decay": 0.99, "floor": 1e-3, "corrected": False}
 """As Reddi and others set it: β₁ = 0.9, β₂ = 0.99, τ = 0.001; c is their η, to be tuned."""
 
 
