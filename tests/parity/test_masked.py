@@ -44,6 +44,8 @@ max-releases = 5
 KINDS = {
     "fedavg": "per-round = 6\nlocal-batch = 5",
     "fedsgd": "per-round = 6\nmax-rows = 10",
+    "fedyogi": "per-round = 6\nlocal-batch = 5",
+    "scaffold": "per-round = 6\nlocal-batch = 5\ndevices = 6",
     "local-sgd": "server-batch = 6\nlocal-steps = 2\nlocal-batch = 5",
 }
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from crowdml.algorithms import RECIPES, Algorithm, Recipe
+from crowdml.algorithms.solitary import CountOnly
 from crowdml.core import NUMPY, trees
 from crowdml.simulation import simulate
 from crowdml.simulation.engine.hash_coins import trial_seed
@@ -178,6 +179,7 @@ SETTINGS |= {
         "algorithm.server={ kind = 'constant', c = 0.5 }",
         "algorithm.stale=accept",
     ],
+    "rounds, short clip": ["algorithm.per-round=4", "algorithm.first-clip=0.05", "algorithm.clip-rate=1.0"],
     "one device a round": ["algorithm.per-round=1", "crowd.partition={ kind = 'unbalanced', sigma = 0.7 }"],
 }
 SPEEDS = "crowd.speeds={ sigma = 0.8, jitter = 0.4 }"
@@ -258,6 +260,9 @@ ENOUGH = {
     "fedavgm": ROUNDS,
     "fedadam": ROUNDS,
     "fedyogi": ROUNDS,
+    "scaffold": ("none, uneven", "rounds, noise"),
+    "ditto": ("none, uneven", "rounds, noise"),
+    "dp-fedavg": ("none, uneven", "rounds, noise", "rounds, short clip"),
     "fedbuff": ("none, slow", "steps, noise", "slow, buffered, server rate"),
 }
 """Settings of recipes that share all but a line with another one, which is compared in every setting."""
@@ -280,7 +285,7 @@ def test_every_recipe_is_compared_in_every_mode_that_it_has() -> None:
 def learnt(algorithm: Algorithm, ended: Ended, devices: int) -> Any:
     """The common model, or the models of all devices where each learns alone."""
     phase = algorithm.last
-    if phase.device.model(phase.device.init()) is None:
+    if not isinstance(phase.server, CountOnly):
         return ended.report.parameters
     states = [ended.devices.get(device, phase.begin()) for device in range(devices)]
     return trees.map(lambda *leaves: np.stack(leaves), *[phase.device.model(state.work) for state in states])

@@ -136,7 +136,7 @@ def simulate_cells(
             notes=notes,
             times=np.stack([chunks.times(number) for number in points])[:, span],
             averages=_averages(task, carries, timelines, span),
-            baselines=personal_errors(task, dataset, timelines, learnt),
+            baselines=personal_errors(task, dataset, timelines, learnt, _personal(task, carries, span)),
         )
 
     return [doubted(of_cell(cell, task), dataset) for cell, task in enumerate(tasks)]
@@ -159,7 +159,7 @@ def _places(cells: int, trials: int, lanes: int) -> list[tuple[int, int]]:
 def _ended(task: Task, carries: Carry, chunks: Chunks) -> tuple[Tree, Tree, Any]:
     """Read parameters, counts per device and updates made out of the last carry."""
     report = report_of(task, carries.server)
-    models = task.built.last.device.model(carries.tables[1].work)
+    models = task.built.last.device.model(carries.tables[1].work) if task.releases.alone else None
     updates = chunks.ends[-1]
     if not isinstance(carries.stopped, tuple):  # the version at which each replica met `error-below`, or -1
         versions = np.asarray(carries.stopped).tolist()
@@ -168,6 +168,14 @@ def _ended(task: Task, carries: Carry, chunks: Chunks) -> tuple[Tree, Tree, Any]
         updates = np.where(np.array(absorbed) >= 0, np.minimum(absorbed, updates), updates)
     parameters = trees.map(np.asarray, report.parameters if models is None else models)
     return parameters, trees.map(np.asarray, carries.tables[0]) if report.counts else (), updates
+
+
+def _personal(task: Task, carries: Carry, replicas: slice) -> Tree | None:
+    """Read the models that devices keep beside the common one, with trials and devices as the first axes; or None."""
+    if task.releases.alone:
+        return None
+    models = task.built.last.device.model(carries.tables[1].work)
+    return None if models is None else trees.map(lambda leaf: np.asarray(leaf)[replicas], models)
 
 
 def _averages(task: Task, carries: Carry, timelines: Sequence[Timeline], replicas: slice) -> tuple[Average, ...]:

@@ -19,7 +19,7 @@ from crowdml.algorithms.recipe import Hyper, Parts, PooledRecipe, Recipe, Sliced
 from crowdml.algorithms.recipes import POOLED, RECIPES, SLICED
 from crowdml.algorithms.stability import stability
 from crowdml.core import NUMPY, BadInput, Ops, Registry, Settings, Target, trees
-from crowdml.core.settings import OneOf
+from crowdml.core.settings import OneOf, kebab
 from crowdml.data import input_bound
 from crowdml.data.transforms import Bounds, Transform
 from crowdml.models import MODELS, FlatModel, Model
@@ -140,7 +140,7 @@ class Task(InWords):
         return ModelBounds(
             gradient=lambda order: model.gradient_bound(order, row_bound(order)),
             row=row_bound(1),
-            size=trees.size(model.zeros()),
+            size=self.releases.size(trees.size(model.zeros())),
             features=self.features + int(getattr(self.model, "bias", False)),
             classes=self.target.bins,
             limit=self.stop.max_releases,
@@ -169,7 +169,7 @@ class Task(InWords):
     def structure(self) -> str:
         """Return the task without its name and its hyper-parameters: equal structures share compiled code."""
         content = self.model_dump(mode="json", by_alias=True)
-        paths = [f"algorithm.{path}" for path in self.recipe.hyper.values()]
+        paths = [f"algorithm.{kebab(path)}" for path in self.recipe.hyper.values()]
         for path in (
             "name",
             "objective",

@@ -35,6 +35,14 @@ NETS: dict[str, tuple[tuple[int, int, int], list[dict[str, Any]]]] = {
             {"kind": "convolution", "size": 4, "kernel": 2, "stride": 2, "padding": "valid", "bias": False},
         ],
     ),
+    "lines of zeros": (
+        (9, 7, 2),
+        [
+            {"kind": "convolution", "size": 3, "kernel": 4, "stride": 2, "padding": 3},
+            {"kind": "tanh"},
+            {"kind": "convolution", "size": 4, "kernel": 3, "padding": 1, "start": "fan-in"},
+        ],
+    ),
     "gram": ((5, 4, 12), [{"kind": "convolution", "size": 14, "kernel": 3, "stride": 3}]),
     "sparse": (
         (6, 6, 4),
@@ -93,8 +101,8 @@ def convolved(given: dict[str, Any], parameters: Any, x: Any) -> Any:
         weights = jnp.einsum("hwso,sco->hwco", weights, jnp.asarray(table))
     names = ("NHWC", "HWIO", "NHWC")
     strides = (layer.stride, layer.stride)
-    given = layer.padding
-    around = given.upper() if isinstance(given, str) else ((given, given), (given, given))
+    lines = layer.padding
+    around = lines.upper() if isinstance(lines, str) else ((lines, lines), (lines, lines))
     y = lax.conv_general_dilated(x[None], weights, strides, around, dimension_numbers=names)[0]
     return y + parameters.get("b", 0.0)
 

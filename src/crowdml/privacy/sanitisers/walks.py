@@ -29,7 +29,7 @@ MARGIN = 1 - 1e-9
 """Rows and rates are brought so much below what the proof allows: more than the rounding of their own lengths."""
 
 
-def _cut(batch: Batch, size: int) -> Batch:
+def cut_batch(batch: Batch, size: int) -> Batch:
     """Cut a batch into parts of so many rows."""
     parts: Batch = trees.map(lambda leaf: leaf.reshape(-1, size, *leaf.shape[1:]), batch)
     return parts
@@ -63,7 +63,7 @@ class InOrder:
             return moved, after, taken + real.astype(xp.int32)
 
         begun = (parameters, memory, xp.int32(0))
-        moved, memory, taken = ops.fold(step, begun, _cut(batch, work.size))
+        moved, memory, taken = ops.fold(step, begun, cut_batch(batch, work.size))
         return trees.map(lambda new, old: new - old, moved, parameters), memory, taken
 
 
@@ -166,7 +166,7 @@ class Stable:
     ) -> tuple[Tree, Tree, Array]:
         """Take one step on each part of the batch; rates with a proof remember nothing."""
         ops = self.use.ops
-        origin, parts = self.near(parameters), _cut(self.bounded(batch), self.work.size)
+        origin, parts = self.near(parameters), cut_batch(self.bounded(batch), self.work.size)
         self._require_proven(len(parts.mask))
         counts_up = ops.xp.int32(1 if self.work.counts_up else 0)
 

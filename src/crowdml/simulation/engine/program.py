@@ -215,7 +215,7 @@ def _past_bytes(task: Task, replicas: Replicas, ring: int) -> int:
 
 def _measurer(task: Task) -> Callable[[DataTables, Replicas, Carry], dict[str, Array]]:
     model, phase = task.model_for(JAX), attacked(task.build(JAX), attack_of(task, JAX), JAX).last
-    has_models = phase.device.model(phase.device.init()) is not None
+    has_models = task.releases.alone
 
     def measure_one(tables: DataTables, chosen_rows: Hyper, carry: Carry) -> dict[str, Array]:
         rows_of = tables.rows["whole"] if "whole" in tables.rows else tables.everything

@@ -86,8 +86,8 @@ DPSGD = Study(
     rows=_rows,
     trials=1,
     notes=(
-        "one device holds all rows; every step takes each row by itself (Poisson), as Opacus does; TF-Privacy's example "
-        "goes through shuffled rows and accounts as if it did",
+        "one device holds all rows; every step takes each row by itself (Poisson), as Opacus does; TF-Privacy's "
+        "example goes through shuffled rows and accounts as if it did",
         "published ε are of older accounting and larger; ε here is for one row that is there or not",
     ),
 )
