@@ -223,6 +223,7 @@ def _check_terms_of_samples(settings: PrivacySettings) -> None:
         raise BadInput(
             "the paper's promise is about one sample",
             where="privacy.unit",
-            hint='use unit = "sample"; results show what it adds up to for a device as well',
+            hint='for whole devices (user-level DP-FedAvg) use mode = "sound", unit = "device"; or unit = "sample", of '
+            "which results show what it adds up to for a device",
         )
     refuse_given(settings, ("max_uses", "owner_range", "units"), "only sound mode can keep this")

@@ -72,7 +72,8 @@ class Paper(Floats):
         raise BadInput(
             "a change after local steps has no proven bound, so no ε can be claimed for it",
             where="privacy.epsilon",
-            hint="give noise-scale instead, or send gradients: local-steps = 0",
+            hint='mode = "sound", unit = "device" bounds the whole change of a device (user-level DP-FedAvg); in paper '
+            'mode give noise-scale instead, or noise-at = "steps" (DP-SGD), or send gradients: kind = "fedsgd"',
         )
 
     def scale_of(self, release: Release) -> Array:
