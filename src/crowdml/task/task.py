@@ -216,11 +216,17 @@ class Task(InWords):
     @property
     def extensible(self) -> list[tuple[str, str]]:
         """What a task names that may come from outside the package: what it is, and its name."""
-        model, rate = self.model, getattr(self.algorithm, "rate", None)
+        model = self.model
         layers = [("layer", layer.kind) for layer in getattr(model, "layers", ()) if isinstance(layer, LayerSettings)]
         losses = [("loss", getattr(model, key)) for key in ("loss", "top") if hasattr(model, key)]
-        rates = [("rate", rate.kind)] if isinstance(rate, RateSettings) else []
+        rates = [("rate", rate.kind) for rate in self._rates]
         return [("model", model.kind), *layers, *losses, *rates, ("recipe", self.algorithm.kind)]
+
+    @property
+    def _rates(self) -> list[RateSettings]:
+        """The rates of devices and server."""
+        named = (getattr(self.algorithm, key, None) for key in ("rate", "server"))
+        return [rate for rate in named if isinstance(rate, RateSettings)]
 
     def require_conforming(self) -> None:
         """Refuse what was registered from outside and does not do what it should, before it is used."""
@@ -229,8 +235,8 @@ class Task(InWords):
         }
         models = " with ".join(filter(None, (named.get(noun, "") for noun in ("model", "layer", "loss"))))
         require_model(models, lambda: self.model_for(NUMPY), self.features, self.target)
-        if named.get("rate"):
-            require_rate(self.algorithm.rate, self.model_for(NUMPY).zeros())
+        for rate in self._rates if named.get("rate") else ():
+            require_rate(rate, self.model_for(NUMPY).zeros())
         if named["recipe"]:
             flat = (lambda: self.build(NUMPY, flat=True)) if self.recipe.live and not self.recipe.sums_only else None
             zeros = self.model_for(NUMPY).zeros()

@@ -44,7 +44,8 @@ def test_a_short_change_is_sent_as_it_is_and_a_long_one_at_the_clip() -> None:
 @pytest.mark.parametrize("clip", [0.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, 1e-12, 1.0, 1e12, 3e38])
 @pytest.mark.parametrize("scale", [1.0, 1e-30, 1e30])
 def test_no_broadcast_makes_a_message_longer_than_it_says(clip: float, scale: float) -> None:
-    grid = task("dp-fedavg", STEPS, SOUND).calibrated.last.mechanism.grid
+    sanitiser: Any = task("dp-fedavg", STEPS, SOUND).calibrated.last
+    grid = sanitiser.mechanism.grid
     assert grid.radius == 1.0 and grid.per == "release"
     with np.errstate(over="ignore", invalid="ignore"):
         found = flatten(sent(clip, SOUND, scale)).astype(np.int64)

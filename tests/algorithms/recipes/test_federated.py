@@ -155,7 +155,7 @@ def test_a_personal_model_is_pulled_towards_the_common_one() -> None:
     for _ in range(2):
         for at in range(3):
             v = v - 0.2 * (gradient(v, slice(at, at + 1)) + 0.3 * (v - WEIGHTS))
-        found = made.device.model(device.work)
+        found: Any = made.device.model(device.work)
         np.testing.assert_allclose(found[0]["w"], v, rtol=1e-5, atol=1e-7)
         _, device = stepped(made, told(count=np.int32(1)), batch(NUMPY, 3), Ones(), device)
 

@@ -240,6 +240,7 @@ def test_batch_normalisation_learns_from_the_batch_and_predicts_from_what_it_rem
 
 BAD: dict[str, tuple[list[dict[str, Any]], str]] = {
     "flat": ([{"kind": "flatten"}, {"kind": "convolution", "size": 2}], "takes pictures"),
+    "zeros only": ([{"kind": "convolution", "size": 2, "padding": 3}], "see nothing but zeros"),
     "large": ([{"kind": "convolution", "size": 2, "kernel": 9, "padding": "valid"}], "does not fit"),
     "groups": ([{"kind": "convolution", "size": 3}, {"kind": "group-norm", "groups": 2}], "cannot be shared out"),
     "average": ([{"kind": "pooling", "of": "average", "size": 3, "stride": 2, "padding": "same"}], "no one meaning"),
