@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.extensions import forgotten
+
 
 def steps(page: Any) -> list[tuple[str, str, str]]:
     """The page as a list of (kind, what, expected): files to write, commands to type, programs to run."""
@@ -23,20 +25,21 @@ def test_tutorial_runs(
     tutorial: Any, workshop: Path, type_command: Callable[[str], str], compare: Callable[[str, str], str]
 ) -> None:
     typed, known = 0, dict[str, Any]()
-    for kind, what, expected in steps(tutorial):
-        if kind == "file":
-            (workshop / what).write_text(expected, encoding="utf-8")
-        elif kind == "python":
-            script = workshop / "block.py"
-            script.write_text(what, encoding="utf-8")
-            # Blocks of a page go on from each other.
-            found = runpy.run_path(str(script), init_globals=known)
-            known = {name: value for name, value in found.items() if not name.startswith("__")}
-            typed += 1
-        elif what.startswith("crowdml"):
-            problem = compare(expected, type_command(what))
-            assert not problem, f"{tutorial.name}: $ {what}\n{problem}"
-            typed += 1
+    with forgotten():
+        for kind, what, expected in steps(tutorial):
+            if kind == "file":
+                (workshop / what).write_text(expected, encoding="utf-8")
+            elif kind == "python":
+                script = workshop / "block.py"
+                script.write_text(what, encoding="utf-8")
+                # Blocks of a page go on from each other.
+                found = runpy.run_path(str(script), init_globals=known)
+                known = {name: value for name, value in found.items() if not name.startswith("__")}
+                typed += 1
+            elif what.startswith("crowdml"):
+                problem = compare(expected, type_command(what))
+                assert not problem, f"{tutorial.name}: $ {what}\n{problem}"
+                typed += 1
     assert typed, f"{tutorial.name} types and runs nothing"
 
 

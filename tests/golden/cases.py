@@ -104,6 +104,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "crowd-sgd sound laplace, device": _crowd(
         _privacy("sound", unit="device", mechanism="laplace", clip=1.0, epsilon=100.0), "stop.max-releases=40"
     ),
+    "crowd-sgd none, dual averaging": _crowd('algorithm.rate={ kind = "dual-averaging", c = 3.0 }'),
     "local-sgd none": _local("stop.max-versions=10"),
     "local-sgd fixed noise, geometric": _local(
         _privacy("paper", noise_scale=0.01, mechanism="gaussian", noise_sequence="geometric", noise_factor=0.9)
@@ -143,6 +144,33 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
         'data.transform=[{ kind = "scale", by = 0.0625 }]',
         "algorithm.local-batch=100",  # wide and long enough that leaving zeros out is worth its while
         'algorithm.rate={ kind = "constant", c = 1.0 }',
+    ),
+    "fedprox none, momentum reset, shards": _fedavg(
+        "algorithm.kind=fedprox",
+        "algorithm.mu=0.1",
+        'algorithm.rate={ kind = "momentum", c = 0.2 }',
+        "algorithm.rate-memory=reset",
+        'crowd.partition={ kind = "shards" }',
+    ),
+    "fedavgm sound, device": _fedavg(
+        "algorithm.kind=fedavgm",
+        _privacy("sound", unit="device", mechanism="gaussian", clip=1.0, epsilon=100.0, delta=1e-5),
+        "stop.max-releases=4",
+    ),
+    "fedadam none": _fedavg("algorithm.kind=fedadam"),
+    "fedyogi none": _fedavg("algorithm.kind=fedyogi"),
+    "fedbuff none, delays": _crowd(
+        'algorithm={ kind = "fedbuff", local-steps = 2, local-batch = 5, buffer-size = 4 }', DELAYS
+    ),
+    "scaffold none": _crowd('algorithm={ kind = "scaffold", per-round = 5 }', passes=3),
+    "scaffold sound, sample": _crowd(
+        'algorithm={ kind = "scaffold", per-round = 5 }', _privacy("sound", **SOUND_CROWD | {"epsilon": 100.0})
+    ),
+    "ditto none": _crowd('algorithm={ kind = "ditto", per-round = 5 }', "crowd.personal={ held-out = 0.2 }"),
+    "dp-fedavg sound, device": _crowd(
+        'algorithm={ kind = "dp-fedavg", per-round = 10, first-clip = 0.5 }',
+        _privacy("sound", unit="device", mechanism="gaussian", epsilon=100.0, delta=1e-5),
+        "stop.max-releases=4",
     ),
     "fedsgd none, average-from": _fedsgd("algorithm.average-from=2"),
     "fedsgd paper gaussian": _fedsgd(_privacy("paper", epsilon=20.0, delta=1e-5, mechanism="gaussian")),

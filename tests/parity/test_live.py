@@ -73,6 +73,25 @@ CASES = {
         SLOW,
     ),
     "fedavg": ('kind = "fedavg"\nper-round = 5\nlocal-batch = 20', NONE, "passes = 16"),
+    "fedadam": ('kind = "fedadam"\nper-round = 5\nlocal-batch = 20', NONE, "passes = 16"),
+    "fedprox, sound": (
+        'kind = "fedprox"\nper-round = 5\nlocal-batch = 20\nmu = 0.1',
+        SOUND.rsplit("\n", 1)[0],
+        "passes = 16",
+    ),
+    "fedbuff": ('kind = "fedbuff"\nlocal-steps = 4\nlocal-batch = 10\nbuffer-size = 3', NONE, SLOW),
+    "scaffold": ('kind = "scaffold"\nper-round = 5\nlocal-batch = 20\ndevices = 8', NONE, "passes = 16"),
+    "scaffold, sound": (
+        'kind = "scaffold"\nper-round = 5\nlocal-batch = 20\ndevices = 8',
+        SOUND.rsplit("\n", 1)[0],
+        "passes = 16",
+    ),
+    "ditto": ('kind = "ditto"\nper-round = 5\nlocal-batch = 20', NONE, "passes = 16"),
+    "dp-fedavg, sound": (
+        'kind = "dp-fedavg"\nper-round = 5\nlocal-batch = 20\nfirst-clip = 0.5\nclip-rate = 1.0\nbit-share = 0.2',
+        'mechanism = "gaussian"\nepsilon = 20.0\ndelta = 1e-5\nmax-uses = 40',
+        "passes = 16",
+    ),
     "fedavg, learned": (
         'kind = "fedavg"\nper-round = 5\nlocal-batch = 20\naveraging = "learned"\nlearned = { steps = 10 }',
         NONE,

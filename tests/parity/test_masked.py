@@ -44,14 +44,19 @@ max-releases = 5
 KINDS = {
     "fedavg": "per-round = 6\nlocal-batch = 5",
     "fedsgd": "per-round = 6\nmax-rows = 10",
+    "fedyogi": "per-round = 6\nlocal-batch = 5",
+    "scaffold": "per-round = 6\nlocal-batch = 5\ndevices = 6",
+    "dp-fedavg": "per-round = 6\nlocal-batch = 5\nfirst-clip = 0.2",
     "local-sgd": "server-batch = 6\nlocal-steps = 2\nlocal-batch = 5",
 }
 
 
 def live_task(kind: str, mode: str, law: str) -> Any:
     text = TASK.replace("KIND", kind).replace("GROUP", KINDS[kind]).replace("LAW", law).replace("MODE", mode)
+    if kind == "dp-fedavg":
+        text = text.replace("clip = 1.0\n", "")
     if mode == "none":
-        text = text.replace("epsilon = 4.0\ndelta = 1e-5\nclip = 1.0\n", "")
+        text = text.replace("clip = 1.0\n", "").replace("epsilon = 4.0\ndelta = 1e-5\n", "")
     return assemble(parse(text), [transform.restore({}) for transform in parse(text).data.transform])
 
 

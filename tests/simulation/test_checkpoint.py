@@ -71,3 +71,16 @@ def test_a_cache_that_cannot_be_written_costs_the_checkpoint_and_nothing_else(di
     (tmp_path / "crowdml").write_text("a file where the folder should be")
     result = simulate(digits())
     assert "begin anew" in result.notes[-1] and result.test_error < 0.5
+
+
+def test_a_finished_run_may_be_kept_and_is_not_run_again(digits: Make) -> None:
+    task, seen = digits(), list[float]()
+    whole = run.simulate_cells([task], engine="compiled", keep=True)[0]
+    assert run_path([task], 1, 0).exists()
+
+    def watch(share: float, error: float) -> None:
+        seen.append(share)
+
+    again = run.simulate_cells([task], engine="compiled", resume=True, watch=watch)[0]
+    assert seen == [] and same_bits(whole, again)
+    assert not run_path([task], 1, 0).exists(), "nobody asked to keep it any longer"

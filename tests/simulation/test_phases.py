@@ -11,7 +11,8 @@ import pytest
 from crowdml.algorithms import Algorithm, Phase
 from crowdml.algorithms.rates import Rate
 from crowdml.algorithms.recipe import Parts
-from crowdml.algorithms.recipes import RECIPES, fedsgd
+from crowdml.algorithms.recipes import RECIPES
+from crowdml.algorithms.recipes.federated import fedsgd
 from crowdml.core import trees
 from crowdml.privacy import Releases
 from crowdml.simulation import simulate

@@ -412,12 +412,12 @@ def test_a_recipe_that_cannot_be_compiled() -> None:
 
 
 @pytest.mark.parametrize("terms", ["mode = 'none'", "mode = 'paper', mechanism = 'gaussian', noise-scale = 0.01"])
-def test_scaffold_compiled_and_step_by_step(terms: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_feddyn_compiled_and_step_by_step(terms: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from crowdml.simulation.stepwise import simulate_stepwise
 
-    monkeypatch.setenv("CROWDML_PLUGINS", str(Path(__file__).parents[2] / "examples/plugins/scaffold.py"))
+    monkeypatch.setenv("CROWDML_PLUGINS", str(Path(__file__).parents[2] / "examples/plugins/feddyn.py"))
     found = task(
-        "algorithm={ kind = 'scaffold', per-round = 5, rate = { kind = 'constant', c = 1.0 } }",
+        "algorithm={ kind = 'feddyn', per-round = 5, rate = { kind = 'constant', c = 1.0 } }",
         f"privacy={{ {terms} }}",
         "crowd.passes=4",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from crowdml.algorithms.aggregation.mean import Stale
@@ -13,7 +14,7 @@ from crowdml.algorithms.rates import Rate
 from crowdml.algorithms.recipe import Parts
 from crowdml.algorithms.schedule import Schedule
 from crowdml.algorithms.server_parts.step import ADD, Step, Tail
-from crowdml.core import Array, BadInput, trees
+from crowdml.core import Array, BadInput, Tree, trees
 from crowdml.privacy.sanitisers import LocalWork, Sanitiser
 
 
@@ -48,7 +49,7 @@ def gradients(
             hint='use counter = "versions" or "check-ins"',
         )
     counting = parts.counting() if counts else None
-    sanitiser = _sanitiser(parts, "gradient", schedule, by_rows)
+    sanitiser = bound_sanitiser(parts, "gradient", schedule, by_rows)
     device = Gradient(
         objective=parts.objective(),
         sanitiser=sanitiser,
@@ -74,8 +75,9 @@ def local_steps(
     stale: Stale = "accept",
     by_rows: bool = False,
     through_rows: bool = True,
-    proximal: float = 0.0,
+    proximal: Array | None = None,
     optimiser: Rate = ADD,
+    reset: bool = False,
 ) -> Algorithm:
     """Compose: devices take local steps and send what has changed, and the server averages.
 
@@ -85,36 +87,73 @@ def local_steps(
         stale: What happens to check-ins that started from an old version.
         by_rows: Whether a device counts as much as it has rows.
         through_rows: Whether a device goes through its rows in turn; False where it is told how many steps to take.
-        proximal: μ of a pull back to the parameters checked out (FedProx).
-        optimiser: Makes a step of minus the mean change; not given: the change is added as it is.
+        proximal: μ of a pull back to the parameters checked out (FedProx); None: there is none.
+        optimiser: Makes a step of the mean change; not given: the change is added as it is.
+        reset: Whether what the devices' rate remembers begins anew with every check-out.
     """
     settings, ops = parts.settings, parts.ops
     counter, rate = settings.rate.counter, settings.rate.build(parts.hyper["rate"], ops)
-    sanitiser = _sanitiser(parts, "change", schedule, by_rows)
-    walk = sanitiser.walk(
-        LocalWork(
-            objective=parts.objective(),
-            rate=rate,
-            largest_rate=parts.hyper["rate"],
-            wide_factor=settings.rate.build(ops.wide(parts.hyper["rate"]), ops).factor,
-            counts_up=counter == "local-steps",
-            size=settings.local_batch,
-            padded=schedule.whole,
-            through_rows=through_rows,
-            group=settings.group,
-            proximal=proximal,
-        )
-    )
+    sanitiser = bound_sanitiser(parts, "change", schedule, by_rows)
+    work = local_work(parts, schedule, through_rows=through_rows, proximal=proximal)
     device: DevicePart = LocalSteps(
-        walk=walk, sanitiser=sanitiser, rate=rate, counter=counter, zeros=parts.model.zeros, ops=ops
+        walk=sanitiser.walk(work),
+        sanitiser=sanitiser,
+        rate=rate,
+        counter=counter,
+        zeros=parts.model.zeros,
+        ops=ops,
+        reset=reset,
     )
     server = replace(_step(parts, sanitiser, schedule, stale), optimiser=optimiser, tells=counter in SERVER_COUNTERS)
-    hints = SpeedHints(in_parts=sanitiser.in_order, apply_batch=server.apply_batch)
+    multiples = rate.factor is not None and proximal is None
+    hints = SpeedHints(in_parts=sanitiser.in_order, multiples=multiples, apply_batch=server.apply_batch)
     return one_phase(device, server, sanitiser, schedule, hints)
 
 
-def _sanitiser(parts: Parts, stage: str, schedule: Schedule, by_rows: bool) -> Sanitiser:
-    """Bind the sanitiser, and refuse noise that would follow what it cannot."""
+def local_work(
+    parts: Parts,
+    schedule: Schedule,
+    *,
+    rate: Rate | None = None,
+    through_rows: bool = True,
+    proximal: Array | None = None,
+) -> LocalWork:
+    """Say what local steps are, from settings with `rate`, `local_batch` and `group`.
+
+    Args:
+        parts: What the algorithm is assembled from.
+        schedule: When devices and server meet.
+        rate: Makes a step of a gradient; not given: the rate of the settings.
+        through_rows: As in `local_steps`.
+        proximal: As in `local_steps`.
+    """
+    settings, ops, c = parts.settings, parts.ops, parts.hyper["rate"]
+    return LocalWork(
+        objective=parts.objective(),
+        rate=rate or settings.rate.build(c, ops),
+        largest_rate=c,
+        wide_factor=settings.rate.build(ops.wide(c), ops).factor if rate is None else None,
+        counts_up=settings.rate.counter == "local-steps",
+        size=settings.local_batch,
+        padded=schedule.whole,
+        through_rows=through_rows,
+        group=settings.group,
+        proximal=proximal,
+    )
+
+
+def bound_sanitiser(
+    parts: Parts, stage: str, schedule: Schedule, by_rows: bool, like: Callable[[], Tree] | None = None
+) -> Sanitiser:
+    """Bind the sanitiser, and refuse noise that would follow what it cannot.
+
+    Args:
+        parts: What the algorithm is assembled from.
+        stage: Name of the draws of its noise.
+        schedule: When devices and server meet.
+        by_rows: Whether a device counts as much as it has rows.
+        like: `like()`: zeros of the update's shape; not given: the model's.
+    """
     rate, ops = parts.settings.rate, parts.ops
     one = ops.xp.float32(1)
 
@@ -122,7 +161,7 @@ def _sanitiser(parts: Parts, stage: str, schedule: Schedule, by_rows: bool) -> S
         # The rate as a share of its constant: a power rate makes of 1 what it is at a count.
         return rate.build(one, ops).step((), one, count)[0]
 
-    sanitiser = parts.sanitiser(stage, alone=schedule.alone, by_rows=by_rows, rate_share=rate_share)
+    sanitiser = parts.sanitiser(stage, like=like, alone=schedule.alone, by_rows=by_rows, rate_share=rate_share)
     if sanitiser.wants_count and trees.leaves(rate.build(1.0, ops).init(ops.xp.float32(1))):
         raise BadInput(
             f'the rate "{rate.kind}" differs from number to number, so noise cannot follow it',

@@ -124,6 +124,8 @@ class SpeedHints:
     Attributes:
         in_parts: `step` takes its rows part by part, by `ops.fold` or `rows[numbers]`, so that none need be read before
             its turn.
+        multiples: A local step is a multiple of the gradient of its rows, but for a regulariser: a weight without a
+            gradient stays where it is, so that columns of zeros can be left out.
         one_trial_at_a_time: It solves equations. Compiled code cannot solve several systems at once on one core without
             waiting for itself, so several trials are run one after the other.
         apply_batch: A quicker way through several check-ins, bit for bit what `absorb` and `commit` do for each; it
@@ -131,6 +133,7 @@ class SpeedHints:
     """
 
     in_parts: bool = False
+    multiples: bool = False
     one_trial_at_a_time: bool = False
     apply_batch: ApplyBatch | None = None
 

@@ -104,7 +104,7 @@ def largest_rate(model: Model, row: float | None, regularisation: float) -> floa
 def advice(model: Model, row: float | None, regularisation: float, steps: Steps | None) -> str:
     """Say what would make steps stable that are not proven to be; empty where nothing would."""
     largest = largest_rate(model, row, regularisation)
-    if largest is None or steps is None:
+    if largest is None or steps is None or not steps.by_walk:
         return ""
     if steps.rate is None or steps.rate > largest * TOLERANCE:
         return (

@@ -29,6 +29,9 @@ def reproduce(
         Path | None, typer.Option(metavar="FOLDER", help="Run nothing: print the record that is in FOLDER/ID.json.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="The paper's own setting, where that takes hours.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where an interrupted run stopped; finished curves are kept.")
+    ] = False,
     search: Annotated[
         bool, typer.Option("--search", help="Search hyper-parameters on rows held back from training instead.")
     ] = False,
@@ -51,7 +54,7 @@ def reproduce(
     output.check_paths(json, plot)
     study = STUDIES[id_]
     if recorded:
-        if record or json or plot or search or full or trials:
+        if record or json or plot or search or full or trials or resume:
             raise BadInput("nothing is run here", where="--recorded", hint="leave out all other options")
         _print_record(read_record(recorded, id_))
         return
@@ -64,7 +67,7 @@ def reproduce(
         if search:
             found = run_search(study, trials or 2, seed, progress.named)
         else:
-            report = run(id_, study, trials, seed, progress.named)
+            report = run(id_, study, trials, seed, progress.named, resume)
     if search:
         _print_search(found)
     else:

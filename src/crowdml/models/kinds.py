@@ -114,15 +114,18 @@ class Mlp(ModelSettings):
         description="the loss: cross-entropy or sum of squares of labels; squares, or Huber's loss, of a number; "
         "logistic or hinge loss of two labels",
     )
-    start_scale: float = Field(1.0, gt=0, description="factor on the first weights, which are uniform ±√(6/(in+out))")
+    start: Literal["random", "fan-in"] = Field(
+        "random", description="first weights: uniform ±√(6/(in+out)); or ±1/√in, biases as well (PyTorch's default)"
+    )
+    start_scale: float = Field(1.0, gt=0, description="factor on the first numbers")
 
     def build(self, features: int, target: Target, ops: Ops) -> Model:
         """Make hidden layers, each with its activation, and a last layer with as many outputs as the loss needs."""
         loss = LOSSES[self.top](target, ops)
         hidden: list[LayerSettings] = []
         for size in self.layers:
-            hidden += [Dense(size=size, start_scale=self.start_scale), LAYERS[self.activation]()]
-        last = Dense(size=loss.width, start_scale=self.start_scale)
+            hidden += [Dense(size=size, start=self.start, start_scale=self.start_scale), LAYERS[self.activation]()]
+        last = Dense(size=loss.width, start=self.start, start_scale=self.start_scale)
         return build((*hidden, last), loss, features, ops)
 
 
@@ -145,7 +148,10 @@ class Cnn(ModelSettings):
     groups: int = Field(4, gt=0, description="groups of a group normalisation")
     layers: list[Annotated[int, Field(gt=0, le=10_000_000)]] = Field([32], description="sizes of the dense layers")
     activation: Literal["tanh", "sigmoid", "relu"] = Field("tanh", description="what follows each hidden layer")
-    start_scale: float = Field(1.0, gt=0, description="factor on the first weights, which are uniform ±√(6/(in+out))")
+    start: Literal["random", "fan-in"] = Field(
+        "random", description="first weights: uniform ±√(6/(in+out)); or ±1/√in, biases as well (PyTorch's default)"
+    )
+    start_scale: float = Field(1.0, gt=0, description="factor on the first numbers")
 
     def build(self, features: int, target: Target, ops: Ops) -> Model:
         """Make convolutions, dense layers, and a last layer with one output per label."""
@@ -155,7 +161,13 @@ class Cnn(ModelSettings):
         made: list[LayerSettings] = []
         for size, connections in zip(self.convolutions, seen, strict=True):
             made.append(
-                Convolution(size=size, kernel=self.kernel, connections=connections, start_scale=self.start_scale)
+                Convolution(
+                    size=size,
+                    kernel=self.kernel,
+                    connections=connections,
+                    start=self.start,
+                    start_scale=self.start_scale,
+                )
             )
             if self.norm != "none":
                 made.append(GroupNorm(groups=self.groups) if self.norm == "group" else BatchNorm())
@@ -164,9 +176,9 @@ class Cnn(ModelSettings):
             made.append(Pooling(of=self.pool, size=self.pool_size, stride=self.pool_stride, padding=padding))
         made.append(Flatten())
         for size in self.layers:
-            made += [Dense(size=size, start_scale=self.start_scale), LAYERS[self.activation]()]
+            made += [Dense(size=size, start=self.start, start_scale=self.start_scale), LAYERS[self.activation]()]
         loss = LOSSES["softmax"](target, ops)
-        last = Dense(size=loss.width, start_scale=self.start_scale)
+        last = Dense(size=loss.width, start=self.start, start_scale=self.start_scale)
         return build((*made, last), loss, features, ops, tuple(self.shape))
 
 

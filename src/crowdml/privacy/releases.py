@@ -44,6 +44,8 @@ class Releases:
     Attributes:
         sends: What a message carries, after the first phase.
         rows: Rows behind a release at most; None where a device sends as many as it has.
+        size: `size(model)`: numbers in a message, for a model of so many.
+        bound: What no message exceeds in L2, by what the algorithm makes of it; None where the terms say, by clip.
         steps: The local steps behind a release; None where there are none.
         first_uses: Uses that the squares of all rows count for, which are sent first; 0 where they are not.
         phases: How many phases there are.
@@ -59,6 +61,8 @@ class Releases:
 
     sends: Sends
     rows: int | None = None
+    size: Callable[[int], int] = lambda model: model
+    bound: float | None = None
     steps: Steps | None = None
     first_uses: int = 0
     phases: int = 1
@@ -70,6 +74,11 @@ class Releases:
     paper_scale: Callable[[float, float], float] | None = None
     unproven: str = ""
     unprotected: str = ""
+
+    @property
+    def alone(self) -> bool:
+        """Whether every device learns alone, so that there is no common model."""
+        return self.sends == "nothing"
 
 
 @record

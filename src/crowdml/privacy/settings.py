@@ -64,6 +64,11 @@ class PrivacySettings(Settings):
         description="noise in steps: probability that a step takes a row; the largest share of a device's rows that a "
         "step may take where their number is fixed",
     )
+    noise_multiplier: PositiveFloat | None = Field(
+        None,
+        description="noise in steps: standard deviation of the noise on a step's sum, in units of clip, instead of "
+        "epsilon (σ or z elsewhere); the ε that follows is worked out and shown",
+    )
     noise_scale: PositiveFloat | None = Field(
         None, description="paper mode: standard deviation of the noise itself instead of ε; then no ε can be stated"
     )

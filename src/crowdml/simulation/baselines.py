@@ -64,7 +64,7 @@ def public_only(task: Task, seed: int, trial: int) -> float:
 
 
 def personal_errors(
-    task: Task, dataset: Dataset, timelines: Sequence[Timeline], parameters: Tree
+    task: Task, dataset: Dataset, timelines: Sequence[Timeline], parameters: Tree, kept: Tree | None = None
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Return errors on held-out rows by name, of shape (trials,); nothing where none are held out.
 
@@ -73,23 +73,38 @@ def personal_errors(
         dataset: Rows after transforms.
         timelines: Who holds which rows, trial by trial.
         parameters: The common models, with trials as the first axis.
+        kept: Models that the algorithm keeps for each device, with trials and devices as the first axes; None where it
+            keeps none, and the steps of `crowd.personal` make them.
     """
     if not task.crowd.personal.held_out:
         return {}
     found = [
-        _of_trial(task, dataset, timeline, trees.map(lambda leaf, at=at: leaf[at], parameters))
+        _of_trial(
+            task,
+            dataset,
+            timeline,
+            trees.map(lambda leaf, at=at: leaf[at], parameters),
+            None if kept is None else trees.map(lambda leaf, at=at: leaf[at], kept),
+        )
         for at, timeline in enumerate(timelines)
     ]
-    name = f"with {task.crowd.personal.steps} steps of each device's own"
+    steps = task.crowd.personal.steps
+    if kept is not None:
+        name = "each device's own model" + f", with {steps} steps more" * bool(steps)
+    else:
+        name = f"with {steps} steps of each device's own"
     return {label: np.array([pair[at] for pair in found]) for at, label in enumerate((COMMON, name))}
 
 
-def _of_trial(task: Task, dataset: Dataset, timeline: Timeline, common: Tree) -> tuple[float, float]:
+def _of_trial(task: Task, dataset: Dataset, timeline: Timeline, common: Tree, kept: Tree | None) -> tuple[float, float]:
     model, wrong, total = task.model_for(NUMPY), np.zeros(2), 0
+    heard = set(timeline.device.tolist())
     for device in range(task.crowd.devices):
-        held, kept = np.flatnonzero(timeline.held == device), np.flatnonzero(timeline.owner == device)
+        held, rest = np.flatnonzero(timeline.held == device), np.flatnonzero(timeline.owner == device)
         rows, labels = dataset.train_rows[held], dataset.train_targets[held]
-        mine = personal_model(model, common, dataset.train_rows[kept], dataset.train_targets[kept], task.crowd.personal)
+        # A device that was never invited has the common model alone.
+        begun = common if kept is None or device not in heard else trees.map(lambda leaf, at=device: leaf[at], kept)
+        mine = personal_model(model, begun, dataset.train_rows[rest], dataset.train_targets[rest], task.crowd.personal)
         total += len(held)
         for at, parameters in enumerate((common, mine)):
             measures = task.target.measures(model.predict(parameters, rows), labels, NUMPY) if len(held) else {}

@@ -73,11 +73,22 @@ def simulate_cells(
     trials: int = 1,
     seed: int = 0,
     resume: bool = False,
+    keep: bool = False,
     engine: str | None = None,
     watch: Watcher | None = None,
     data: Any = None,
 ) -> list[Result]:
-    """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side."""
+    """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side.
+
+    Args:
+        tasks: The tasks.
+        trials: As in `simulate`.
+        seed: As in `simulate`.
+        resume: As in `simulate`.
+        keep: Leave a checkpoint of the end, from which a run with `resume` has all results at once.
+        engine: As in `simulate`.
+        watch: Told how far the run is.
+    """
     require_numbers(trials, seed)
     require_engine(engine)
     for task in tasks:
@@ -109,7 +120,7 @@ def simulate_cells(
     give_back(dataset)
     with open_lanes(tasks[0], dataset, replicas, chunks, lane_count, engine) as lanes:
         began = time.perf_counter()
-        carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, watch, len(tasks) * trials)
+        carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, keep, watch, len(tasks) * trials)
     notes += more
     run_seconds = time.perf_counter() - began
     parameters, counts, updates = _ended(tasks[0], carries, chunks)
@@ -135,7 +146,7 @@ def simulate_cells(
             notes=notes,
             times=np.stack([chunks.times(number) for number in points])[:, span],
             averages=_averages(task, carries, timelines, span),
-            baselines=personal_errors(task, dataset, timelines, learnt),
+            baselines=personal_errors(task, dataset, timelines, learnt, _personal(task, carries, span)),
         )
 
     return [doubted(of_cell(cell, task), dataset) for cell, task in enumerate(tasks)]
@@ -158,7 +169,7 @@ def _places(cells: int, trials: int, lanes: int) -> list[tuple[int, int]]:
 def _ended(task: Task, carries: Carry, chunks: Chunks) -> tuple[Tree, Tree, Any]:
     """Read parameters, counts per device and updates made out of the last carry."""
     report = report_of(task, carries.server)
-    models = task.built.last.device.model(carries.tables[1].work)
+    models = task.built.last.device.model(carries.tables[1].work) if task.releases.alone else None
     updates = chunks.ends[-1]
     if not isinstance(carries.stopped, tuple):  # the version at which each replica met `error-below`, or -1
         versions = np.asarray(carries.stopped).tolist()
@@ -167,6 +178,14 @@ def _ended(task: Task, carries: Carry, chunks: Chunks) -> tuple[Tree, Tree, Any]
         updates = np.where(np.array(absorbed) >= 0, np.minimum(absorbed, updates), updates)
     parameters = trees.map(np.asarray, report.parameters if models is None else models)
     return parameters, trees.map(np.asarray, carries.tables[0]) if report.counts else (), updates
+
+
+def _personal(task: Task, carries: Carry, replicas: slice) -> Tree | None:
+    """Read the models that devices keep beside the common one, with trials and devices as the first axes; or None."""
+    if task.releases.alone:
+        return None
+    models = task.built.last.device.model(carries.tables[1].work)
+    return None if models is None else trees.map(lambda leaf: np.asarray(leaf)[replicas], models)
 
 
 def _averages(task: Task, carries: Carry, timelines: Sequence[Timeline], replicas: slice) -> tuple[Average, ...]:
@@ -243,27 +262,27 @@ def _scales(tasks: Sequence[Task]) -> dict[str, Any]:
 
 
 def _with_checkpoint(
-    lanes: Lanes, chunks: Chunks, path: Path, resume: bool, watch: Watcher | None, real: int
+    lanes: Lanes, chunks: Chunks, path: Path, resume: bool, keep: bool, watch: Watcher | None, real: int
 ) -> tuple[Carry, dict[str, Any], tuple[str, ...]]:
     """Run, with a checkpoint where there can be one; return also what is to be said of that."""
     if not lanes.resumable:
         notes = ("a run in NumPy leaves nothing to resume: it began anew",) if resume else ()
-        return *_go(lanes, chunks, None, False, watch, real), notes
+        return *_go(lanes, chunks, None, False, False, watch, real), notes
     with checkpoint.in_use(path) as kept:
         notes = () if kept else (f"{path.parent} cannot be written: an interrupted run would have to begin anew",)
         try:
-            found = _go(lanes, chunks, path if kept else None, resume, watch, real)
+            found = _go(lanes, chunks, path if kept else None, resume, keep, watch, real)
         except KeyboardInterrupt as interrupt:
             if path.exists():
                 interrupt.add_note("the same command with --resume goes on from the last checkpoint")
             raise
-        if kept:
+        if kept and not keep:
             path.unlink(missing_ok=True)
     return *found, notes
 
 
 def _go(
-    lanes: Lanes, chunks: Chunks, path: Path | None, resume: bool, watch: Watcher | None, real: int
+    lanes: Lanes, chunks: Chunks, path: Path | None, resume: bool, keep: bool, watch: Watcher | None, real: int
 ) -> tuple[Carry, dict[str, Any]]:
     """Run all chunks, measuring at the points of the curve and saving now and then.
 
@@ -277,6 +296,12 @@ def _go(
         lanes.resume([_again(leaf, spare, 0) for leaf in progress.leaves])
         begin = progress.chunk
         measured = {name: list(_again(values, spare, 1)) for name, values in progress.measured.items()}
+
+    def save(path: Path, done: int) -> None:
+        so_far = {name: np.stack(each)[:, :real] for name, each in measured.items()}
+        leaves = tuple(leaf[:real] for leaf in lanes.leaves())
+        checkpoint.save(path, checkpoint.Progress(chunk=done, leaves=leaves, measured=so_far))
+
     coming = chunks.events(begin) if begin < len(chunks) else None
     for number in range(begin, len(chunks)):
         assert coming is not None  # noqa: S101  there is one more
@@ -288,13 +313,12 @@ def _go(
         if watch:
             watch((number + 1) / len(chunks), float(watched(measured)[-1].mean()))
         if path and time.monotonic() - saved > SAVE_EVERY_S:
-            so_far = {name: np.stack(each)[:, :real] for name, each in measured.items()}
-            leaves = tuple(leaf[:real] for leaf in lanes.leaves())
-            progress = checkpoint.Progress(chunk=number + 1, leaves=leaves, measured=so_far)
-            checkpoint.save(path, progress)
+            save(path, number + 1)
             saved = time.monotonic()
         if stopped:
             break
+    if path and keep:
+        save(path, len(chunks))
     return lanes.end(), {name: np.stack(values) for name, values in measured.items()}
 
 

@@ -8,7 +8,7 @@ import resource
 from collections.abc import Collection, Mapping, Sequence
 
 from crowdml.core import record
-from crowdml.simulation import Result, simulate_cells
+from crowdml.simulation import Result, checkpoint, simulate_cells
 from crowdml.studies.comparisons import constant_rows
 from crowdml.studies.study import Curve, Report, Study, Unstated, Watcher
 from crowdml.task import Task, load
@@ -17,17 +17,39 @@ VALIDATION_SHARE = 6
 """The search holds back one training row in so many, and never looks at the test rows."""
 
 
-def reproduce(study_id: str, study: Study, trials: int | None, seed: int = 0, watch: Watcher | None = None) -> Report:
-    """Run all curves of a study and compare with the paper."""
+def reproduce(
+    study_id: str,
+    study: Study,
+    trials: int | None,
+    seed: int = 0,
+    watch: Watcher | None = None,
+    resume: bool = False,
+) -> Report:
+    """Run all curves of a study and compare with the paper.
+
+    Args:
+        study_id: Its id.
+        study: What to run.
+        trials: Repetitions; None: as in the paper.
+        seed: First seed.
+        watch: Told how far each curve is.
+        resume: Go on from where an interrupted run of the same study, trials and seed was; what it had finished is not
+            run again.
+    """
     begun = _cpu_seconds()
     results: dict[str, Result] = {}
+    runs: list[list[Task]] = []
     seconds = {"compile": 0.0, "run": 0.0}
     for labels, tasks in _side_by_side(study, study.curves, study.settled):
         told = functools.partial(watch, labels[0]) if watch else None
-        found = simulate_cells(tasks, trials=trials or study.trials, seed=seed, watch=told)
+        # Kept until all curves are done: whoever is interrupted loses none that was finished.
+        found = simulate_cells(tasks, trials=trials or study.trials, seed=seed, watch=told, resume=resume, keep=True)
+        runs.append(tasks)
         results |= dict(zip(labels, found, strict=True))
         seconds["compile"] += found[0].compile_seconds
         seconds["run"] += found[0].run_seconds
+    for tasks in runs:
+        checkpoint.run_path(tasks, trials or study.trials, seed).unlink(missing_ok=True)
     results = {curve.label: results[curve.label] for curve in study.curves}
     notes = dict.fromkeys([*study.notes, *(note for result in results.values() for note in result.notes)])
     rows = (*study.compare(results), *constant_rows(tuple(results.values()), study.measure), *study.missing)

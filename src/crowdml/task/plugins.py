@@ -244,7 +244,7 @@ def require_extensions(definition: Mapping[str, Any]) -> None:
     layers = _at(definition, "model", "layers")
     needed: list[tuple[str, Any, Registry[Any]]] = [
         ("recipe", _at(definition, "algorithm", "kind"), ALGORITHMS),
-        ("rate", _at(definition, "algorithm", "rate", "kind"), RATES),
+        *(("rate", _at(definition, "algorithm", key, "kind"), RATES) for key in ("rate", "server")),
         ("privacy mode", _at(definition, "privacy", "mode"), MODES),
         ("noise law", _at(definition, "privacy", "mechanism"), MECHANISMS),
         ("noise law", _at(definition, "secure-aggregation", "law"), SUM_LAWS),

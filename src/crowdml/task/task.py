@@ -19,7 +19,7 @@ from crowdml.algorithms.recipe import Hyper, Parts, PooledRecipe, Recipe, Sliced
 from crowdml.algorithms.recipes import POOLED, RECIPES, SLICED
 from crowdml.algorithms.stability import stability
 from crowdml.core import NUMPY, BadInput, Ops, Registry, Settings, Target, trees
-from crowdml.core.settings import OneOf
+from crowdml.core.settings import OneOf, kebab
 from crowdml.data import input_bound
 from crowdml.data.transforms import Bounds, Transform
 from crowdml.models import MODELS, FlatModel, Model
@@ -148,7 +148,7 @@ class Task(InWords):
         return ModelBounds(
             gradient=lambda order: model.gradient_bound(order, row_bound(order)),
             row=row_bound(1),
-            size=trees.size(model.zeros()),
+            size=self.releases.size(trees.size(model.zeros())),
             features=self.features + int(getattr(self.model, "bias", False)),
             classes=self.target.bins,
             limit=self.stop.max_releases,
@@ -177,13 +177,14 @@ class Task(InWords):
     def structure(self) -> str:
         """Return the task without its name and its hyper-parameters: equal structures share compiled code."""
         content = self.model_dump(mode="json", by_alias=True)
-        paths = [f"algorithm.{path}" for path in self.recipe.hyper.values()]
+        paths = [f"algorithm.{kebab(path)}" for path in self.recipe.hyper.values()]
         for path in (
             "name",
             "objective",
             "model.regularisation",
             "privacy.epsilon",
             "privacy.noise-scale",
+            "privacy.noise-multiplier",
             "privacy.noise-unit",
             *paths,
         ):
@@ -223,11 +224,17 @@ class Task(InWords):
     @property
     def extensible(self) -> list[tuple[str, str]]:
         """What a task names that may come from outside the package: what it is, and its name."""
-        model, rate = self.model, getattr(self.algorithm, "rate", None)
+        model = self.model
         layers = [("layer", layer.kind) for layer in getattr(model, "layers", ()) if isinstance(layer, LayerSettings)]
         losses = [("loss", getattr(model, key)) for key in ("loss", "top") if hasattr(model, key)]
-        rates = [("rate", rate.kind)] if isinstance(rate, RateSettings) else []
+        rates = [("rate", rate.kind) for rate in self._rates]
         return [("model", model.kind), *layers, *losses, *rates, ("recipe", self.algorithm.kind)]
+
+    @property
+    def _rates(self) -> list[RateSettings]:
+        """The rates of devices and server."""
+        named = (getattr(self.algorithm, key, None) for key in ("rate", "server"))
+        return [rate for rate in named if isinstance(rate, RateSettings)]
 
     def require_conforming(self) -> None:
         """Refuse what was registered from outside and does not do what it should, before it is used."""
@@ -236,8 +243,8 @@ class Task(InWords):
         }
         models = " with ".join(filter(None, (named.get(noun, "") for noun in ("model", "layer", "loss"))))
         require_model(models, lambda: self.model_for(NUMPY), self.features, self.target)
-        if named.get("rate"):
-            require_rate(self.algorithm.rate, self.model_for(NUMPY).zeros())
+        for rate in self._rates if named.get("rate") else ():
+            require_rate(rate, self.model_for(NUMPY).zeros())
         if named["recipe"]:
             flat = (lambda: self.build(NUMPY, flat=True)) if self.recipe.live and not self.recipe.sums_only else None
             zeros = self.model_for(NUMPY).zeros()

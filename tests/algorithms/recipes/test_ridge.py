@@ -32,3 +32,19 @@ def test_one_round_is_least_squares(bias: bool) -> None:
 def test_only_two_labels_can_be_told_apart_by_one_score() -> None:
     with pytest.raises(BadInput, match="one score, for two labels or for a number"):
         task("ridge", score="softmax")
+
+
+def test_a_constant_may_go_free_of_the_ridge() -> None:
+    settings = "per-round = 1\nfloor = 0.5\npenalise-constant = false"
+    made = task("ridge", settings, model="bias = true", score="logistic").build(NUMPY)
+    server = made.last.server.init(Ones())
+    told = made.last.server.check_out(server)
+    server = one_version(
+        made.last, server, [made.last.contribute(told, made.last.begin(), batch(NUMPY), Ones())[0]], np.int32(0)
+    )
+    x, y = np.column_stack([ROWS, np.ones(4)]).astype(float), 2.0 * LABELS - 1
+    exact = np.linalg.solve(x.T @ x + np.diag([2.0, 2.0, 4e-6]), x.T @ y)
+    np.testing.assert_allclose(model_of(made, server)[0]["b"], exact[2:], rtol=1e-3)
+    np.testing.assert_allclose(model_of(made, server)[0]["w"][0], exact[:2], rtol=1e-3)
+    with pytest.raises(BadInput, match="no constant to leave unpenalised"):
+        task("ridge", settings, score="logistic")

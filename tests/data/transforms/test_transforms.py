@@ -16,6 +16,7 @@ from crowdml.core.settings import OneOf
 from crowdml.data import Dataset, apply_all, fit_all, input_bound
 from crowdml.data.transforms import (
     TRANSFORMS,
+    Bounds,
     Fft,
     Intercept,
     Norm,
@@ -251,3 +252,18 @@ def test_a_task_file_chooses_by_kind() -> None:
 def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(Annotated[Transform, OneOf(TRANSFORMS)]).validate_python(wrong)
+
+
+def test_scale_subtracts_an_offset_and_bounds_what_it_adds() -> None:
+    scale = Scale(by=3.0, offset=0.1307)
+    rows = np.array([[0.0, 1.0], [0.5, 0.25]], np.float32)
+    np.testing.assert_allclose(scale.fit(rows).apply(rows), (rows - 0.1307) * 3.0, rtol=1e-6)
+    known = scale.bounds(Bounds(l1=1.0, l2=1.0, features=2))
+    assert known.l1 == pytest.approx(3 * (1 + 2 * 0.1307), rel=1e-5)
+    assert known.l2 == pytest.approx(3 * (1 + np.sqrt(2) * 0.1307), rel=1e-5)
+    # The worst row comes near to the bound, and none beyond it.
+    worst = scale.fit(rows).apply(np.array([[-1.0, 0.0], [-np.sqrt(0.5), -np.sqrt(0.5)]], np.float32))
+    assert known.l1 is not None and known.l2 is not None
+    assert 0.95 * known.l1 < np.abs(worst).sum(axis=1)[0] <= known.l1
+    assert 0.999 * known.l2 < np.sqrt((worst**2).sum(axis=1))[1] <= known.l2
+    assert scale.bounds(Bounds(l1=1.0, l2=1.0)) == Bounds()

@@ -10,7 +10,9 @@ import pytest
 
 from crowdml.core import NUMPY, Ops
 from crowdml.models.layers import LAYERS
+from crowdml.models.layers.convolution import Convolution
 from crowdml.models.layers.dense import Dense
+from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
 from crowdml.simulation.engine.jax_ops import JAX
 
 # isort: split
@@ -92,3 +94,15 @@ def test_a_dense_layer_may_do_without_bias_and_start_at_zero() -> None:
     layer = Dense(size=2, bias=False, start="zero").build((4,), NUMPY)
     parameters = layer.init(Given(1.0), "s")  # type: ignore[arg-type]
     assert list(parameters) == ["w"] and not parameters["w"].any() and not layer.biased
+
+
+def test_first_numbers_as_pytorch_draws_them() -> None:
+    coins = HashCoins(trial_seed(0, 0), 0, NUMPY)
+    made = Dense(size=300, start="fan-in").build((25,), NUMPY).init(coins, "init/0")
+    for leaf in (made["w"], made["b"]):
+        assert 0.19 < np.abs(leaf).max() <= 0.2 and abs(float(leaf.mean())) < 0.03
+    first = Convolution(size=200, kernel=5, start="fan-in").build((8, 8, 4), NUMPY).init(coins, "init/0")
+    for leaf in (first["w"], first["b"]):
+        assert 0.095 < np.abs(leaf).max() <= 0.1
+    plain = Convolution(size=200, kernel=5).build((8, 8, 4), NUMPY).init(coins, "init/0")
+    assert not plain["b"].any()

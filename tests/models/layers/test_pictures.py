@@ -35,6 +35,14 @@ NETS: dict[str, tuple[tuple[int, int, int], list[dict[str, Any]]]] = {
             {"kind": "convolution", "size": 4, "kernel": 2, "stride": 2, "padding": "valid", "bias": False},
         ],
     ),
+    "lines of zeros": (
+        (9, 7, 2),
+        [
+            {"kind": "convolution", "size": 3, "kernel": 4, "stride": 2, "padding": 3},
+            {"kind": "tanh"},
+            {"kind": "convolution", "size": 4, "kernel": 3, "padding": 1, "start": "fan-in"},
+        ],
+    ),
     "gram": ((5, 4, 12), [{"kind": "convolution", "size": 14, "kernel": 3, "stride": 3}]),
     "sparse": (
         (6, 6, 4),
@@ -93,7 +101,9 @@ def convolved(given: dict[str, Any], parameters: Any, x: Any) -> Any:
         weights = jnp.einsum("hwso,sco->hwco", weights, jnp.asarray(table))
     names = ("NHWC", "HWIO", "NHWC")
     strides = (layer.stride, layer.stride)
-    y = lax.conv_general_dilated(x[None], weights, strides, layer.padding.upper(), dimension_numbers=names)[0]
+    lines = layer.padding
+    around = lines.upper() if isinstance(lines, str) else ((lines, lines), (lines, lines))
+    y = lax.conv_general_dilated(x[None], weights, strides, around, dimension_numbers=names)[0]
     return y + parameters.get("b", 0.0)
 
 
@@ -230,6 +240,7 @@ def test_batch_normalisation_learns_from_the_batch_and_predicts_from_what_it_rem
 
 BAD: dict[str, tuple[list[dict[str, Any]], str]] = {
     "flat": ([{"kind": "flatten"}, {"kind": "convolution", "size": 2}], "takes pictures"),
+    "zeros only": ([{"kind": "convolution", "size": 2, "padding": 3}], "see nothing but zeros"),
     "large": ([{"kind": "convolution", "size": 2, "kernel": 9, "padding": "valid"}], "does not fit"),
     "groups": ([{"kind": "convolution", "size": 3}, {"kind": "group-norm", "groups": 2}], "cannot be shared out"),
     "average": ([{"kind": "pooling", "of": "average", "size": 3, "stride": 2, "padding": "same"}], "no one meaning"),

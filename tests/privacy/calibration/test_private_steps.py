@@ -117,3 +117,28 @@ def test_steps_and_releases_must_be_known() -> None:
             planned(POISSON, local=steps)
     with pytest.raises(BadInput, match="over how many releases"):
         planned(POISSON, limit=None)
+
+
+@pytest.mark.parametrize("terms", [POISSON, FIXED], ids=["poisson", "fixed"])
+def test_noise_may_be_given_and_its_epsilon_follows(terms: dict[str, Any]) -> None:
+    given = {name: value for name, value in terms.items() if name != "epsilon"} | {"noise_multiplier": 1.4}
+    plan, steps = plan_of(given), planned(given)
+    assert steps.noise == pytest.approx(1.4 * 0.5), "in units of clip, however rows are taken"
+    epsilon = steps_epsilon(steps.each, 120, 1e-5)
+    assert plan.terms.claim is not None and plan.terms.claim.epsilon == pytest.approx(epsilon)
+    # The other way round: the least noise for that ε is the noise that was given.
+    again = planned(terms | {"epsilon": epsilon})
+    assert again.noise == pytest.approx(steps.noise, rel=5e-3)
+
+
+def test_noise_and_epsilon_are_not_both_given_nor_noise_without_steps() -> None:
+    with pytest.raises(BadInput, match="either from epsilon or from noise-multiplier"):
+        plan_of(POISSON | {"noise_multiplier": 1.0})
+    with pytest.raises(BadInput, match="has no effect on noise that is added to the message"):
+        plan_of({"mode": "paper", "epsilon": 1.0, "noise_multiplier": 1.0})
+
+
+def test_whoever_looks_for_user_level_privacy_is_led_to_sound_mode() -> None:
+    with pytest.raises(BadInput) as caught:
+        plan_of({"mode": "paper", "unit": "device", "epsilon": 1.0, "delta": 1e-5, "mechanism": "gaussian"})
+    assert 'mode = "sound", unit = "device"' in caught.value.hint

@@ -144,7 +144,7 @@ def test_noise_has_the_planned_size_in_every_step() -> None:
         [
             np.asarray(leaf).ravel()
             for coins in seeds
-            for leaf in trees.leaves(walk.noisy_gradient(parameters, nobody, coins))
+            for leaf in trees.leaves(walk.noisy_gradient(parameters, parameters, nobody, coins))
         ]
     )
     scale = walk.steps.noise / 40

@@ -38,6 +38,7 @@ class LocalSteps(DevicePart):
         counter: What the rate counts.
         zeros: `zeros()`: parameters, all zero.
         ops: Array operations.
+        reset: Whether what the rate remembers begins anew with every check-out; otherwise it is kept.
     """
 
     walk: Walk
@@ -46,6 +47,7 @@ class LocalSteps(DevicePart):
     counter: Counter
     zeros: Callable[[], Tree]
     ops: Ops
+    reset: bool = False
 
     def init(self) -> WalkState:
         """Begin: only what the rate will ask for."""
@@ -53,27 +55,38 @@ class LocalSteps(DevicePart):
         return WalkState(
             contacts=zero if self.counter == "device-contacts" else (),
             steps=zero if self.counter == "local-steps" else (),
-            memory=self.rate.init(self.zeros()),
+            memory=() if self.reset else self.rate.init(self.zeros()),
         )
 
     def step(self, broadcast: Broadcast, work: WalkState, batch: Batch, coins: Coins) -> tuple[Release, WalkState]:
         """Take the steps, and bound the change."""
-        xp = self.ops.xp
-        contacts = work.contacts + xp.int32(1) if self.counter == "device-contacts" else ()
-        begin = self._begin(broadcast, work, contacts)
-        change, memory, taken = self.walk.take(broadcast.parameters, work.memory, begin, batch, coins)
+        change, after = self.walked(broadcast, work, batch, coins)
         release = Release(
             update=self.sanitiser.bound_message(change, coins),
-            rows=batch.count(xp),
-            count=begin if self.sanitiser.wants_count else (),
+            rows=batch.count(self.ops.xp),
+            count=self._begin(broadcast, work) if self.sanitiser.wants_count else (),
         )
-        steps = work.steps + taken if self.counter == "local-steps" else ()
-        return release, WalkState(contacts=contacts, steps=steps, memory=memory)
+        return release, after
 
-    def _begin(self, broadcast: Broadcast, work: WalkState, contacts: Tree) -> Array:
+    def walked(self, broadcast: Broadcast, work: WalkState, batch: Batch, coins: Coins) -> tuple[Tree, WalkState]:
+        """Take the steps; return what has changed, not bounded yet, and what to remember."""
+        begun = self.rate.init(self.zeros()) if self.reset else work.memory
+        change, memory, taken = self.walk.take(broadcast.parameters, begun, self._begin(broadcast, work), batch, coins)
+        after = WalkState(
+            contacts=self._contacts(work),
+            steps=work.steps + taken if self.counter == "local-steps" else (),
+            memory=() if self.reset else memory,
+        )
+        return change, after
+
+    def _contacts(self, work: WalkState) -> Tree:
+        """Count this contact, where the rate counts them."""
+        return work.contacts + self.ops.xp.int32(1) if self.counter == "device-contacts" else ()
+
+    def _begin(self, broadcast: Broadcast, work: WalkState) -> Array:
         """Return the rate's counter at the first local step, from 1."""
         xp = self.ops.xp
         if self.counter in SERVER_COUNTERS:
             # Counts start at 1, or a server could make steps longer than any rate allows.
             return xp.maximum(broadcast.count, xp.int32(1))
-        return contacts if self.counter == "device-contacts" else work.steps + xp.int32(1)
+        return self._contacts(work) if self.counter == "device-contacts" else work.steps + xp.int32(1)

@@ -7,8 +7,14 @@ from crowdml.algorithms.recipes.central import CENTRAL_BATCH, CENTRAL_SGD
 from crowdml.algorithms.recipes.consensus_newton import CONSENSUS_NEWTON
 from crowdml.algorithms.recipes.crowd_sgd import CROWD_SGD
 from crowdml.algorithms.recipes.decentral import DECENTRAL
-from crowdml.algorithms.recipes.fedavg import FEDAVG
-from crowdml.algorithms.recipes.fedsgd import FEDSGD
+from crowdml.algorithms.recipes.federated.ditto import DITTO
+from crowdml.algorithms.recipes.federated.dp_fedavg import DP_FEDAVG
+from crowdml.algorithms.recipes.federated.fedavg import FEDAVG
+from crowdml.algorithms.recipes.federated.fedbuff import FEDBUFF
+from crowdml.algorithms.recipes.federated.fedprox import FEDPROX
+from crowdml.algorithms.recipes.federated.fedsgd import FEDSGD
+from crowdml.algorithms.recipes.federated.scaffold import SCAFFOLD
+from crowdml.algorithms.recipes.federated.server_optimised import FEDADAM, FEDAVGM, FEDYOGI
 from crowdml.algorithms.recipes.local_fit import LOCAL_FIT
 from crowdml.algorithms.recipes.local_sgd import LOCAL_SGD
 from crowdml.algorithms.recipes.ridge import RIDGE
@@ -22,6 +28,14 @@ RECIPES: Registry[Recipe] = Registry(
         "local-sgd": LOCAL_SGD,
         "fedavg": FEDAVG,
         "fedsgd": FEDSGD,
+        "fedprox": FEDPROX,
+        "fedavgm": FEDAVGM,
+        "fedadam": FEDADAM,
+        "fedyogi": FEDYOGI,
+        "fedbuff": FEDBUFF,
+        "scaffold": SCAFFOLD,
+        "ditto": DITTO,
+        "dp-fedavg": DP_FEDAVG,
         "admm": ADMM,
         "admm-sums": ADMM_SUMS,
         "consensus-newton": CONSENSUS_NEWTON,

@@ -30,6 +30,11 @@ class RidgeSettings(Settings):
         None, gt=0, le=65535, description="rows of a device at most in a round; live sums are as long as this asks for"
     )
     floor: float = Field(1e-3, gt=0, description="ν: strength of the ridge, per row; more with more noise")
+    penalise_constant: bool = Field(
+        True,
+        description="whether the ridge also pulls on the model's constant; without it, as statistics has it, only a "
+        "millionth per row is left, so that there is a solution whatever the noise",
+    )
 
 
 def build(parts: Parts) -> Algorithm:
@@ -41,10 +46,24 @@ def build(parts: Parts) -> Algorithm:
             where="model.kind",
             hint='use "linear", "logistic", "huber" or "svm"',
         )
+    biased = "b" in model.zeros()[0]
+    if not settings.penalise_constant and not biased:
+        raise BadInput(
+            "the model has no constant to leave unpenalised",
+            where="algorithm.penalise-constant",
+            hint="add model.bias = true, or leave it out",
+        )
     moments = Moments(features=as_matrix(model.zeros(), ops).shape[1], target=parts.target, ops=ops)
     sanitiser = parts.sanitiser("moments", alone=False, like=lambda: ops.xp.zeros(moments.size, dtype=ops.xp.float32))
-    device = SendMoments(moments=moments, sanitiser=sanitiser, biased="b" in model.zeros()[0])
-    server = LeastSquares(model=model, moments=moments, sanitiser=sanitiser, floor=parts.hyper["floor"], ops=ops)
+    device = SendMoments(moments=moments, sanitiser=sanitiser, biased=biased)
+    server = LeastSquares(
+        model=model,
+        moments=moments,
+        sanitiser=sanitiser,
+        floor=parts.hyper["floor"],
+        ops=ops,
+        free_constant=not settings.penalise_constant,
+    )
     schedule = Rounds(cohort=settings.per_round, max_rows=settings.max_rows)
     return one_phase(device, server, sanitiser, schedule, SpeedHints(one_trial_at_a_time=True))
 

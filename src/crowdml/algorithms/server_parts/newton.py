@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from crowdml.algorithms.contract import ServerPart
 from crowdml.algorithms.device_parts.local_solver import as_matrix, as_parameters
 from crowdml.algorithms.device_parts.moments import Moments, above_zero
@@ -131,6 +133,10 @@ class Curvature(ServerPart):
         return replace(server, matrix=matrix, version=server.version + xp.int32(1), rows=xp.float32(0)), {}
 
 
+LEAST_RIDGE = 1e-6
+"""Ridge on a constant that is not penalised, per row: noise may leave nothing else that could be inverted."""
+
+
 @tree_record
 class LeastSquaresState:
     """The model, commits so far, the sum of everybody's moments, and the rows behind it."""
@@ -151,6 +157,7 @@ class LeastSquares(ServerPart):
         sanitiser: Reads check-ins.
         floor: ν.
         ops: Array operations.
+        free_constant: Whether ν spares the last number, a constant; `LEAST_RIDGE` is left of it.
     """
 
     model: Any
@@ -158,6 +165,7 @@ class LeastSquares(ServerPart):
     sanitiser: Sanitiser
     floor: Array
     ops: Ops
+    free_constant: bool = False
 
     def init(self, coins: Coins) -> LeastSquaresState:
         """Begin at zero."""
@@ -179,8 +187,13 @@ class LeastSquares(ServerPart):
         """Solve."""
         xp = self.ops.xp
         squares = above_zero(self.moments.matrix(server.total), self.ops)
-        ridge = self.floor * xp.maximum(server.rows, xp.float32(1))
-        matrix = squares + ridge * xp.eye(self.moments.features, dtype=xp.float32)
+        rows = xp.maximum(server.rows, xp.float32(1))
+        ridge = self.floor * rows
+        if self.free_constant:
+            inner = np.arange(self.moments.features) < self.moments.features - 1
+            matrix = squares + xp.diag(xp.where(inner, ridge, xp.float32(LEAST_RIDGE) * rows))
+        else:
+            matrix = squares + ridge * xp.eye(self.moments.features, dtype=xp.float32)
         found = self.ops.solve(matrix, self.moments.cross(server.total)[:, None]).T
         parameters = as_parameters(found, server.parameters)
         return replace(server, parameters=parameters, version=server.version + xp.int32(1)), {}

@@ -29,26 +29,31 @@ from crowdml.data.transforms.transform import (
 
 
 class Scale(FixedTransform):
-    """Multiply every value by one number, for instance to bring pixels into 0..1.
+    """Multiply every value by one number, for instance to bring pixels into 0..1; first subtract another, if given.
 
     >>> Scale(by=0.5).fit(np.array([[2, 4]])).apply(np.array([[2, 4]]))
     array([[1., 2.]], dtype=float32)
+    >>> Scale(by=0.5, offset=2.0).fit(np.array([[2, 4]])).apply(np.array([[2, 4]]))
+    array([[0., 1.]], dtype=float32)
     """
 
     kind: Literal["scale"] = "scale"
     by: float = Field(examples=[0.0625], description="The factor every value is multiplied by.")
+    offset: float = Field(0.0, description="What is first subtracted from every value, such as a known mean.")
 
     def bounds(self, before: Bounds) -> Bounds:
-        """Scale the bounds too, rounding upwards."""
-        return before.scaled(abs(float(np.float32(self.by))))
+        """Scale the bounds too, rounding upwards; an offset makes rows longer by its own length at most."""
+        return before.shifted(abs(float(np.float32(self.offset)))).scaled(abs(float(np.float32(self.by))))
 
     def write(self, graph: Graph, rows: Value, arrays: Mapping[str, npt.NDArray[Any]]) -> Value:
-        """Multiply."""
-        return graph.add("Mul", rows, graph.constant(np.float32(self.by)))
+        """Subtract, where there is something to subtract, and multiply."""
+        moved = graph.add("Sub", rows, graph.constant(np.float32(self.offset))) if self.offset else rows
+        return graph.add("Mul", moved, graph.constant(np.float32(self.by)))
 
     def apply(self, rows: Rows) -> Floats:
-        """Multiply in float32."""
-        return rows.astype(np.float32) * np.float32(self.by)
+        """Subtract and multiply in float32."""
+        made = rows.astype(np.float32)
+        return (made - np.float32(self.offset) if self.offset else made) * np.float32(self.by)
 
 
 Column = Annotated[int, Field(ge=0)]

@@ -69,6 +69,15 @@ class Bounds:
         l1, l2 = (None if length is None else rounded_up(length * factor) for length in (self.l1, self.l2))
         return Bounds(l1=l1, l2=l2, features=self.features)
 
+    def shifted(self, offset: float) -> Bounds:
+        """Let every number move by at most an offset; what rounding adds is allowed for."""
+        if not offset:
+            return self
+        count = self.features
+        l1 = None if self.l1 is None or count is None else rounded_up(self.l1 + offset * count)
+        l2 = None if self.l2 is None or count is None else rounded_up(self.l2 + offset * math.sqrt(count))
+        return Bounds(l1=l1, l2=l2, features=count)
+
     def widened(self, columns: int, value: float) -> Bounds:
         """Add columns of which one at most is not zero, and that one no larger than a value."""
         return Bounds(

@@ -14,13 +14,21 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from crowdml.core import Array, BadInput, Coins, Float, Graph, Ops, Tree, Value, record
-from crowdml.models.layers.layer import Layer, LayerSettings, Shape, channels_first, channels_last, require_picture
+from crowdml.models.layers.layer import (
+    Layer,
+    LayerSettings,
+    Shape,
+    channels_first,
+    channels_last,
+    first_biases,
+    require_picture,
+)
 from crowdml.models.layers.pooling import Padding, Windows, windows
 
 CACHE_NUMBERS = 1 << 16
@@ -141,14 +149,23 @@ class Convolution(LayerSettings):
     size: int = Field(gt=0, le=100_000, description="number of filters: channels of the picture that results")
     kernel: int = Field(3, gt=0, le=64, description="height and width of a window")
     stride: int = Field(1, gt=0, le=64, description="step from one window to the next")
-    padding: Padding = Field("same", description='"same": zeros around the picture; "valid": windows stay inside')
+    padding: Padding | Annotated[int, Field(ge=0, le=63)] = Field(
+        "same",
+        description='"same": zeros around the picture; "valid": windows stay inside; a number: so many lines of zeros '
+        "on each side",
+    )
     bias: bool = Field(True, description="whether each filter has a constant of its own")
     connections: int | list[list[int]] | None = Field(
         None,
         description="sparse connections: how many channels each filter sees, in turn (filter f sees f, f+1, …), or for "
         "each filter the numbers of the channels it sees; not given: all",
     )
-    start_scale: float = Field(1.0, gt=0, description="factor on the first weights, uniform ±√(6/(in+out))")
+    start: Literal["random", "fan-in"] = Field(
+        "random",
+        description="first weights: uniform ±√(6/(in+out)) with biases of zero; or uniform ±1/√in, biases as well "
+        "(PyTorch's default)",
+    )
+    start_scale: float = Field(1.0, gt=0, description="factor on the first numbers")
 
     def build(self, shape: Shape, ops: Ops) -> Layer:
         """Make the layer for pictures of the given shape."""
@@ -157,7 +174,8 @@ class Convolution(LayerSettings):
         seen = channels if table is None else table.shape[0]
         weights_shape = (self.kernel, self.kernel, seen, self.size)
         area = self.kernel * self.kernel
-        reach = self.start_scale * math.sqrt(6.0 / (area * (seen + self.size)))
+        fan_in = self.start == "fan-in"
+        reach = self.start_scale * math.sqrt(1.0 / (area * seen) if fan_in else 6.0 / (area * (seen + self.size)))
         xp = ops.xp
 
         def dense(parameters: Tree) -> Array:
@@ -172,7 +190,9 @@ class Convolution(LayerSettings):
 
         def init(coins: Coins, stage: str) -> Tree:
             drawn = (coins.uniform(f"{stage}/w", weights_shape) * 2 - 1) * reach
-            return {"w": drawn} | ({"b": xp.zeros((self.size,), dtype=xp.float32)} if self.bias else {})
+            return {"w": drawn} | (
+                {"b": first_biases(self.size, reach * fan_in, coins, stage, ops)} if self.bias else {}
+            )
 
         def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
             if ops.convolve:

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from crowdml.core import Array, BadInput, Coins, Float, Graph, Num, Ops, Tree, Value, record
-from crowdml.models.layers.layer import Layer, LayerSettings, Shape
+from crowdml.models.layers.layer import Layer, LayerSettings, Shape, first_biases
 
 
 @record
@@ -54,8 +54,12 @@ class Dense(LayerSettings):
     kind: Literal["dense"] = "dense"
     size: int = Field(gt=0, le=10_000_000, description="number of outputs")
     bias: bool = Field(True, description="whether each output has a constant of its own")
-    start: Literal["random", "zero"] = Field("random", description="first weights: uniform ±√(6/(in+out)), or zero")
-    start_scale: float = Field(1.0, gt=0, description="factor on random first weights")
+    start: Literal["random", "zero", "fan-in"] = Field(
+        "random",
+        description="first weights: uniform ±√(6/(in+out)), or zero, both with biases of zero; or uniform ±1/√in, "
+        "biases as well (PyTorch's default)",
+    )
+    start_scale: float = Field(1.0, gt=0, description="factor on random first numbers")
 
     def build(self, shape: Shape, ops: Ops) -> Layer:
         """Make the layer for examples of the given shape."""
@@ -66,14 +70,16 @@ class Dense(LayerSettings):
                 where="model.layers",
             )
         inputs, xp = shape[0], ops.xp
-        reach = self.start_scale * math.sqrt(6.0 / (inputs + self.size))
+        fan_in = self.start == "fan-in"
+        reach = self.start_scale * math.sqrt(1.0 / inputs if fan_in else 6.0 / (inputs + self.size))
 
         def init(coins: Coins, stage: str) -> Tree:
             if self.start == "zero":
                 weights = xp.zeros((self.size, inputs), dtype=xp.float32)
             else:
                 weights = (coins.uniform(f"{stage}/w", (self.size, inputs)) * 2 - 1) * reach
-            return {"w": weights} | ({"b": xp.zeros((self.size,), dtype=xp.float32)} if self.bias else {})
+            biases = {"b": first_biases(self.size, reach * fan_in, coins, stage, ops)} if self.bias else {}
+            return {"w": weights} | biases
 
         def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
             y = ops.dot(parameters["w"], x)

@@ -46,6 +46,13 @@ def no_parameters(coins: Coins, stage: str) -> Tree:
     return {}
 
 
+def first_biases(size: int, reach: float, coins: Coins, stage: str, ops: Ops) -> Array:
+    """Draw the first biases, uniform ±reach; zero where it is 0, which needs no coin."""
+    if not reach:
+        return ops.xp.zeros((size,), dtype=ops.xp.float32)
+    return (coins.uniform(f"{stage}/b", (size,)) * 2 - 1) * reach
+
+
 @record
 class Layer:
     """One layer of a model.

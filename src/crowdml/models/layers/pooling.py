@@ -98,19 +98,31 @@ class Windows:
         return total[:, above : above + self.size[0], left : left + self.size[1]]
 
 
-def windows(shape: Shape, kernel: int, stride: int, padding: Padding) -> Windows:
-    """Place a kernel over pictures; `same` gives a place for every `stride` lines, `valid` stays inside the picture."""
-    if padding == "valid" and kernel > min(shape[:2]):
+def windows(shape: Shape, kernel: int, stride: int, padding: Padding | int) -> Windows:
+    """Place a kernel over pictures.
+
+    `same` gives a place for every `stride` lines, `valid` stays inside the picture, a number puts so many lines of
+    zeros on each side.
+    """
+    lines = 0 if padding == "valid" else padding
+    if lines != "same" and kernel > min(shape[:2]) + 2 * lines:
         raise BadInput(
-            f"a window of {kernel} by {kernel} does not fit into a picture of {shape[0]} by {shape[1]}",
+            f"a window of {kernel} by {kernel} does not fit into a picture of {shape[0]} by {shape[1]}"
+            + f" with {lines} lines around it" * bool(lines),
             where="model.layers",
             hint='a smaller kernel, fewer layers that shrink the picture, or padding = "same"',
         )
+    if lines != "same" and lines >= kernel:
+        raise BadInput(
+            f"padding = {lines} has windows of {kernel} by {kernel} that see nothing but zeros",
+            where="model.layers",
+            hint=f"at most {kernel - 1}",
+        )
     places, margin = [], []
     for size in shape[:2]:
-        if padding == "valid":
-            places.append((size - kernel) // stride + 1)
-            margin += [0, 0]
+        if lines != "same":
+            places.append((size + 2 * lines - kernel) // stride + 1)
+            margin += [lines, lines]
         else:
             places.append(-(-size // stride))
             needed = max(0, (places[-1] - 1) * stride + kernel - size)

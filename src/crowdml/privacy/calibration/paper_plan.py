@@ -165,8 +165,8 @@ def _in_steps(settings: PrivacySettings, releases: Releases, model: ModelBounds)
     )
     _check_terms_of_samples(settings)
     steps = private_steps(settings, releases.steps, model.limit)
-    assert settings.epsilon is not None  # noqa: S101  private_steps has seen to it
-    return _plan(settings, releases, InSteps(steps=steps), Promise(epsilon=settings.epsilon, delta=settings.delta))
+    epsilon = steps.epsilon(settings.delta) if settings.epsilon is None else settings.epsilon
+    return _plan(settings, releases, InSteps(steps=steps), Promise(epsilon=epsilon, delta=settings.delta))
 
 
 def _inputs(settings: PrivacySettings, releases: Releases, model: ModelBounds, epsilon: float) -> Plan:
@@ -223,6 +223,7 @@ def _check_terms_of_samples(settings: PrivacySettings) -> None:
         raise BadInput(
             "the paper's promise is about one sample",
             where="privacy.unit",
-            hint='use unit = "sample"; results show what it adds up to for a device as well',
+            hint='for whole devices (user-level DP-FedAvg) use mode = "sound", unit = "device"; or unit = "sample", of '
+            "which results show what it adds up to for a device",
         )
     refuse_given(settings, ("max_uses", "owner_range", "units"), "only sound mode can keep this")

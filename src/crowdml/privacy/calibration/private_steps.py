@@ -70,6 +70,10 @@ class PrivateSteps:
         """Standard deviation of the noise on each number of a step's sum."""
         return self.each.multiplier * self.sensitivity
 
+    def epsilon(self, delta: float) -> float:
+        """Return the ε of all steps of all releases together."""
+        return steps_epsilon(self.each, self.steps * self.releases, delta)
+
     @property
     def adjacency(self) -> str:
         """Which data sets are neighbours."""
@@ -77,7 +81,7 @@ class PrivateSteps:
 
 
 def private_steps(settings: PrivacySettings, local: Steps | None, limit: int | None) -> PrivateSteps:
-    """Check the terms and find the least noise that keeps ε over all steps of all releases.
+    """Check the terms and find the least noise that keeps ε over all steps of all releases, unless it is given.
 
     Args:
         settings: The `[privacy]` section.
@@ -97,13 +101,19 @@ def private_steps(settings: PrivacySettings, local: Steps | None, limit: int | N
             hint="such as local-steps = 60, and leave epochs out",
         )
     _require_terms(settings)
-    assert settings.epsilon and settings.sampling_rate and settings.clip  # noqa: S101  seen to just above
+    assert settings.sampling_rate and settings.clip  # noqa: S101  seen to just above
     releases = require_limit(limit)
     step = Sampled(sampling=settings.sampling, multiplier=1.0, share=settings.sampling_rate, batch=local.part)
+    if settings.noise_multiplier is not None:
+        # Given in clips, as elsewhere, and accounted in sensitivities: replacing a row moves a sum by two clips.
+        step = replace(step, multiplier=settings.noise_multiplier / (1 if settings.sampling == "poisson" else 2))
+    else:
+        assert settings.epsilon  # noqa: S101  seen to just above
+        step = _with_least_noise(step, local.count * releases, settings.epsilon, settings.delta)
     return PrivateSteps(
         radius=settings.clip,
         by_layer=settings.clipping == "per-layer",
-        each=_with_least_noise(step, local.count * releases, settings.epsilon, settings.delta),
+        each=step,
         steps=local.count,
         releases=releases,
     )
@@ -120,6 +130,12 @@ def _require_terms(settings: PrivacySettings) -> None:
         )
     if settings.mechanism != "gaussian":
         raise BadInput("noise in local steps is Gaussian", where="privacy.mechanism", hint='use mechanism = "gaussian"')
+    if settings.noise_multiplier is not None and settings.epsilon is not None:
+        raise BadInput(
+            "noise follows either from epsilon or from noise-multiplier",
+            where="privacy.noise-multiplier",
+            hint="leave one of them out: either follows from the other",
+        )
     needed = {
         "epsilon": "epsilon = 3.0, the total over the task",
         "delta": "delta = 1e-5",
@@ -127,6 +143,8 @@ def _require_terms(settings: PrivacySettings) -> None:
         "sampling_rate": "sampling-rate = 0.01, the share of a device's rows that a step takes",
     }
     for name, hint in needed.items():
+        if name == "epsilon" and settings.noise_multiplier is not None:
+            continue
         if not getattr(settings, name):
             raise BadInput(
                 "noise in local steps needs this", where=f"privacy.{name.replace('_', '-')}", hint=f"such as {hint}"

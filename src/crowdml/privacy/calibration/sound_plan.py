@@ -149,7 +149,14 @@ def _require_shared(terms: PrivacySettings, law: NoiseLaw) -> None:
 
 
 def _radius(terms: PrivacySettings, law: NoiseLaw, releases: Releases, model: ModelBounds) -> float:
-    """Return what no vector exceeds: as the terms say, or what the model itself proves of a gradient."""
+    """Return what no vector exceeds: as algorithm or terms say, or what the model itself proves of a gradient."""
+    if releases.bound is not None:
+        refuse_given(terms, ("clip",), "the algorithm clips by itself, at a length that it learns")
+        if law.order != 2:
+            raise BadInput(
+                "what the algorithm sends is bounded in L2", where="privacy.mechanism", hint='use "gaussian"'
+            )
+        return releases.bound
     if terms.clip:
         return terms.clip
     if releases.sends == "change":

@@ -61,7 +61,7 @@ def refuse_steps(settings: PrivacySettings) -> None:
     if settings.noise_at == "message":
         refuse_given(
             settings,
-            ("clipping", "sampling", "sampling_rate"),
+            ("clipping", "sampling", "sampling_rate", "noise_multiplier"),
             "has no effect on noise that is added to the message",
             'leave it out, or noise-at = "steps"',
         )

@@ -102,7 +102,7 @@ class LocalWork:
         padded: Whether some steps may be empty, because devices differ in their number of rows.
         through_rows: Whether steps may go through the rows in turn; False where a device is told how many to take.
         group: Rows that go through together where steps bound every row; memory and speed only.
-        proximal: μ of a pull back to the parameters checked out (FedProx); 0: none.
+        proximal: μ of a pull back to the parameters checked out (FedProx); None: there is none.
     """
 
     objective: Objective
@@ -114,7 +114,14 @@ class LocalWork:
     padded: bool
     through_rows: bool = True
     group: int = 64
-    proximal: float = 0.0
+    proximal: Array | None = None
+
+    def slope(self, here: Tree, checked_out: Tree) -> Tree:
+        """Return what a step adds to the gradient of its rows: regulariser and pull, which depend on no row."""
+        common = self.objective.regulariser(here)
+        if self.proximal is None:
+            return common
+        return trees.map(lambda slope, w, w0: slope + self.proximal * (w - w0), common, here, checked_out)
 
 
 class Walk(Protocol):

@@ -96,7 +96,7 @@ class OnGrid(Sanitiser):
         """Take rows as they come; where there is a proof, as it assumes."""
         require_rows_in_turn(work)
         stable = self.mechanism.stable
-        if stable and work.proximal:
+        if stable and work.proximal is not None:
             raise ValueError("nothing is proven of steps that are pulled back: leave proximal out")
         if stable and work.wide_factor is None:
             raise ValueError("steps with a proof need their rate in wide numbers: give LocalWork a wide_factor")

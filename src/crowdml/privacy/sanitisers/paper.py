@@ -72,7 +72,8 @@ class Paper(Floats):
         raise BadInput(
             "a change after local steps has no proven bound, so no ε can be claimed for it",
             where="privacy.epsilon",
-            hint="give noise-scale instead, or send gradients: local-steps = 0",
+            hint='mode = "sound", unit = "device" bounds the whole change of a device (user-level DP-FedAvg); in paper '
+            'mode give noise-scale instead, or noise-at = "steps" (DP-SGD), or send gradients: kind = "fedsgd"',
         )
 
     def scale_of(self, release: Release) -> Array:
@@ -216,8 +217,6 @@ class InSteps(Floats):
 
     def walk(self, work: LocalWork) -> Walk:
         """Take rows by chance."""
-        if work.proximal:
-            raise ValueError("steps with noise of their own are not pulled back: leave proximal out")
         return ByChance(work=work, steps=self.steps, use=self.use)
 
     def describe(self) -> dict[str, str]:

@@ -29,7 +29,7 @@ MARGIN = 1 - 1e-9
 """Rows and rates are brought so much below what the proof allows: more than the rounding of their own lengths."""
 
 
-def _cut(batch: Batch, size: int) -> Batch:
+def cut_batch(batch: Batch, size: int) -> Batch:
     """Cut a batch into parts of so many rows."""
     parts: Batch = trees.map(lambda leaf: leaf.reshape(-1, size, *leaf.shape[1:]), batch)
     return parts
@@ -53,9 +53,7 @@ class InOrder:
         def step(carry: Tree, part: Batch) -> Tree:
             here, memory, taken = carry
             total = work.objective.gradients(here, part).total(mean_weights(part.mask, ops))
-            gradient = plus(total, work.objective.regulariser(here))
-            if work.proximal:
-                gradient = trees.map(lambda slope, w, w0: slope + work.proximal * (w - w0), gradient, here, parameters)
+            gradient = plus(total, work.slope(here, parameters))
             change, after = work.rate.step(memory, gradient, begin + counts_up * taken)
             if not work.padded:
                 return trees.map(lambda old, new: old - new, here, change), after, taken + one
@@ -65,7 +63,7 @@ class InOrder:
             return moved, after, taken + real.astype(xp.int32)
 
         begun = (parameters, memory, xp.int32(0))
-        moved, memory, taken = ops.fold(step, begun, _cut(batch, work.size))
+        moved, memory, taken = ops.fold(step, begun, cut_batch(batch, work.size))
         return trees.map(lambda new, old: new - old, moved, parameters), memory, taken
 
 
@@ -91,7 +89,7 @@ class ByChance:
 
         def step(carry: Tree, number: Array) -> Tree:
             here, memory = carry
-            gradient = self.noisy_gradient(here, batch, cast(GridCoins, coins).retry(number + 1))
+            gradient = self.noisy_gradient(here, parameters, batch, cast(GridCoins, coins).retry(number + 1))
             count = begin + number if self.work.counts_up else begin
             change, memory = self.work.rate.step(memory, gradient, count)
             return trees.map(lambda old, new: old - new, here, change), memory
@@ -101,14 +99,13 @@ class ByChance:
         change = trees.map(lambda new, old: new - old, moved, parameters)
         return change, memory, xp.int32(self.steps.steps)
 
-    def noisy_gradient(self, parameters: Tree, batch: Batch, coins: Coins) -> Tree:
+    def noisy_gradient(self, parameters: Tree, checked_out: Tree, batch: Batch, coins: Coins) -> Tree:
         """Return one step's gradient: clipped, summed, with noise, over the expected number of rows."""
         total = self.clipped_sum(parameters, batch, *self.choose(batch, coins))
         noisy = add_noise(MECHANISMS["gaussian"], total, self.use.scales["noise"], coins, "step")
         share = self.use.ops.xp.float32(1 / self.steps.each.batch)
-        # The regulariser depends on parameters that every step's noise protects already.
-        regulariser = self.work.objective.regulariser(parameters)
-        return trees.map(lambda leaf, common: leaf * share + common, noisy, regulariser)
+        # What else there is depends on parameters that every step's noise protects already.
+        return trees.map(lambda leaf, common: leaf * share + common, noisy, self.work.slope(parameters, checked_out))
 
     def choose(self, batch: Batch, coins: Coins) -> tuple[Array, Array]:
         """Choose the rows of a step: all rows in an order that begins with those chosen, and how many they are."""
@@ -169,7 +166,7 @@ class Stable:
     ) -> tuple[Tree, Tree, Array]:
         """Take one step on each part of the batch; rates with a proof remember nothing."""
         ops = self.use.ops
-        origin, parts = self.near(parameters), _cut(self.bounded(batch), self.work.size)
+        origin, parts = self.near(parameters), cut_batch(self.bounded(batch), self.work.size)
         self._require_proven(len(parts.mask))
         counts_up = ops.xp.int32(1 if self.work.counts_up else 0)
 

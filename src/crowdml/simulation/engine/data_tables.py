@@ -86,13 +86,13 @@ def make_tables(
 def _can_be_split(algorithm: Algorithm) -> bool:
     """Tell whether a step moves no weight whose gradient is zero, and needs no more of the whole change than its parts.
 
-    An integer release looks at all of the change. A device that remembers more than how often it did something may move
-    weights without a gradient.
+    An integer release looks at all of the change. A device whose steps are not multiples of a gradient, or that
+    remembers more than how often it did something, may move weights without a gradient.
     """
     phase = algorithm.last
     counters_only = all(np.issubdtype(np.asarray(leaf).dtype, np.integer) for leaf in trees.leaves(phase.device.init()))
     plain = phase.sanitiser.integers(1) is None and counters_only
-    return algorithm.hints.in_parts and len(algorithm.phases) == 1 and plain
+    return algorithm.hints.in_parts and algorithm.hints.multiples and len(algorithm.phases) == 1 and plain
 
 
 def _split(task: Task, rows: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[Any]] | None:

@@ -121,7 +121,7 @@ class _Replica:
 
     def measure(self) -> dict[str, float]:
         phase = self._phases()[-1]
-        if phase.device.model(phase.device.init()) is not None:
+        if self.task.releases.alone:
             devices = self.task.crowd.devices
             some = np.linspace(0, devices - 1, min(devices, MEASURED_DEVICES)).astype(int).tolist()
             each = [self._errors(phase.device.model(self._device(slot).work)) for slot in some]

@@ -1,0 +1,1 @@
+"""Federated recipes: devices go through their rows, round by round or on arrival, and a server averages."""
