@@ -62,6 +62,7 @@ def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None
         compile_seconds=compile_seconds,
         run_seconds=time.perf_counter() - began,
         notes=accounting.notes(task, dataset, fitted, ()),
+        transforms=tuple(each.arrays for each in fitted),
     )
     return doubted(result, dataset)
 

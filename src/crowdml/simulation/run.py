@@ -24,6 +24,8 @@ from crowdml.simulation.engine.run_records import Carry, Replicas
 from crowdml.simulation.engines import choose, require_engine
 from crowdml.simulation.lanes import Lanes, count_lanes, open_lanes, width
 from crowdml.simulation.prepare import numbers, prepare
+from crowdml.simulation.reporting.course import run_course
+from crowdml.simulation.reporting.device_errors import device_errors
 from crowdml.simulation.result import Average, Result, Watcher, watched
 from crowdml.simulation.timeline.timeline import Timeline, make_timeline
 from crowdml.simulation.timeline.trial_crowd import trial_split
@@ -99,11 +101,16 @@ def simulate_cells(
     with open_lanes(tasks[0], dataset, replicas, chunks, lane_count, engine) as lanes:
         dataset = prepare(tasks[0])[1]  # whose rows are the shared ones now, so that others can go
         began = time.perf_counter()
-        carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, watch, len(tasks) * trials)
+        clock: list[float] = []
+        real = len(tasks) * trials
+        carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, _timed(watch, clock), real)
     notes += more
     run_seconds = time.perf_counter() - began
     parameters, counts, updates = _ended(tasks[0], carries, chunks)
     points = range(len(measured["test_error"]))
+    seconds = np.array([np.nan] * (len(points) - len(clock)) + clock) - began  # what was resumed was not timed
+    ends, rows = chunks.ends[: len(points), :trials], len(dataset.train_targets)  # those of all cells are the same
+    course = run_course(tasks[0], timelines, ends, seconds, rows, whole_run=len(points) == len(chunks))
 
     def of_cell(cell: int, task: Task) -> Result:
         span = slice(cell * trials, (cell + 1) * trials)
@@ -126,9 +133,23 @@ def simulate_cells(
             times=np.stack([chunks.times(number) for number in points])[:, span],
             averages=_averages(task, carries, timelines, span),
             baselines=personal_errors(task, dataset, timelines, learnt),
+            course=course,
+            device_errors=device_errors(task, dataset, timelines, learnt),
+            transforms=tuple(each.arrays for each in fitted),
         )
 
     return [doubted(of_cell(cell, task), dataset) for cell, task in enumerate(tasks)]
+
+
+def _timed(watch: Watcher | None, clock: list[float]) -> Watcher:
+    """Note when each point of the curve was reached, and tell whoever watches."""
+
+    def told(share: float, error: float) -> None:
+        clock.append(time.perf_counter())
+        if watch:
+            watch(share, error)
+
+    return told
 
 
 def require_numbers(trials: int, seed: int) -> None:

@@ -31,6 +31,7 @@ from crowdml.simulation.engine.program_cache import open_cache
 from crowdml.simulation.engine.replica import Loop, writes_out
 from crowdml.simulation.engine.run_records import MEASURED_DEVICES, Carry, Events, Replicas, Shape
 from crowdml.simulation.engine.sparse_inputs import inputs_of
+from crowdml.simulation.prepare import measured_loss
 from crowdml.task import Task
 from crowdml.task.plugins import registered_here
 
@@ -225,6 +226,7 @@ def _measurer(task: Task) -> Callable[[DataTables, Replicas, Carry], dict[str, A
             found: dict[str, Array] = {}
             for of, (rows, targets) in (chosen or tables.measured).items():
                 found |= task.target.measures(model.predict(parameters, rows), targets, JAX, of)
+                found |= measured_loss(task, model, parameters, rows, targets, of)
             return found
 
         if has_models:
