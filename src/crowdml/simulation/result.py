@@ -182,23 +182,23 @@ class Result:
 
     def _used(self, name: str) -> Floats:
         """Return what was used up at every point, shape (points, trials); not numbers where it is not known."""
-        course, shape = self.course, self.measured["test_error"].shape
-        each: Floats | None = None
+        each: Floats | float = np.nan
         if name == "samples":
             each = self.samples[:, None]
         elif name == "time":
-            each = self.times
-        elif course is not None:
-            each = {
-                "versions": lambda: course.versions,
-                "seconds": lambda: course.seconds[:, None],
-                "bytes_up": course.up,
-                "bytes_down": course.down,
-                "epsilon": lambda: self._epsilon(course)[:, None],
-            }[name]()
-        elif name == "seconds" and len(self.samples) == 1:
-            each = np.array([[self.run_seconds]])
-        return np.broadcast_to(np.nan if each is None else each, shape)
+            each = np.nan if self.times is None else self.times
+        elif name == "seconds" and self.course is None:
+            each = np.array([np.nan] * (len(self.samples) - 1) + [self.run_seconds])[:, None]
+        elif self.course is not None:
+            each = self._of_course(self.course, name)
+        return np.broadcast_to(np.asarray(each, np.float64), self.measured["test_error"].shape)
+
+    def _of_course(self, course: RunCourse, name: str) -> Floats:
+        if name == "epsilon":
+            return self._epsilon(course)[:, None]
+        if name == "seconds":
+            return course.seconds[:, None]
+        return {"versions": course.versions, "bytes_up": course.up(), "bytes_down": course.down()}[name]
 
     def _epsilon(self, course: RunCourse) -> Floats:
         uses, releases = course.uses.tolist(), course.releases.tolist()
@@ -307,8 +307,8 @@ class Result:
             raise damaged(Path(path), error) from None
 
 
-_WORDS = ("seed", "trials", "privacy", "updates", "run_seconds", "compile_seconds", "engine", "processes", "notes")
-_WORDS += ("warnings",)
+_WORDS: tuple[str, ...] = ("seed", "trials", "privacy", "updates", "engine", "processes", "notes", "warnings")
+_WORDS += ("run_seconds", "compile_seconds")
 _OPTIONAL = ("times", "device_errors")
 _TALLY = tuple(field.name for field in dataclasses.fields(Tally))
 _COURSE = ("versions", "sent", "uses", "releases", "seconds")

@@ -104,7 +104,8 @@ def curve_figure(
     )
     if many:
         shown = ["test rows", "rows held back"] if held_back else list(results)
-        columns = max(1, min(4, LEGEND_CHARACTERS // (max(map(len, shown)) + 8)))
+        most = max(1, min(4, LEGEND_CHARACTERS // (max(map(len, shown)) + 8)))
+        columns = -(-len(shown) // -(-len(shown) // most))  # as many in every line, as far as possible
         figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize="small")
     if path is not None:
         save_figure(figure, path)
