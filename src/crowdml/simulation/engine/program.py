@@ -24,6 +24,7 @@ from crowdml.core import Array, record
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
 from crowdml.simulation.attacked import attack_of, attacked
+from crowdml.simulation.engine import require_platform
 from crowdml.simulation.engine.carry import finish
 from crowdml.simulation.engine.data_tables import DataTables, make_tables
 from crowdml.simulation.engine.jax_ops import JAX, LazyRows
@@ -142,6 +143,7 @@ _keeping = threading.Lock()
 def program_for(task: Task, tables: DataTables, replicas: Replicas, events: Events, shape: Shape) -> Program:
     """Compile for the shapes of these tables, replicas and events, unless that has been done."""
     began = time.perf_counter()
+    require_platform()
     tables = jax.device_put(tables)
     # What was registered by a call may do something else by now, under the same name.
     keeps = not registered_here()
