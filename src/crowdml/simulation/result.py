@@ -301,9 +301,7 @@ class Result:
         words, arrays = read_result(Path(path))
         try:
             return _restored(words, arrays)
-        except BadInput:
-            raise
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
+        except (BadInput, KeyError, ValueError, TypeError, AttributeError) as error:
             raise damaged(Path(path), error) from None
 
 

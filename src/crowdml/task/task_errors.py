@@ -23,7 +23,7 @@ Location = tuple[str | int, ...]
 
 _RATE = 'algorithm.rate, a table: rate = { kind = "constant", c = 0.1 }'
 _ROUNDS = (
-    "crowd.rounds (where devices are invited to rounds: fedavg, fedsgd), crowd.passes (times the crowd goes through its "
+    "crowd.rounds (where devices are invited to them, as by fedavg), crowd.passes (times the crowd goes through its "
     "rows), or stop.max-versions (end after so many versions)"
 )
 _DEVICES = "crowd.devices: a participant is called device"

@@ -143,9 +143,10 @@ def make_variation(key: str, values: Any, option: str = "vary") -> Variation:
             where=where,
             hint="give at least one, with commas between them",
         )
-    twice = [value for at, value in enumerate(plain) if value in plain[:at]]
+    spelled = [_spelled(value) for value in plain]
+    twice = [value for at, value in enumerate(spelled) if value in spelled[:at]]
     if twice:
-        raise BadInput(f"{_spelled(twice[0])} stands twice", where=where, hint="name every value once")
+        raise BadInput(f"{twice[0]} stands twice", where=where, hint="name every value once")
     return Variation(key=key, values=tuple(plain))
 
 
@@ -268,7 +269,8 @@ def _word(key: str, value: Any) -> str:
 
 def _spelled(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:g}"
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

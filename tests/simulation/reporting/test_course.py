@@ -50,7 +50,7 @@ def test_bytes_are_those_of_a_live_task(digits: Make) -> None:
 
 def test_epsilon_so_far_is_never_less_than_what_was_spent(digits: Make) -> None:
     """Counted by hand: every contact that had read its parameters before a point has been released."""
-    task = digits(NOISE, "algorithm={ kind = 'fedavg', per-round = 5 }", "crowd.rounds=12", "crowd.drop-out=0.2")
+    task = digits(NOISE, "algorithm={ kind = 'fedsgd', per-round = 5 }", "crowd.rounds=12", "crowd.drop-out=0.2")
     result = simulate(task, trials=2, engine="numpy")
     assert result.course is not None and result.times is not None
     timelines = make_timelines(task, prepare(task)[1], 2, 0)

@@ -63,7 +63,7 @@ def test_damage_is_refused(result: Result, tmp_path: Path) -> None:
         (safetensors.numpy.save({"a": np.zeros(1)}), "is not the result of a simulation"),
         (_with_words(whole, lambda words: words.pop("privacy")), "is damaged, or no result"),
         (_with_words(whole, lambda words: words["task"].pop("model")), "model"),
-        (_with_words(whole, lambda words: words["task"]["model"].update(kind="mlp", layers=[3])), "its parameters"),
+        (_with_words(whole, lambda words: words["task"].update(model=dict(kind="mlp", layers=[3]))), "its parameters"),
     ):
         path.write_bytes(content)
         with pytest.raises(BadInput) as caught:
