@@ -66,7 +66,7 @@ PAGES = [
     if path.name != "LICENSE"
 ]
 
-TYPED = ("README.md", "docs/how-to/import-legacy.md")
+TYPED = ("README.md", "docs/how-to/import-legacy.md", "docs/how-to/compare-algorithms.md")
 """Pages outside `tutorials` that are typed as those are."""
 
 

@@ -42,7 +42,7 @@ def test_other_tables_have_kinds_too() -> None:
     cells = cells_of("crowd.partition=dirichlet,iid", "algorithm.rate.kind=constant,inverse-sqrt", changes=(change,))
     assert cells[0].task.crowd.partition.alpha == 0.1 and cells[2].notes == ("iid has no alpha: left out",)
     assert [cell.task.algorithm.rate.kind for cell in cells[:2]] == ["constant", "inverse-sqrt"]
-    assert cells[0].task.algorithm.rate.c == 30.0
+    assert cells[0].task.algorithm.rate.c == 30.0 and cells[0].label == "dirichlet, constant"
 
 
 def test_values_are_parted_at_commas_between_them_alone() -> None:

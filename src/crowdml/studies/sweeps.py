@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     "std": "s.d.",
-    "worst_tenth": "worst tenth",
+    "worst_tenth": "error of the worst tenth",
     "bytes_up": "MB up",
     "bytes_down": "MB down",
     "epsilon": "ε",

@@ -162,7 +162,7 @@ def make_cells(bases: Sequence[Base], varied: Sequence[Variation], option: str =
     for number, base in enumerate(bases):
         for places in itertools.product(*(range(len(each.values)) for each in varied)):
             chosen = [(each.key, each.values[at]) for each, at in zip(varied, places, strict=True)]
-            words = ([names[number]] if len(bases) > 1 else []) + [_word(key, value) for key, value in chosen]
+            words = ([names[number]] if len(bases) > 1 else []) + [_word(base, key, value) for key, value in chosen]
             cells.append(_cell(base, ", ".join(words) or names[number], chosen, (number, *places), option))
     return cells
 
@@ -256,10 +256,10 @@ def _parted(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _word(key: str, value: Any) -> str:
+def _word(base: Base, key: str, value: Any) -> str:
     """Name a value in a label: a kind by itself, everything else behind its key."""
     names = key.split(".")
-    if isinstance(value, str) and (names[-1] == "kind" or len(names) == 1):
+    if isinstance(value, str) and (names[-1] == "kind" or _kinds_at(base.content, names) is not None):
         return value
     if isinstance(value, dict) and "kind" in value:
         rest = ", ".join(f"{name} {_spelled(each)}" for name, each in value.items() if name != "kind")

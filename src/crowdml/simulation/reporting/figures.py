@@ -78,6 +78,7 @@ def curve_figure(
         looks: By label, the numbers of colour and line style; not given: each curve has the next.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
 
     require_drawable(results, measure, against)
     many = len(results) > 1 or held_back
@@ -97,6 +98,8 @@ def curve_figure(
         if all(result.task.target == first for result in results.values()):
             _show_unit(axes, first)
     axes.set(xlabel=AGAINST[against], ylabel=words, xlim=(0, None), ylim=(0, None))
+    if against.startswith("bytes"):
+        axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(
