@@ -24,7 +24,7 @@ WORDS = {
     "core": "records and messages, targets, trees, ops, coins, settings, registries, errors",
 }
 INSIDE = {
-    "simulation": ("timeline", "engine", "workers"),
+    "simulation": ("timeline", "engine", "workers", "reporting"),
     "server": ("setup", "pages", "http", "tasks", "store"),
     "device": ("rows",),
     "algorithms": ("recipes", "device_parts", "server_parts", "aggregation"),

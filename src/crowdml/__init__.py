@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from crowdml.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from crowdml.data import Dataset as Dataset
@@ -12,10 +12,25 @@ if TYPE_CHECKING:
     from crowdml.device import Ledger as Ledger
     from crowdml.simulation import Result as Result
     from crowdml.simulation import simulate as simulate
+    from crowdml.studies.sweeps import Comparison as Comparison
+    from crowdml.studies.sweeps import compare as compare
+    from crowdml.studies.sweeps import sweep as sweep
     from crowdml.task import Task as Task
     from crowdml.task.plugins import register as register
 
-__all__ = ["Dataset", "Device", "Ledger", "Result", "Task", "__version__", "register", "simulate"]
+__all__ = [
+    "Comparison",
+    "Dataset",
+    "Device",
+    "Ledger",
+    "Result",
+    "Task",
+    "__version__",
+    "compare",
+    "register",
+    "simulate",
+    "sweep",
+]
 
 # Imported when first asked for, so that `import crowdml` and `crowdml --help` stay quick.
 _HOMES = {
@@ -25,7 +40,10 @@ _HOMES = {
     "Ledger": "crowdml.device.ledger_store",
     "Result": "crowdml.simulation",
     "Task": "crowdml.task",
+    "Comparison": "crowdml.studies.sweeps",
+    "compare": "crowdml.studies.sweeps",
     "simulate": "crowdml.simulation",
+    "sweep": "crowdml.studies.sweeps",
 }
 
 

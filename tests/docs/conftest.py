@@ -66,7 +66,12 @@ PAGES = [
     if path.name != "LICENSE"
 ]
 
-TYPED = ("README.md", "docs/how-to/import-legacy.md", "docs/how-to/use-your-own-data.md")
+TYPED = (
+    "README.md",
+    "docs/how-to/compare-algorithms.md",
+    "docs/how-to/import-legacy.md",
+    "docs/how-to/use-your-own-data.md",
+)
 """Pages outside `tutorials` that are typed as those are."""
 
 

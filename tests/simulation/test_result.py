@@ -63,7 +63,7 @@ def test_json_has_the_promised_layout(digits: Make) -> None:
     result = simulate(digits("privacy.mode=paper", "privacy.epsilon=10.0", "privacy.statistics-epsilon=1.0"), trials=3)
     content = json.loads(json.dumps(result.to_json()))
     keys = {"task", "seed", "trials", "final", "curve", "estimated_labels", "privacy", "seconds", "updates", "notes"}
-    assert set(content) == keys | {"warnings", "engine", "processes"} and content["warnings"] == []
+    assert set(content) == keys | {"warnings", "engine", "processes", "course"} and content["warnings"] == []
     assert set(content["final"]["test_error"]) == {"mean", "std"}
     assert [point["samples"] for point in content["curve"]] == sorted(point["samples"] for point in content["curve"])
     assert content["curve"][-1]["samples"] == 2800

@@ -8,13 +8,14 @@ from typing import Annotated, ClassVar
 import typer
 
 import crowdml
-from crowdml.cli import cache, data, demo, device, privacy, reproduce, serve, simulate, slicing, task
+from crowdml.cli import compare, data, demo, device, privacy, reproduce, serve, simulate, slicing, task
 from crowdml.cli.command_groups import Commands
 
 EXTRAS = {
     **{name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL", "pymetis")},
     **{name: "server" for name in ("alembic", "fastapi", "jinja2", "segno", "sqlalchemy", "uvicorn")},
     "psycopg": "postgres",
+    **{name: "track" for name in ("mlflow", "tensorboardX")},
 }
 """Which extra brings a package that the base installation, a device, does without."""
 
@@ -26,6 +27,7 @@ class Programme(Commands):
         "See it work": ("demo",),
         "Simulate and compare": (
             "simulate",
+            "compare",
             "privacy",
             "reproduce",
             "slice",
@@ -59,6 +61,7 @@ app = typer.Typer(
 )
 app.command(name="demo")(demo.demo)
 app.command(name="simulate")(simulate.simulate)
+app.command(name="compare")(compare.compare)
 app.command(name="slice")(slicing.slice_)
 app.command(name="audit")(slicing.audit)
 app.command(name="reproduce")(reproduce.reproduce)
@@ -70,7 +73,7 @@ app.command(name="backup")(serve.backup)
 app.command(name="restore")(serve.restore)
 app.command(name="import-legacy")(simulate.import_legacy)
 app.add_typer(data.app, name="data")
-app.add_typer(cache.app, name="cache")
+app.add_typer(simulate.cache, name="cache")
 app.add_typer(privacy.app, name="privacy")
 
 

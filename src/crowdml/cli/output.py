@@ -48,7 +48,7 @@ def write_json(content: dict[str, Any], path: Path | None) -> None:
         say(f"result: {path}")
 
 
-def draw(figure: Callable[[Path], None], path: Path | None) -> None:
+def draw(figure: Callable[[Path], object], path: Path | None) -> None:
     """Have a figure drawn where it was asked for."""
     if path:
         figure(path)
@@ -82,21 +82,29 @@ def promise_text(epsilon: float, delta: float) -> str:
 
 
 class Progress:
-    """A progress bar on standard error, with the error as it falls."""
+    """A progress bar on standard error, with the error as it falls.
 
-    def __init__(self, name: str, quiet: bool = False) -> None:
+    Args:
+        name: What is going on.
+        quiet: Whether nothing is shown.
+        lines: Whether a line is printed for every part and every tenth, where there is no terminal to draw a bar on.
+    """
+
+    def __init__(self, name: str, quiet: bool = False, lines: bool = False) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
+        console = Console(stderr=True)
+        self._lines, self._said = lines and not quiet and not console.is_terminal, ("", -1)
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
             TextColumn("{task.percentage:>3.0f} %"),
             TextColumn("{task.fields[error]}"),
             TimeRemainingColumn(compact=True),
-            console=Console(stderr=True),
-            disable=quiet,
+            console=console,
+            disable=quiet or self._lines,
             transient=True,
         )
         self._row = self._bar.add_task(f"{name}: preparing", total=1.0, error="")
@@ -118,6 +126,10 @@ class Progress:
         """Move on, and call the bar by the part that is going on."""
         self._name = name
         self.update(share, error)
+        now = (name, int(10 * share))
+        if self._lines and now != self._said:
+            say(f"{share:4.0%}  {name}" + ("" if math.isnan(error) else f": error {error:.3f}"))
+            self._said = now
 
     def update(self, share: float, error: float) -> None:
         """Move on; no error is shown before one was measured."""

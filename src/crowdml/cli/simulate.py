@@ -1,6 +1,7 @@
 """crowdml simulate: run a task file on a simulated crowd, and say what it learnt and what it cost.
 
 crowdml import-legacy: make such a file of the original Crowd-ML library's configuration.
+crowdml cache: what simulations keep to start sooner, and how to take it away.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import math
 import os
 import sys
 from dataclasses import replace
+from json import dumps as json_text
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdml.cli import output
-from crowdml.cli.command_groups import change_option
+from crowdml.cli import compare, output
+from crowdml.cli.command_groups import change_option, command_group
 from crowdml.simulation.workers import start
 
 if TYPE_CHECKING:
@@ -33,10 +35,21 @@ def simulate(
     data: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Rows of your own: a .csv, .npz or .parquet file.")
     ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=A,B,...", help="Run with each of these values of a key: see crowdml compare."),
+    ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own order, delays and noise.")] = 10,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same machine: same result.")] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the result here ('-': standard output).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the curve here (.png, .svg or .pdf).")] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Write the first trial's model here (.onnx or .safetensors).")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Keep everything here, for crowdml.Result.load in Python.")] = None,
+    measure: Annotated[str | None, compare.measure_option()] = None,
+    track: Annotated[str | None, compare.track_option()] = None,
+    track_to: Annotated[str | None, compare.track_to_option()] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
     engine: Annotated[
         str | None,
@@ -53,17 +66,25 @@ def simulate(
 
     Prints the test error with its spread over trials, and what the privacy terms really add up to.
     """
+    changes = compare.with_measures(set_, measure)
+    if sweep:
+        unused = {"--resume": resume, "--debug": debug, "--export": export, "--save": save}
+        _refuse(unused, "a sweep has many results", "leave it out, or --sweep")
+        _refuse({"--data": data}, "cells of a sweep read the rows that their task names", "--set data.file=FILE")
+        tracking = (track, track_to)
+        options: dict[str, Any] = {"trials": trials, "seed": seed, "plot": plot, "json": json, "engine": engine}
+        compare.compare_all([task], sweep, changes, option="--sweep", tracking=tracking, **options)
+        return
     output.check_paths(json, plot)
-    if debug and engine is not None:
-        from crowdml.core import BadInput
-
-        raise BadInput("--debug goes step by step, in bytes", where="--engine", hint="leave one of the two out")
-    if not debug and (engine or os.environ.get("CROWDML_ENGINE")) != "numpy":
+    _check_model_paths(export, save)
+    if debug:
+        _refuse({"--engine": engine}, "--debug goes step by step, in bytes", "leave one of the two out")
+    elif (engine or os.environ.get("CROWDML_ENGINE")) != "numpy":
         start.start_early()
     from crowdml.task.task_file import load, located
 
-    changes = set_ or []
     loaded = load(task, changes)
+    tracker = compare.open_tracking(track, track_to, loaded.name)
     with located(task, changes), output.Progress(loaded.name, quiet=json == Path("-")) as progress:
         from crowdml.data.rows.row_files import RowFile
         from crowdml.simulation import simulate as compiled
@@ -79,6 +100,38 @@ def simulate(
         print_result(result)
     output.write_json(result.to_json(), json)
     output.draw(result.plot, plot)
+    if save:
+        result.save(save)
+        output.say(f"kept: {save}")
+    if export:
+        result.model.save(export)
+        output.say(f"model: {export}")
+    compare.track_result(tracker, loaded.name, result)
+
+
+def _refuse(given: dict[str, Any], what: str, hint: str) -> None:
+    """Refuse the first option that was given."""
+    from crowdml.core import BadInput
+
+    for name in (name for name, value in given.items() if value):
+        raise BadInput(what, where=name, hint=hint)
+
+
+def _check_model_paths(export: Path | None, save: Path | None) -> None:
+    """Refuse files that could not be written, before any work is done."""
+    from crowdml.core.files import writable
+
+    for path in filter(None, (export, save)):
+        writable(path)
+    if export:
+        import importlib.util
+
+        from crowdml.core import BadInput
+        from crowdml.simulation.reporting.learnt_model import require_model_kind
+
+        require_model_kind(export)
+        if export.suffix == ".onnx" and importlib.util.find_spec("onnx") is None:
+            raise BadInput("ONNX cannot be written here", where="--export", hint="pip install 'crowdml[onnx]'")
 
 
 def _measure(name: str, target: Target) -> str:
@@ -195,3 +248,71 @@ def import_legacy(
         return
     write_whole(out, text.encode())
     output.say(f"task file: {out}\n  try: crowdml simulate {out} --trials 1")
+
+
+cache = command_group("Show or clear compiled programs and checkpoints that simulations keep.")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
+
+
+@cache.command("show")
+def cache_show(as_json: AsJson = False) -> None:
+    """Say where compiled programs and checkpoints are kept, how many, and how large they are.
+
+    Compiled programs let the next simulation start sooner. They are made for this processor and these versions, take
+    512 MiB at most, and the longest unused make room for new ones. $CROWDML_PROGRAMS names another folder, or "off".
+    """
+    from crowdml.core.files import cache_home
+    from crowdml.simulation.engine.program_cache import MOST_BYTES, ProgramCache, find_cache
+
+    home = find_cache()
+    programs = home if isinstance(home, ProgramCache) else None
+    entries = programs.entries() if programs else []
+    runs = [path for path in (cache_home() / "runs").glob("*.safetensors") if path.is_file()]
+    found: dict[str, dict[str, Any]] = {
+        "programs": {
+            "folder": str(programs.folder) if programs else None,
+            "entries": len(entries),
+            "bytes": sum(size for _, size, _ in entries),
+            "most_bytes": MOST_BYTES,
+        },
+        "checkpoints": {
+            "folder": str(cache_home() / "runs"),
+            "entries": len(runs),
+            "bytes": sum(path.stat().st_size for path in runs),
+        },
+    }
+    if as_json:
+        typer.echo(json_text(found, indent=2))
+        return
+    rows = [
+        (name, str(kept["entries"]), _size(kept["bytes"]), kept["folder"] or str(home)) for name, kept in found.items()
+    ]
+    output.show(output.table("", ("kept", "entries", "size", "folder"), rows, right=("entries", "size")))
+
+
+@cache.command("clear")
+def cache_clear(as_json: AsJson = False) -> None:
+    """Take all compiled programs away; the next simulation compiles anew. Checkpoints of interrupted runs stay."""
+    from crowdml.simulation.engine.program_cache import open_cache
+
+    programs = open_cache()
+    count, size = programs.clear() if programs else (0, 0)
+    if as_json:
+        typer.echo(json_text({"entries": count, "bytes": size}))
+    else:
+        output.say(f"{count} compiled {'program' if count == 1 else 'programs'} taken away, {_size(size)}")
+
+
+def _size(count: int) -> str:
+    """Say bytes in the unit people would.
+
+    >>> _size(999), _size(3_500_000)
+    ('999 B', '3.3 MiB')
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -33,6 +33,27 @@ def report(task: Task, timelines: Sequence[Timeline]) -> dict[str, Any]:
     )
 
 
+def epsilon_so_far(task: Task, uses: Sequence[int], releases: Sequence[int], group: int) -> list[float]:
+    """Return the smallest valid ε after so many uses of a sample, or releases of a device, whichever the terms protect.
+
+    Where owners have chosen, it is that of the largest choice. Not a number where no ε can be stated.
+
+    Args:
+        task: The task.
+        uses: Releases that a sample has entered, one for each point of a curve.
+        releases: Releases that a device has made.
+        group: Rows of a device in a release at most.
+    """
+    plan, chosen = task.calibrated.with_matrices(columns_for), task.crowd.owner_epsilon.values
+    if chosen:
+        plan = task.calibrated.for_owner(max(chosen))
+    by_device = plan.terms.promised and plan.terms.unit == "device"
+    counts = [int(count) for count in (releases if by_device else uses)]
+    found = {count: plan.figure(count, group if by_device else None) if count else None for count in set(counts)}
+    none = math.nan if plan.figure(1) is None else 0.0
+    return [none if (figure := found[count]) is None else figure.epsilon for count in counts]
+
+
 def pooled_report(task: Task, dataset: Dataset, seed: int) -> dict[str, Any]:
     """Return claim and corrected ε where devices hand over their rows once."""
     crowd, generator = task.crowd, np.random.default_rng([seed, 0])

@@ -18,10 +18,10 @@ from typing import IO, Any
 import numpy as np
 import safetensors.numpy
 
-import crowdml
 from crowdml.core import BadInput, record
 from crowdml.core.files import cache_home, write_whole
 from crowdml.task import Task
+from crowdml.version import __version__
 
 KEPT_DAYS = 30
 """A checkpoint that was not touched for so long is taken away by the next run."""
@@ -46,7 +46,7 @@ class Progress:
 def run_path(tasks: Sequence[Task], trials: int, seed: int) -> Path:
     """Return where the checkpoint of this run lives: the name is a hash of everything that decides the result."""
     identity = {
-        "crowdml": crowdml.__version__,
+        "crowdml": __version__,
         "tasks": [task.model_dump(mode="json") for task in tasks],
         "trials": trials,
         "seed": seed,

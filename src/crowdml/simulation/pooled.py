@@ -16,6 +16,7 @@ from crowdml.data import Dataset
 from crowdml.privacy.sanitisers import Use
 from crowdml.simulation import accounting
 from crowdml.simulation.doubts import doubted
+from crowdml.simulation.engine import require_platform
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
 from crowdml.simulation.engine.jax_ops import JAX
 from crowdml.simulation.prepare import measured_errors, prepare
@@ -29,6 +30,7 @@ def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None
 
     Without noise nothing in it is random, so one trial serves for all.
     """
+    require_platform()
     fitted, dataset = prepare(task)
     sanitiser = task.calibrated.last.bind(Use(ops=JAX, scales={}, like=tuple, target=task.target))
     perturbed = "rows" in sanitiser.describe()
@@ -62,6 +64,7 @@ def simulate_pooled(task: Task, *, trials: int, seed: int, watch: Watcher | None
         compile_seconds=compile_seconds,
         run_seconds=time.perf_counter() - began,
         notes=accounting.notes(task, dataset, fitted, ()),
+        transforms=tuple(each.arrays for each in fitted),
     )
     return doubted(result, dataset)
 

@@ -16,6 +16,7 @@ from crowdml.data import Dataset, Fitted, resplit
 from crowdml.data import load as load_dataset
 from crowdml.data.dataset import Ints, Rows
 from crowdml.data.transforms import fit_all
+from crowdml.models import Model
 from crowdml.privacy import require_delta
 from crowdml.privacy.noise.banded import Banded, rows_of
 from crowdml.privacy.sanitisers.correlated import MATRIX
@@ -113,8 +114,28 @@ def measured_errors(task: Task, parameters: Tree, dataset: Dataset, trial: int =
     found: dict[str, float] = {}
     for of, (rows, targets) in tables.items():
         measures = task.target.measures(model.predict(parameters, rows), targets, NUMPY, of)
+        measures |= measured_loss(task, model, parameters, rows, targets, of)
         found |= {name: float(value) for name, value in measures.items()}
     return found
+
+
+def measured_loss(
+    task: Task, model: Model, parameters: Tree, rows: Any, targets: Any, of: str = "test"
+) -> dict[str, Any]:
+    """Measure the mean loss, without the regulariser, where the task asks for it; otherwise nothing.
+
+    Args:
+        task: The task.
+        model: Its model, for whichever array operations.
+        parameters: The model's parameters.
+        rows: Rows after transforms.
+        targets: What they should be mapped to.
+        of: Which rows these are: `test` or `validation`.
+    """
+    if "loss" not in task.crowd.measure:
+        return {}
+    outputs = model.ops.in_parts(lambda some: model.outputs(parameters, some), rows, model.rows_at_once)
+    return {f"{of}_loss": model.ops.xp.mean(model.loss.values(outputs, targets))}
 
 
 def _require_public_fit(task: Task) -> None:

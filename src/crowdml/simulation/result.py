@@ -1,4 +1,4 @@
-"""Result: what a simulation found, for a script, a table or a figure of the error against samples used."""
+"""Result: what a simulation found, for a script, a table, a figure, a notebook or a file."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core import Tally, Target, record
-from crowdml.core.files import save_figure
+from crowdml.core import NUMPY, BadInput, Tally, record, trees
+from crowdml.core.files import writable
 from crowdml.core.ops import Tree
+from crowdml.simulation.accounting import epsilon_so_far
+from crowdml.simulation.reporting.course import RunCourse
+from crowdml.simulation.reporting.device_errors import spread_of
+from crowdml.simulation.reporting.figures import curve_figure
+from crowdml.simulation.reporting.html import result_html
+from crowdml.simulation.reporting.learnt_model import LearntModel
+from crowdml.simulation.reporting.result_file import damaged, read_result, write_result
 from crowdml.task import Task
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Floats = npt.NDArray[np.float64]
 
 Watcher = Callable[[float, float], None]
 """Told the share done and the mean error after each point of the curve: on rows held back where there are some, else on
 the test rows. Before the first point the error is not a number."""
-
-# Okabe and Ito's palette: distinct for colour-blind readers, with line styles as a second cue.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-STYLES = ("-", "--", "-.", ":")
 
 
 @record
@@ -86,6 +89,10 @@ class Result:
         averages: How each trial was averaged, where weights depend on the check-ins.
         baselines: Test errors of other uses of the same public rows, or of models of the devices' own, by name, each of
             shape (trials,).
+        course: Versions, messages and uses at every point of the curve; None where there are no check-ins.
+        device_errors: Error on the rows of each device at the end, shape (trials, devices), not a number for a device
+            without rows; None unless `crowd.measure` asks for it.
+        transforms: For each transform of the task the arrays that it has learnt; empty for fixed ones.
     """
 
     task: Task
@@ -106,6 +113,9 @@ class Result:
     times: Floats | None = None
     averages: tuple[Average, ...] = ()
     baselines: dict[str, Floats] = dataclasses.field(default_factory=dict)
+    course: RunCourse | None = None
+    device_errors: Floats | None = None
+    transforms: tuple[dict[str, npt.NDArray[Any]], ...] = ()
 
     @property
     def estimated_labels(self) -> dict[str, Floats]:
@@ -145,14 +155,63 @@ class Result:
             "notes": list(self.notes),
             "warnings": list(self.warnings),
         }
+        if self.course is not None:
+            content["course"] = self._course_json()
+        if self.device_errors is not None:
+            content["devices"] = {name: _summary(values) for name, values in spread_of(self.device_errors).items()}
         if self.averages:
             content["averages"] = [average.to_json() for average in self.averages]
         if self.baselines:
             content["baselines"] = {name: {"test_error": _summary(errors)} for name, errors in self.baselines.items()}
         return content
 
+    def _course_json(self) -> list[dict[str, Any]]:
+        """Return what else is known of every point of the curve, as means over trials."""
+        columns = {name: self.along(name) for name in ("versions", "time", "seconds", "bytes_up", "bytes_down")}
+        columns["epsilon"] = self.along("epsilon")
+        return [{name: _plain(values[at]) for name, values in columns.items()} for at in range(len(self.samples))]
+
+    def along(self, name: str) -> Floats:
+        """Return what was used up at every point of the curve, shape (points,): means over trials.
+
+        Args:
+            name: `samples`, `versions`, `time` (simulated), `seconds` (of computing), `bytes_up`, `bytes_down`, or
+                `epsilon`: what the releases so far add up to for the unit that the terms protect.
+        """
+        return np.asarray(self._used(name).mean(axis=1), np.float64)
+
+    def _used(self, name: str) -> Floats:
+        """Return what was used up at every point, shape (points, trials); not numbers where it is not known."""
+        each: Floats | float = np.nan
+        if name == "samples":
+            each = self.samples[:, None]
+        elif name == "time":
+            each = np.nan if self.times is None else self.times
+        elif name == "seconds" and self.course is None:
+            each = np.array([np.nan] * (len(self.samples) - 1) + [self.run_seconds])[:, None]
+        elif self.course is not None:
+            each = self._of_course(self.course, name)
+        return np.broadcast_to(np.asarray(each, np.float64), self.measured["test_error"].shape)
+
+    def _of_course(self, course: RunCourse, name: str) -> Floats:
+        if name == "epsilon":
+            return self._epsilon(course)[:, None]
+        if name == "seconds":
+            return course.seconds[:, None]
+        return {"versions": course.versions, "bytes_up": course.up(), "bytes_down": course.down()}[name]
+
+    def _epsilon(self, course: RunCourse) -> Floats:
+        uses, releases = course.uses.tolist(), course.releases.tolist()
+        return np.array(epsilon_so_far(self.task, uses, releases, course.group), np.float64)
+
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row per point of the curve and trial."""
+        """Return a tidy frame: one row per point of the curve and trial.
+
+        Columns: `samples`, `trial`, every measurement (`test_error`, and `test_loss` where `crowd.measure` asks for
+        it), `versions`, `time` (simulated), `seconds` (of computing), `bytes_up`, `bytes_down` and `epsilon` so far;
+        where devices were measured `device_error_mean`, `_std` and `_worst_tenth`, in the last row of each trial alone.
+        What is not known is not a number.
+        """
         import pandas as pd
 
         points, trials = self.measured["test_error"].shape
@@ -160,11 +219,138 @@ class Result:
             "samples": np.repeat(self.samples, trials),
             "trial": np.tile(np.arange(trials), points),
         }
-        return pd.DataFrame(columns | {name: values.reshape(-1) for name, values in self.measured.items()})
+        columns |= {name: values.reshape(-1) for name, values in self.measured.items()}
+        for name in ("versions", "time", "seconds", "bytes_up", "bytes_down", "epsilon"):
+            columns[name] = self._used(name).reshape(-1)
+        if self.device_errors is not None:
+            for name, values in spread_of(self.device_errors).items():
+                columns[f"device_error_{name}"] = np.concatenate([np.full((points - 1) * trials, np.nan), values])
+        return pd.DataFrame(columns)
 
-    def plot(self, path: Path | str) -> None:
-        """Draw the error against samples used, on test rows and on rows held back, and save the figure."""
-        curve_figure({self.task.name: self}, Path(path), held_back="validation_error" in self.measured)
+    def _repr_html_(self) -> str:
+        """Show a small table and the curve in a notebook."""
+        return result_html(self.task, self.to_json(), self.plot() if len(self.samples) > 1 else None)
+
+    def plot(self, path: Path | str | None = None, *, measure: str = "test_error", against: str = "samples") -> Figure:
+        """Draw the learning curve, on test rows and on rows held back; return the figure.
+
+        Args:
+            path: Save it here, too: a name that ends in `.png`, `.svg` or `.pdf`.
+            measure: What is drawn: a name of `measured`.
+            against: The horizontal axis: what `along` knows.
+        """
+        return curve_figure(
+            {self.task.name: self},
+            None if path is None else Path(path),
+            measure=measure,
+            against=against,
+            held_back="validation_error" in self.measured and measure == "test_error",
+        )
+
+    @property
+    def model(self) -> LearntModel:
+        """The model of the first trial: `predict`, `predict_proba`, `save` as ONNX or safetensors."""
+        return self.model_of()
+
+    def model_of(self, trial: int = 0, device: int | None = None) -> LearntModel:
+        """Return the model of a trial, or that of a device where each has its own."""
+        if not 0 <= trial < self.trials:
+            raise BadInput(f"there is no trial {trial}", where="trial", hint=f"0 to {self.trials - 1}")
+        learnt = trees.map(lambda leaf: leaf[trial], self.parameters)
+        zeros = trees.leaves(self.task.model_for(NUMPY).zeros())
+        if any(np.ndim(leaf) > np.ndim(zero) for leaf, zero in zip(trees.leaves(learnt), zeros, strict=True)):
+            devices = len(trees.leaves(learnt)[0])
+            if device is None or not 0 <= device < devices:
+                raise BadInput(
+                    f"every device of {self.task.algorithm.kind} has a model of its own, and there is no common one",
+                    where="device",
+                    hint=f"result.model_of(device=0), up to {devices - 1}",
+                )
+            learnt = trees.map(lambda leaf: leaf[device], learnt)
+        elif device is not None:
+            raise BadInput("all devices have the same model", where="device", hint="leave it out")
+        return LearntModel(task=self.task, parameters=learnt, arrays=self.transforms, privacy=self.privacy)
+
+    def save(self, path: Path | str) -> None:
+        """Write the result into one file: arrays as safetensors, words as JSON. `Result.load(path)` reads it."""
+        path = Path(path)
+        writable(path)
+        arrays: dict[str, Any] = {"samples": self.samples}
+        arrays |= {f"measured/{name}": values for name, values in self.measured.items()}
+        arrays |= {f"parameters/{name}": np.asarray(leaf) for name, leaf in trees.paths(self.parameters)}
+        arrays |= {f"baselines/{name}": values for name, values in self.baselines.items()}
+        for at, learnt in enumerate(self.transforms):
+            arrays |= {f"transforms/{at}/{name}": values for name, values in learnt.items()}
+        if isinstance(self.counts, Tally):
+            arrays |= {f"counts/{name}": np.asarray(getattr(self.counts, name)) for name in _TALLY}
+        arrays |= {name: getattr(self, name) for name in _OPTIONAL if getattr(self, name) is not None}
+        words = {name: getattr(self, name) for name in _WORDS} | {
+            "task": self.task.model_dump(mode="json", by_alias=True)
+        }
+        words["transforms"] = len(self.transforms)
+        words["averages"] = [vars(average) | {"weights": average.weights.tolist()} for average in self.averages]
+        if self.course is not None:
+            course = dataclasses.asdict(self.course)
+            arrays |= {f"course/{name}": course.pop(name) for name in _COURSE}
+            words["course"] = course
+        write_result(path, words, arrays)
+
+    @staticmethod
+    def load(path: Path | str) -> Result:
+        """Read a result that `save` has written. A damaged file is refused; none can run anything."""
+        words, arrays = read_result(Path(path))
+        try:
+            return _restored(words, arrays)
+        except (BadInput, KeyError, ValueError, TypeError, AttributeError) as error:
+            raise damaged(Path(path), error) from None
+
+
+_WORDS: tuple[str, ...] = ("seed", "trials", "privacy", "updates", "engine", "processes", "notes", "warnings")
+_WORDS += ("run_seconds", "compile_seconds")
+_OPTIONAL = ("times", "device_errors")
+_TALLY = tuple(field.name for field in dataclasses.fields(Tally))
+_COURSE = ("versions", "sent", "uses", "releases", "seconds")
+
+
+def _restored(words: dict[str, Any], arrays: dict[str, Any]) -> Result:
+    """Put a result together again."""
+
+    def below(prefix: str) -> dict[str, Any]:
+        return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+
+    values = {name: value for name, value in words.pop("task").items() if value is not None}
+    task = Task.model_validate(_without_none(values))
+    like, learnt = task.model_for(NUMPY).zeros(), below("parameters/")
+    course, tally = words.pop("course", None), below("counts/")
+    names = [name for name, _ in trees.paths(like)]
+    if sorted(names) != sorted(learnt):
+        raise ValueError("its parameters are not those of its model")
+    averages = tuple(
+        Average(**average | {"devices": tuple(average["devices"]), "weights": np.array(average["weights"])})
+        for average in words.pop("averages")
+    )
+    return Result(
+        task=task,
+        samples=arrays["samples"],
+        measured=below("measured/"),
+        parameters=trees.fill(like, iter([learnt[name] for name in names])),
+        baselines=below("baselines/"),
+        transforms=tuple(below(f"transforms/{at}/") for at in range(words.pop("transforms"))),
+        counts=Tally(**tally) if tally else (),
+        course=RunCourse(**below("course/"), **course) if course else None,
+        averages=averages,
+        notes=tuple(words.pop("notes")),
+        warnings=tuple(words.pop("warnings")),
+        **{name: arrays[name] for name in _OPTIONAL if name in arrays},
+        **words,
+    )
+
+
+def _without_none(value: Any) -> Any:
+    """Leave out what was not given: a section need not accept the absence it has as its default."""
+    if isinstance(value, dict):
+        return {name: _without_none(each) for name, each in value.items() if each is not None}
+    return [_without_none(each) for each in value] if isinstance(value, list) else value
 
 
 def watched(measured: Mapping[str, Sequence[Any]]) -> Any:
@@ -172,67 +358,13 @@ def watched(measured: Mapping[str, Sequence[Any]]) -> Any:
     return measured.get("validation_error", measured["test_error"])
 
 
+def _plain(value: float) -> float | None:
+    """Return a number as JSON has it; None where it is none."""
+    return round(float(value), 6) if np.isfinite(value) else None
+
+
 def _summary(values: Floats) -> dict[str, float | None]:
     """Return mean and spread; None where they are no numbers, which JSON has no word for."""
     spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     figures = {"mean": float(values.mean()), "std": spread}
     return {name: round(value, 6) if np.isfinite(value) else None for name, value in figures.items()}
-
-
-def curve_figure(
-    results: Mapping[str, Result],
-    path: Path,
-    measure: str = "test_error",
-    title: str | None = None,
-    held_back: bool = False,
-) -> None:
-    """Draw one curve per result, with a band of one standard deviation over trials, and save the figure.
-
-    A result with a single point, such as that of batch training, becomes a level line. With `held_back` the curve of a
-    single result has one beside it for the rows held back from training.
-    """
-    from matplotlib.figure import Figure
-
-    many = len(results) > 1 or held_back
-    figure = Figure(figsize=(7, 4.8 if many else 4.2), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    for index, (label, result) in enumerate(results.items()):
-        name = "test rows" if held_back else label
-        _draw(axes, name, result, measure, COLOURS[index % len(COLOURS)], STYLES[index % len(STYLES)])
-        if held_back:
-            _draw(axes, "rows held back", result, "validation_error", COLOURS[1], STYLES[1])
-    words = "time-averaged error, counted by devices" if measure == "estimated_error" else measure.replace("_", " ")
-    words = "error" if held_back else words
-    first = next(iter(results.values())).task.target
-    if not first.has_accuracy and measure.endswith("error"):
-        words += ", share of the range"
-        if all(result.task.target == first for result in results.values()):
-            _show_unit(axes, first)
-    axes.set(xlabel="samples used by the crowd", ylabel=words, xlim=(0, None), ylim=(0, None))
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(
-        title or (next(iter(results)) if len(results) == 1 else ""), loc="left", fontsize="medium", wrap=True
-    )
-    if many:
-        figure.legend(loc="outside lower center", ncols=3 if len(results) < 7 else 4, frameon=False, fontsize="small")
-    save_figure(figure, path)
-
-
-def _show_unit(axes: Axes, target: Target) -> None:
-    """Add what errors of a number are in its own unit, on the right."""
-    width: Any = 2 * getattr(target, "half_range", 0.5)
-    unit = getattr(target, "unit", "")
-    right = axes.secondary_yaxis("right", functions=(lambda share: share * width, lambda error: error / width))
-    right.set_ylabel("mean absolute error" + (f" in {unit}" if unit else ""))
-
-
-def _draw(axes: Axes, label: str, result: Result, measure: str, colour: str, style: str) -> None:
-    values = result.measured[measure]
-    mean, spread = values.mean(axis=1), values.std(axis=1, ddof=1 if values.shape[1] > 1 else 0)
-    if len(mean) == 1:
-        axes.axhline(mean[0], linestyle=style, color=colour, label=label, linewidth=1.8)
-        return
-    axes.plot(result.samples, mean, style, color=colour, label=label, linewidth=1.8)
-    low, high = np.clip(mean - spread, 0, 1), np.clip(mean + spread, 0, 1)
-    axes.fill_between(result.samples, low, high, color=colour, alpha=0.15, linewidth=0)

@@ -25,6 +25,8 @@ from crowdml.simulation.engines import choose, require_engine, samples_of
 from crowdml.simulation.lanes import Lanes, count_lanes, in_processes, open_lanes, plain_task, width
 from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import numbers, prepare
+from crowdml.simulation.reporting.course import run_course
+from crowdml.simulation.reporting.device_errors import device_errors
 from crowdml.simulation.result import Average, Result, Watcher, watched
 from crowdml.simulation.timeline.timeline import Timeline, trial_timeline
 from crowdml.simulation.timeline.trial_crowd import trial_split
@@ -120,11 +122,16 @@ def simulate_cells(
     give_back(dataset)
     with open_lanes(tasks[0], dataset, replicas, chunks, lane_count, engine) as lanes:
         began = time.perf_counter()
-        carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, keep, watch, len(tasks) * trials)
+        clock: list[float] = []
+        told, real = _timed(watch, clock), len(tasks) * trials
+        carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, keep, told, real)
     notes += more
     run_seconds = time.perf_counter() - began
     parameters, counts, updates = _ended(tasks[0], carries, chunks)
     points = range(len(measured["test_error"]))
+    seconds = np.array([np.nan] * (len(points) - len(clock)) + clock) - began  # what was resumed was not timed
+    ends, rows = chunks.ends[: len(points), :trials], len(dataset.train_targets)  # those of all cells are the same
+    course = run_course(tasks[0], timelines, ends, seconds, rows, whole_run=len(points) == len(chunks))
 
     def of_cell(cell: int, task: Task) -> Result:
         span = slice(cell * trials, (cell + 1) * trials)
@@ -147,9 +154,23 @@ def simulate_cells(
             times=np.stack([chunks.times(number) for number in points])[:, span],
             averages=_averages(task, carries, timelines, span),
             baselines=personal_errors(task, dataset, timelines, learnt, _personal(task, carries, span)),
+            course=course,
+            device_errors=device_errors(task, dataset, timelines, learnt),
+            transforms=tuple(each.arrays for each in fitted),
         )
 
     return [doubted(of_cell(cell, task), dataset) for cell, task in enumerate(tasks)]
+
+
+def _timed(watch: Watcher | None, clock: list[float]) -> Watcher:
+    """Note when each point of the curve was reached, and tell whoever watches."""
+
+    def told(share: float, error: float) -> None:
+        clock.append(time.perf_counter())
+        if watch:
+            watch(share, error)
+
+    return told
 
 
 def require_numbers(trials: int, seed: int) -> None:

@@ -14,7 +14,7 @@ from crowdml.models import Model, flatten
 from crowdml.simulation import accounting
 from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
-from crowdml.simulation.prepare import measured_on, prepare
+from crowdml.simulation.prepare import measured_loss, measured_on, prepare
 from crowdml.simulation.result import Result, Watcher, watched
 from crowdml.slicing import SlicedNet, batch_gradients, cost_graph, cut, sliced_net
 from crowdml.slicing.first_cut import CutNoise, Released, release
@@ -71,6 +71,7 @@ def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None
         updates=sum(trained.updates for trained in found),
         run_seconds=time.perf_counter() - began,
         notes=notes,
+        transforms=tuple(each.arrays for each in fitted),
     )
     return doubted(result, dataset)
 
@@ -140,7 +141,7 @@ def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -
                 share(group, window, matters, owners, rules, like, noise, generator)
             watch((number + at / len(groups)) / task.passes, seen)
         if number + 1 in points:
-            for name, error in _errors(model, groups, window, like, dataset).items():
+            for name, error in _errors(task, model, groups, window, like, dataset).items():
                 errors.setdefault(name, []).append(error)
             seen = watched(errors)[-1]
             watch((number + 1) / task.passes, seen)
@@ -188,13 +189,17 @@ def _points(passes: int, curve: int) -> list[int]:
     return sorted({round(passes * (at + 1) / min(curve, passes)) for at in range(min(curve, passes))})
 
 
-def _errors(model: Model, groups: Sequence[Group], window: Window, like: Tree, dataset: Dataset) -> dict[str, float]:
+def _errors(
+    task: Task, model: Model, groups: Sequence[Group], window: Window, like: Tree, dataset: Dataset
+) -> dict[str, float]:
     """Measure the mean error of the groups' models, and that of the server's."""
     found = {}
     common = _global(groups, window, like)
     for of, (rows, labels) in measured_on(dataset).items():
         wrong = [np.mean(model.predict(group.parameters, rows) != labels) for group in groups]
         found[f"{of}_error"] = float(np.mean(wrong))
+        losses = [measured_loss(task, model, group.parameters, rows, labels, of) for group in groups]
+        found |= {name: float(np.mean([each[name] for each in losses])) for name in losses[0]}
         if of == "test":
             found["server_error"] = float(np.mean(model.predict(common, rows) != labels))
     return found

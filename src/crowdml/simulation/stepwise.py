@@ -25,6 +25,7 @@ from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
 from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import measured_errors, numbers, prepare
+from crowdml.simulation.reporting.device_errors import device_errors
 from crowdml.simulation.result import Average, Result, Watcher, watched
 from crowdml.simulation.run import average_of, make_timelines, require_numbers
 from crowdml.simulation.timeline.timeline import Timeline
@@ -78,18 +79,21 @@ def simulate_stepwise(
             found.setdefault(name, []).append(error)
         if watch:
             watch((trial + 1) / trials, float(np.mean(watched(found))))
+    parameters = trees.map(lambda *leaves: np.stack(leaves), *ends)
     result = Result(
         task=task,
         seed=seed,
         trials=trials,
         samples=np.array([np.mean([timeline.samples[-1] for timeline in timelines])]),
         measured={name: np.array([errors]) for name, errors in found.items()},
-        parameters=trees.map(lambda *leaves: np.stack(leaves), *ends),
+        parameters=parameters,
         privacy=accounting.report(task, timelines),
         updates=updates,
         run_seconds=time.perf_counter() - began,
         notes=accounting.notes(task, dataset, fitted, timelines),
         averages=tuple(averages),
+        device_errors=device_errors(task, dataset, timelines, parameters),
+        transforms=tuple(each.arrays for each in fitted),
     )
     return doubted(result, dataset)
 

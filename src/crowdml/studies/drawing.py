@@ -12,7 +12,7 @@ import numpy as np
 
 from crowdml.core.files import save_figure
 from crowdml.simulation import Result
-from crowdml.simulation.result import COLOURS, STYLES
+from crowdml.simulation.reporting.figures import COLOURS, STYLES
 from crowdml.studies.comparisons import Floats, spread, standard_error
 from crowdml.studies.study import Results
 

@@ -153,7 +153,7 @@ class Report:
 
     def plot(self, path: Path | str) -> None:
         """Draw the figure and save it."""
-        from crowdml.simulation.result import curve_figure
+        from crowdml.simulation.reporting.figures import curve_figure
 
         heading = f"{self.id}: {self.title}"
         if self.study.draw:

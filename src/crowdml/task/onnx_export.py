@@ -22,6 +22,7 @@ import numpy.typing as npt
 from crowdml.core import NUMPY, Graph, Value
 from crowdml.models import Parameters
 from crowdml.task.task import Task
+from crowdml.version import __version__
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -59,8 +60,6 @@ def _assemble(graph: Graph, features: int, width: int, predicted: Value, metadat
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    import crowdml
-
     inside = helper.make_graph(
         [_node(step) for step in graph.steps],
         "crowdml",
@@ -78,7 +77,7 @@ def _assemble(graph: Graph, features: int, width: int, predicted: Value, metadat
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR,
         producer_name="crowdml",
-        producer_version=crowdml.__version__,
+        producer_version=__version__,
     )
     helper.set_model_props(model, metadata)
     onnx.checker.check_model(model, full_check=True)

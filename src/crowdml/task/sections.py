@@ -337,6 +337,9 @@ class CrowdSettings(Settings):
     passes: int | None = Field(
         None, gt=0, description="times the crowd goes through its rows (default: 10, or what privacy.max-uses covers)"
     )
+    rounds: int | None = Field(
+        None, gt=0, description="instead of passes, where devices are invited to rounds: so many rounds"
+    )
     rows: int | None = Field(
         None,
         gt=0,
@@ -356,3 +359,14 @@ class CrowdSettings(Settings):
     )
     attack: Annotated[Any, OneOf(ATTACKS)] = Field(NoAttack(), description="what Byzantine devices do")
     curve: int = Field(50, gt=0, description="points at which the test error is measured")
+    measure: list[Literal["loss", "devices"]] = Field(
+        [],
+        description='what else is measured: "loss" on the test rows at every point of the curve, and at the end the '
+        'error on the rows of each of the "devices"',
+    )
+
+    @model_validator(mode="after")
+    def _has_one_length(self) -> CrowdSettings:
+        if self.passes is not None and self.rounds is not None:
+            raise ValueError("passes and rounds both say how long the crowd learns: give one of them")
+        return self

@@ -252,7 +252,12 @@ class Task(InWords):
 
     @property
     def passes(self) -> int:
-        """How often a simulated crowd goes through its rows: as the file says, or as often as the ledger covers."""
+        """How often a simulated crowd goes through its rows: as the file says, or as often as the ledger covers.
+
+        Where the file says rounds, it is how often they go through them on average, rounded up.
+        """
+        if self.crowd.rounds is not None and (schedule := self.built.schedule).invites:
+            return max(1, -(-self.crowd.rounds * schedule.cohort * schedule.epochs // self.crowd.devices))
         covered = self.covered_passes
         return self.crowd.passes or (PASSES if covered is None else min(PASSES, covered))
 

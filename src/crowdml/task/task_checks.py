@@ -79,6 +79,12 @@ def _check_crowd(task: Task) -> None:
     """Refuse what would change nothing."""
     crowd, kind = task.crowd, task.algorithm.kind
     schedule = task.built.schedule if isinstance(task.recipe, Recipe) else None
+    if not (schedule and schedule.invites):
+        _refuse_given(
+            {"rounds": crowd.rounds},
+            f"{kind} has no rounds: nobody is invited to them",
+            "crowd.passes (times the crowd goes through its rows), or stop.max-versions (end after so many versions)",
+        )
     if not (schedule and schedule.whole):
         _refuse_given(
             {"speeds": crowd.speeds.sigma or crowd.speeds.jitter},
@@ -131,9 +137,17 @@ def _check_uses(task: Task) -> None:
     if covered is not None and task.passes > covered:
         raise BadInput(
             f"pass {covered + 1} of {task.passes} is not covered: a sample may enter {most} release{'s' * (most > 1)}",
-            where="crowd.passes",
-            hint=f"passes = {covered}, or a larger privacy.max-uses and more noise",
+            where="crowd.rounds" if task.crowd.rounds else "crowd.passes",
+            hint=f"{_longest(task, covered)}, or a larger privacy.max-uses and more noise",
         )
+
+
+def _longest(task: Task, covered: int) -> str:
+    """Return how long the crowd may learn, as the task says it."""
+    if not task.crowd.rounds:
+        return f"passes = {covered}"
+    schedule = task.built.schedule
+    return f"rounds = {max(1, covered * task.crowd.devices // (schedule.cohort * schedule.epochs))}"
 
 
 def _check_averaging(task: Task) -> None:

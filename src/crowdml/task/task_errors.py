@@ -22,7 +22,10 @@ from crowdml.core.settings import OneOf
 Location = tuple[str | int, ...]
 
 _RATE = 'algorithm.rate, a table: rate = { kind = "constant", c = 0.1 }'
-_ROUNDS = "crowd.passes (times the crowd goes through its rows), or stop.max-versions (end after so many versions)"
+_ROUNDS = (
+    "crowd.rounds (where devices are invited to them, as by fedavg), crowd.passes (times the crowd goes through its "
+    "rows), or stop.max-versions (end after so many versions)"
+)
 _DEVICES = "crowd.devices: a participant is called device"
 _COHORT = "algorithm.per-round, where devices are invited to rounds (fedavg, fedsgd)"
 _BATCH = "algorithm.batch (crowd-sgd), or algorithm.local-batch (local-sgd, fedavg)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ from crowdml.task.task_checks import check
 from crowdml.task.task_errors import BadKey, Location, spell
 
 Where = Callable[[Location], str]
+
+INSTEAD = {"crowd.rounds": "passes", "crowd.passes": "rounds"}
+"""A change of the one takes the place of the other."""
 
 SECTIONS = tuple(str(field.alias) for field in Task.model_fields.values())
 """The sections and keys at the top of a file, as files spell them."""
@@ -45,7 +48,7 @@ def load(path: Path, changes: Sequence[str] = (), change: str = "--set") -> Task
         changes: What to change.
         change: What a change is called where it was made, for messages.
     """
-    return parse(_read(path), str(path), changes, change, Path(path).absolute().parent)
+    return parse(read_task_text(path), str(path), changes, change, Path(path).absolute().parent)
 
 
 def parse(
@@ -60,15 +63,31 @@ def parse(
         change: What a change is called where it was made, for messages.
         folder: Where files lie that it names; not given: their paths stay as they are.
     """
+    return checked(read_content(source, name, changes, change), finder(source, name, {change: changes}), folder)
+
+
+def read_content(source: str, name: str, changes: Sequence[str] = (), change: str = "--set") -> dict[str, Any]:
+    """Read the text of a task file as plain values, with changes on top; nothing is checked yet."""
     load_plugins()
     try:
         content = tomllib.loads(source)
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
         raise BadInput(f"not valid TOML: {error}", where=name) from None
     for text in changes:
-        _apply(content, text, change)
+        apply_change(content, text, change)
+    return content
+
+
+def checked(content: dict[str, Any], where: Where, folder: Path | None = None) -> Task:
+    """Make a task of plain values, or say what is wrong with them, and where that stands.
+
+    Args:
+        content: The values.
+        where: Says where a key stands.
+        folder: Where files lie that it names; not given: their paths stay as they are.
+    """
     _find_files(content, folder)
-    with _placed(_finder(source, name, changes, change)):
+    with _placed(where):
         # Files spell keys with hyphens only.
         task = Task.model_validate(content, by_alias=True, by_name=False)
         check(task)
@@ -78,7 +97,7 @@ def parse(
 @contextmanager
 def located(path: Path, changes: Sequence[str] = ()) -> Iterator[None]:
     """Add file and line to errors that know only their key, for what comes to light after reading."""
-    with _placed(_finder(_read(path), str(path), changes)):
+    with _placed(finder(read_task_text(path), str(path), {"--set": changes})):
         yield
 
 
@@ -96,18 +115,25 @@ def _placed(where: Where) -> Iterator[None]:
         raise BadInput(error.what, where=where(path), hint=error.hint) from None
 
 
-def _finder(source: str, name: str, changes: Sequence[str], change: str = "--set") -> Where:
-    """Return the function that spells out where a key stands: in a change, or on a line of the file."""
-    changed = [_target(text) for text in changes]
+def finder(source: str, name: str, changes: Mapping[str, Sequence[str]]) -> Where:
+    """Return the function that spells out where a key stands: in a change, or on a line of the file.
+
+    Args:
+        source: The text of the file.
+        name: What the file is called in messages.
+        changes: What was changed, by what a change is called where it was made; later ones count.
+    """
+    changed = {_target(text): change for change, texts in changes.items() for text in texts}
 
     def where(path: Location) -> str:
         key = spell(path)
-        if any(key == target or key.startswith((target + ".", target + "[")) for target in changed):
-            return f"{change} {key}"
+        for target, change in changed.items():
+            if key == target or key.startswith((target + ".", target + "[")):
+                return f"{change} {key}"
         made = [target for target in changed if target.startswith(key + ".")]
         line = find_line(source, path)
         if made and path not in key_places(source):
-            return f"{change} {made[0]}"
+            return f"{changed[made[0]]} {made[0]}"
         return f"{name}, line {line}, {key}" if line else f"{name}, {key}" if key else name
 
     return where
@@ -117,21 +143,42 @@ def _target(text: str) -> str:
     return ".".join(part.strip() for part in text.partition("=")[0].split("."))
 
 
-def _read(path: Path) -> str:
+def read_task_text(path: Path) -> str:
+    """Read the text of a task file."""
     return read_text(Path(path), "give the path of a task file, such as digits.toml")
 
 
-def _apply(content: dict[str, Any], text: str, change: str) -> None:
+def apply_change(content: dict[str, Any], text: str, change: str) -> None:
+    """Make a change such as `algorithm.batch=10` in the plain values of a task.
+
+    Args:
+        content: The values.
+        text: The change.
+        change: What it is called where it was made, for messages.
+    """
     key, equals, value = text.partition("=")
     names = _target(text).split(".")
     if not equals or not all(names):
         raise BadInput(f'"{text}" is not a change', where=change, hint="write it as section.key=value")
+    set_value(content, names, read_value(value.strip()), f"{change} {key.strip()}")
+
+
+def set_value(content: dict[str, Any], names: Sequence[str], value: Any, where: str) -> None:
+    """Put a value at a key; of two keys that say the same thing the one that is set now counts.
+
+    Args:
+        content: The plain values of a task.
+        names: Sections and key.
+        value: The value.
+        where: Where it was given, for messages.
+    """
     table = content
     for name in names[:-1]:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
-            raise BadInput(f"{name} is not a section", where=f"{change} {key.strip()}")
-    table[names[-1]] = _value(value.strip())
+            raise BadInput(f"{name} is not a section", where=where)
+    table[names[-1]] = value
+    table.pop(INSTEAD.get(".".join(names), ""), None)
 
 
 def _find_files(content: dict[str, Any], folder: Path | None) -> None:
@@ -143,7 +190,7 @@ def _find_files(content: dict[str, Any], folder: Path | None) -> None:
                 data[key] = str(folder / Path(data[key]).expanduser())
 
 
-def _value(text: str) -> Any:
+def read_value(text: str) -> Any:
     """Read a value as TOML; a bare word is a string, so that the shell needs no second pair of quotes."""
     try:
         read = tomllib.loads(f"value = {text}")

@@ -194,3 +194,29 @@ def test_what_would_change_nothing_or_never_end_is_refused(digits: Make, changes
 def test_speeds_are_refused_where_rows_set_the_pace(digits: Make) -> None:
     with pytest.raises(BadInput, match="speeds change nothing"):
         check(digits(UNEVEN))
+
+
+def test_rounds_can_be_counted_instead_of_passes(digits: Make) -> None:
+    found = course(fedavg(digits, "", "crowd.rounds=7"))
+    assert found.commits.sum() == 7 and len(found) == 28
+    assert fedavg(digits, "", "crowd.rounds=7").passes == 2  # 28 of 20 devices, rounded up
+    twice = course(fedavg(digits, ", epochs = 3", "crowd.rounds=2"))
+    assert twice.commits.sum() == 2
+    # As many rounds as the passes come to are the same run, bit for bit.
+    passes, rounds = course(fedavg(digits)), course(fedavg(digits, "", "crowd.rounds=10"))
+    assert np.array_equal(passes.rows, rounds.rows) and np.array_equal(passes.device, rounds.device)
+    assert course(fedavg(digits, "", "crowd.rounds=7", "stop.max-versions=3")).commits.sum() == 3
+
+
+def test_rounds_are_refused_where_there_are_none_or_too_many(digits: Make) -> None:
+    for kind in ("crowd-sgd", "local-sgd", "admm", "central-batch", "slicenet"):
+        model = ("model={ kind = 'mlp', layers = [8] }",) if kind == "slicenet" else ()
+        with pytest.raises(BadInput, match=f"{kind} has no rounds"):
+            digits(f"algorithm={{ kind = '{kind}' }}", "crowd.rounds=5", *model)
+    with pytest.raises(BadInput, match="give one of them"):
+        digits("algorithm={ kind = 'fedavg' }", "crowd={ rounds = 5, passes = 2 }")
+    sound = "privacy={ mode = 'sound', mechanism = 'gaussian', clip = 1.0, epsilon = 8.0, delta = 1e-5, max-uses = 3 }"
+    assert course(fedavg(digits, "", sound, "crowd.rounds=15")).releases <= 3
+    with pytest.raises(BadInput) as caught:
+        fedavg(digits, "", sound, "crowd.rounds=16")
+    assert "--set crowd.rounds: pass 4 of 4 is not covered" in str(caught.value) and "rounds = 15" in str(caught.value)

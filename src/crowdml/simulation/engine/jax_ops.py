@@ -19,6 +19,9 @@ import jax.numpy as jnp
 from crowdml.core import Array, Ops
 from crowdml.core.ops import Tree
 from crowdml.core.records import on_tree_record
+from crowdml.simulation.engine import start_jax
+
+start_jax()
 
 Record = TypeVar("Record")
 

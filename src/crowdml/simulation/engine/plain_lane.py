@@ -19,6 +19,7 @@ from crowdml.simulation.attacked import attack_of, attacked, forge
 from crowdml.simulation.engine.data_tables import DataTables
 from crowdml.simulation.engine.hash_coins import HashCoins
 from crowdml.simulation.engine.run_records import MEASURED_DEVICES, Carry, Events, Replicas, Shape
+from crowdml.simulation.prepare import measured_loss
 from crowdml.task import Task
 
 
@@ -138,6 +139,7 @@ class _Replica:
         found: dict[str, float] = {}
         for of, (rows, targets) in (split or tables.measured).items():
             measures = self.task.target.measures(model.predict(parameters, rows), targets, NUMPY, of)
+            measures |= measured_loss(self.task, model, parameters, rows, targets, of)
             found |= {name: float(value) for name, value in measures.items()}
         return found
 

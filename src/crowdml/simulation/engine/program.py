@@ -24,6 +24,7 @@ from crowdml.core import Array, record
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
 from crowdml.simulation.attacked import attack_of, attacked
+from crowdml.simulation.engine import require_platform
 from crowdml.simulation.engine.carry import finish
 from crowdml.simulation.engine.data_tables import DataTables, make_tables
 from crowdml.simulation.engine.jax_ops import JAX, LazyRows
@@ -31,6 +32,7 @@ from crowdml.simulation.engine.program_cache import open_cache
 from crowdml.simulation.engine.replica import Loop, writes_out
 from crowdml.simulation.engine.run_records import MEASURED_DEVICES, Carry, Events, Replicas, Shape
 from crowdml.simulation.engine.sparse_inputs import inputs_of
+from crowdml.simulation.prepare import measured_loss
 from crowdml.task import Task
 from crowdml.task.plugins import registered_here
 
@@ -141,6 +143,7 @@ _keeping = threading.Lock()
 def program_for(task: Task, tables: DataTables, replicas: Replicas, events: Events, shape: Shape) -> Program:
     """Compile for the shapes of these tables, replicas and events, unless that has been done."""
     began = time.perf_counter()
+    require_platform()
     tables = jax.device_put(tables)
     # What was registered by a call may do something else by now, under the same name.
     keeps = not registered_here()
@@ -225,6 +228,7 @@ def _measurer(task: Task) -> Callable[[DataTables, Replicas, Carry], dict[str, A
             found: dict[str, Array] = {}
             for of, (rows, targets) in (chosen or tables.measured).items():
                 found |= task.target.measures(model.predict(parameters, rows), targets, JAX, of)
+                found |= measured_loss(task, model, parameters, rows, targets, of)
             return found
 
         if has_models:

@@ -71,9 +71,9 @@ def _working(task: Task, invited: Ints, generator: np.random.Generator) -> tuple
 
 
 def _count(task: Task, rounds: Rounds) -> int:
-    """Return how many rounds go through all rows `passes` times, on average; at least one."""
+    """Return how many rounds there are: as the task says, or what goes through all rows `passes` times on average."""
     crowd = task.crowd
-    count = max(1, task.passes * crowd.devices // (rounds.cohort * rounds.epochs))
+    count = crowd.rounds or max(1, task.passes * crowd.devices // (rounds.cohort * rounds.epochs))
     return count if task.stop.max_versions is None else min(count, task.stop.max_versions)
 
 

@@ -20,6 +20,21 @@ from crowdml.task import Task
 
 
 @record
+class Sent:
+    """Who has sent something, and when.
+
+    Attributes:
+        device: Which device.
+        read: When its parameters were read.
+        arrival: When its check-in reached the server, or would have.
+    """
+
+    device: Ints
+    read: Times
+    arrival: Times
+
+
+@record
 class Timeline:
     """The course of one trial: accepted check-ins in the order in which the server absorbs them.
 
@@ -40,6 +55,7 @@ class Timeline:
         owner: Device of each training row, -1 for rows that are not trained on.
         held: Device that holds out a row to measure a model of its own, -1 for all others.
         chosen: Which of the values of `crowd.owner-epsilon` the device's owner has chosen; -1 where there are none.
+        sent: Everything that was sent, lost and refused check-ins included.
     """
 
     device: Ints
@@ -57,6 +73,7 @@ class Timeline:
     lies: npt.NDArray[np.bool_]
     owner: Ints
     held: Ints
+    sent: Sent
 
     def __len__(self) -> int:
         """Count the check-ins."""
@@ -102,6 +119,7 @@ def make_timeline(
         lies=_of_devices(choose_byzantine(task, generator), used.device, np.bool_(False)),
         owner=holdings.owner_of_every_row(),
         held=holdings.held,
+        sent=Sent(device=course.sent.device, read=course.sent.read, arrival=course.sent.arrival),
     )
 
 

@@ -11,19 +11,22 @@ from typing import Any
 
 from crowdml.core import BadInput, trees
 from crowdml.core.ops import Tree
-from crowdml.simulation.engine import CORES
+from crowdml.simulation.engine import CORES, on_accelerator
 from crowdml.simulation.engine.run_records import Carry, Events, Replicas, Shape
 from crowdml.simulation.workers import frames, start
 from crowdml.task.plugins import loaded_plugins
 
 
 def allowed() -> int:
-    """Return how many workers there may be: one per core, unless `CROWDML_WORKERS` says otherwise."""
+    """Return how many workers there may be: one per core, unless `CROWDML_WORKERS` says otherwise.
+
+    An accelerator is not shared: one process has it.
+    """
     given = os.environ.get(start.VARIABLE, "").strip()
     if not start.possible():
         return 0
     if not given:
-        return CORES
+        return 1 if on_accelerator() else CORES
     try:
         count = int(given)
     except ValueError:

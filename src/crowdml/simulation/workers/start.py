@@ -15,6 +15,8 @@ import sys
 import threading
 from typing import NamedTuple
 
+from crowdml.simulation.engine import jax_variables
+
 VARIABLE = "CROWDML_WORKERS"
 """How many worker processes may run; 0: this process runs everything itself."""
 
@@ -59,7 +61,7 @@ def start() -> Started:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             process_group=0,  # a keyboard interrupts whoever started it, and that ends it
-            env=os.environ | {"PYTHONPATH": path},
+            env=os.environ | jax_variables() | {"PYTHONPATH": path},
         )
     return Started(process, ours)
 

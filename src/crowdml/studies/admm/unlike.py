@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from crowdml.simulation.result import COLOURS
+from crowdml.simulation.reporting.figures import COLOURS
 from crowdml.studies.admm import total
 from crowdml.studies.admm.common import CENTRAL, TUNED, adult_study, behind, gap
 from crowdml.studies.comparisons import shown, standard_error

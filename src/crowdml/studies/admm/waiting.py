@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from crowdml.simulation import Result
-from crowdml.simulation.result import COLOURS
+from crowdml.simulation.reporting.figures import COLOURS
 from crowdml.studies.admm.common import CENTRAL, CENTRALISED, SECURE, TUNED, adult_study, gap
 from crowdml.studies.comparisons import Floats, accuracies, learns, shown, standard_error, statement
 from crowdml.studies.drawing import GREY, head, panels

@@ -13,7 +13,7 @@ import numpy as np
 
 from crowdml.core import NUMPY
 from crowdml.core.files import save_figure
-from crowdml.simulation.result import COLOURS
+from crowdml.simulation.reporting.figures import COLOURS
 from crowdml.slicing import CostGraph, Costs, cost_graph, costs, cut
 from crowdml.slicing.cost_graph import NeuronGraph, neuron_graph
 from crowdml.slicing.published import EDGES, FIRST_EDGES, NODES, PUBLISHED

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crowdml.simulation import Result
-from crowdml.simulation.result import COLOURS
+from crowdml.simulation.reporting.figures import COLOURS
 from crowdml.studies.audit import audit
 from crowdml.studies.comparisons import accuracies, learns, shown, statement
 from crowdml.studies.drawing import panel

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from crowdml.simulation import Result
-from crowdml.simulation.result import COLOURS
+from crowdml.simulation.reporting.figures import COLOURS
 from crowdml.studies.comparisons import Better, Floats, errors, level, not_run, shown, spread, statement
 from crowdml.studies.drawing import panel
 from crowdml.studies.study import TASKS, Curve, Results, Row, Study, Unstated, curve

@@ -1,0 +1,195 @@
+"""crowdml compare: tasks side by side, or one task with other values of its keys; `simulate --sweep` does the same."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdml.cli import output
+from crowdml.cli.command_groups import change_option
+from crowdml.simulation.workers import start
+
+if TYPE_CHECKING:
+    from crowdml.studies.sweeps import Comparison
+    from crowdml.studies.tracking import Tracker
+
+MEASURES = ("loss", "devices")
+
+
+def measure_option() -> Any:
+    """Return the option that measures more than errors."""
+    return typer.Option(
+        metavar="loss,devices",
+        help="Measure more: the loss along the curve, the error on each device's rows at the end.",
+    )
+
+
+def track_option() -> Any:
+    """Return the option that writes results to a tracker."""
+    return typer.Option(metavar="mlflow|tensorboard", help="Write the result to MLflow, or for TensorBoard, too.")
+
+
+def track_to_option() -> Any:
+    """Return the option that says where a tracker's store is."""
+    return typer.Option(
+        metavar="URI|FOLDER",
+        help="MLflow's tracking URI ($MLFLOW_TRACKING_URI, or sqlite:///mlflow.db), or TensorBoard's folder (runs).",
+    )
+
+
+def compare(
+    tasks: Annotated[list[Path], typer.Argument(metavar="TASK.toml...", help="One task file, or several.")],
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=A,B,...", help="Try these values of a key, such as algorithm.kind=fedavg,crowd-sgd."),
+    ] = None,
+    set_: Annotated[list[str] | None, change_option("crowd.passes=10, in all of them")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Repetitions of each, with its own order, delays and noise.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same machine: same result.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Draw all curves here (.png, .svg or .pdf).")] = None,
+    against: Annotated[
+        str,
+        typer.Option(
+            metavar="AXIS",
+            help="Draw them against samples, versions, time, seconds, bytes_up, bytes_down or epsilon.",
+        ),
+    ] = "samples",
+    csv: Annotated[Path | None, typer.Option(help="Write every point of every curve and trial here.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write all results here ('-': standard output).")] = None,
+    measure: Annotated[str | None, measure_option()] = None,
+    track: Annotated[str | None, track_option()] = None,
+    track_to: Annotated[str | None, track_to_option()] = None,
+) -> None:
+    """Compare tasks, or values of a task's keys, side by side.
+
+    With several files each is run. With --vary every combination of values is; another kind of algorithm drops the
+    keys that it does not have, and says so. algorithm= is short for algorithm.kind=.
+    """
+    compare_all(
+        tasks,
+        vary or [],
+        with_measures(set_, measure),
+        option="--vary",
+        trials=trials,
+        seed=seed,
+        plot=plot,
+        against=against,
+        csv=csv,
+        json=json,
+        tracking=(track, track_to),
+    )
+
+
+def compare_all(
+    tasks: Sequence[Path],
+    vary: Sequence[str],
+    changes: Sequence[str],
+    *,
+    option: str,
+    trials: int,
+    seed: int,
+    plot: Path | None,
+    json: Path | None,
+    against: str = "samples",
+    csv: Path | None = None,
+    tracking: tuple[str | None, str | None] = (None, None),
+    engine: str | None = None,
+) -> None:
+    """Check everything that could be refused, run all cells, then print and write."""
+    output.check_paths(json, plot)
+    from crowdml.core import BadInput
+    from crowdml.core.files import writable
+    from crowdml.core.registry import nearest
+    from crowdml.simulation.reporting.figures import AGAINST
+
+    if csv:
+        writable(csv)
+    if against not in AGAINST:
+        raise BadInput(f'"{against}" is no axis', where="--against", hint=nearest(against, AGAINST))
+    if len(tasks) == 1 and not vary:
+        raise BadInput(
+            "one task alone has nothing to be compared with",
+            where="--vary",
+            hint="give --vary algorithm.kind=fedavg,crowd-sgd, or more task files",
+        )
+    start.start_early()
+    from crowdml.task.variations import make_cells, read_base, read_variation
+
+    varied = [read_variation(text, option) for text in vary]
+    cells = make_cells([read_base(task, changes) for task in tasks], varied, option)
+    tracker = open_tracking(*tracking, cells[0].task.name)
+    for note in dict.fromkeys(note for cell in cells for note in cell.notes):
+        output.say(f"note: {note}")
+    title = f"{len(cells)} cells of {trials} trial{'s' * (trials > 1)}"
+    with output.Progress(title, quiet=json == Path("-"), lines=True) as progress:
+        from crowdml.studies.sweeps import run_cells
+
+        found = run_cells(cells, varied, trials=trials, seed=seed, engine=engine, watch=progress.named)
+    if json != Path("-"):
+        print_comparison(found, trials)
+    output.write_json(found.to_json(), json)
+    if csv:
+        from crowdml.core.files import write_whole
+
+        write_whole(csv, found.to_pandas().to_csv(index=False).encode())
+        output.say(f"table: {csv}")
+    output.draw(lambda path: found.plot(path, against=against), plot)
+    for cell in cells:
+        track_result(tracker, cell.label, found[cell.label])
+
+
+def print_comparison(found: Comparison, trials: int) -> None:
+    """Print a line per cell, then what casts doubt on them and what to know beside."""
+    columns, rows = found.table()
+    columns = [f"s.d. of {trials}" if name == "s.d." else name for name in columns]
+    made = output.table(None, columns, rows, right=columns[1:])
+    made.columns[0].no_wrap = True
+    output.show(made)
+    output.show(*(f"warning: {warning}" for warning in found.warnings), style="bold yellow")
+    told = {note for cell in found.cells for note in cell.notes}
+    output.show(*(f"note: {note}" for note in found.notes if note not in told), style="dim")
+
+
+def with_measures(changes: Sequence[str] | None, measure: str | None) -> list[str]:
+    """Add the change that `--measure` stands for."""
+    if measure is None:
+        return list(changes or [])
+    from crowdml.core import BadInput
+    from crowdml.core.registry import nearest
+
+    words = [word.strip() for word in measure.split(",")]
+    for word in words:
+        if word not in MEASURES:
+            raise BadInput(
+                f'"{word}" is nothing that can be measured', where="--measure", hint=nearest(word, [*MEASURES])
+            )
+    return [*(changes or []), "crowd.measure=[" + ", ".join(f'"{word}"' for word in words) + "]"]
+
+
+def open_tracking(track: str | None, to: str | None, experiment: str) -> Tracker | None:
+    """Open the store that `--track` names, before anything is simulated."""
+    if track is None:
+        if to is not None:
+            from crowdml.core import BadInput
+
+            raise BadInput("nothing is tracked", where="--track-to", hint="add --track mlflow, or --track tensorboard")
+        return None
+    from crowdml.studies.tracking import open_tracker
+
+    return open_tracker(track, to, experiment)
+
+
+def track_result(tracker: Tracker | None, label: str, result: Any) -> None:
+    """Write a result to a tracker; what fails there does not take the result away, which was printed before."""
+    if tracker is None:
+        return
+    try:
+        tracker.write(label, result)
+    except Exception as error:
+        output.say(f"error: {tracker.place} did not take {label}: {error}")
+        sys.exit(2)
+    output.say(f"tracked: {label} in {tracker.place}")

@@ -1,0 +1,139 @@
+"""The model that a simulation has learnt: predictions for rows as owners have them, and files for other tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdml.core import NUMPY, BadInput, record, trees
+from crowdml.core.files import write_whole
+from crowdml.core.ops import Tree
+from crowdml.data.transforms import compose
+from crowdml.models.losses import logistic, softmax
+from crowdml.task import Task
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+MODEL_KINDS = (".safetensors", ".onnx")
+
+
+@record
+class LearntModel:
+    """Parameters, and the transforms in front of them.
+
+    Attributes:
+        task: The task.
+        parameters: The parameters of one trial.
+        arrays: For every transform what it has learnt; empty for fixed ones.
+        privacy: What the result says of privacy: it goes into files.
+    """
+
+    task: Task
+    parameters: Tree
+    arrays: tuple[Arrays, ...]
+    privacy: Mapping[str, Any]
+
+    def predict(self, rows: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the label of each row, by name, or the number in its own unit.
+
+        Args:
+            rows: Rows before the task's transforms, shape (any, features); pandas and NumPy both do.
+        """
+        found = self.task.model_for(NUMPY).predict(self.parameters, self._transformed(rows))
+        return np.asarray(self.task.target.decode(found))
+
+    def predict_proba(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the probability of every label, shape (any, labels), in the order of the task's labels.
+
+        Raises:
+            BadInput: The model has no probabilities: a support vector machine, least squares, or a number.
+        """
+        model = self.task.model_for(NUMPY)
+        outputs = np.asarray(model.outputs(self.parameters, self._transformed(rows)), np.float64)
+        kind = _probabilities(model.loss)
+        if kind == "softmax":
+            grown = np.exp(outputs - outputs.max(axis=0))
+            return np.asarray((grown / grown.sum(axis=0)).T)
+        if kind == "logistic":
+            second = 0.5 * (1.0 + np.tanh(0.5 * outputs[0]))
+            return np.stack([1.0 - second, second], axis=1)
+        raise BadInput(
+            f'the model "{self.task.model.kind}" has no probabilities',
+            hint="predict gives its labels or numbers; logistic, softmax, and nets with these losses have them",
+        )
+
+    def save(self, path: Path | str) -> None:
+        """Write the model into a file for other tools: `.onnx`, with the task's transforms inside, or `.safetensors`.
+
+        Both say in their metadata what was promised and what it adds up to.
+        """
+        path = Path(path)
+        require_model_kind(path)
+        write_whole(path, self._onnx() if path.suffix == ".onnx" else self._safetensors())
+
+    def _transformed(self, rows: npt.ArrayLike) -> npt.NDArray[Any]:
+        table = np.asarray(rows)
+        if table.ndim != 2 or table.shape[1] != self.task.data.features or table.dtype.kind not in "fiub":
+            raise BadInput(
+                f"rows of shape {table.shape} and type {table.dtype} are not rows of this task",
+                where="rows",
+                hint=f"numbers of shape (any, {self.task.data.features}), as before the task's transforms",
+            )
+        chain = zip(self.task.data.transform, self.arrays, strict=True)
+        return compose([transform.restore(learnt) for transform, learnt in chain])(table)
+
+    def _safetensors(self) -> bytes:
+        from safetensors.numpy import save
+
+        leaves = {name: np.ascontiguousarray(leaf) for name, leaf in trees.paths(self.parameters)}
+        return save(leaves, metadata=self._metadata())
+
+    def _onnx(self) -> bytes:
+        from crowdml.task.onnx_export import to_onnx
+
+        try:
+            return to_onnx(self.task, self.arrays, self.parameters, self._metadata())
+        except ModuleNotFoundError as error:
+            if error.name != "onnx":
+                raise
+            raise BadInput("ONNX cannot be written here", hint="pip install 'crowdml[onnx]'") from None
+
+    def _metadata(self) -> dict[str, str]:
+        terms = self.task.privacy.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {
+            "crowdml": "1",
+            "task": self.task.name,
+            "objective": self.task.objective,
+            **self.task.target.metadata,
+            "simulated": "true",
+            "terms": json.dumps(terms),
+            "privacy": json.dumps(dict(self.privacy), ensure_ascii=False),
+        }
+
+
+def require_model_kind(path: Path) -> None:
+    """Refuse a file whose ending says no format that a model can be written in."""
+    if path.suffix not in MODEL_KINDS:
+        raise BadInput(f"{path} has no known ending for a model", hint="use " + " or ".join(MODEL_KINDS))
+
+
+def _probabilities(loss: Any) -> str:
+    """Tell which kind of probabilities a loss stands for; empty where it stands for none.
+
+    Asked of what a loss computes, as losses from outside the package have names of their own.
+    """
+    if not loss.target.has_accuracy:
+        return ""
+    outputs = np.linspace(-1.5, 2.0, loss.width * 3, dtype=np.float32).reshape(loss.width, 3)
+    labels = np.array([0, 1, 0], np.int32)
+    for name, made in (("softmax", softmax), ("logistic", logistic)):
+        if loss.width != (loss.target.bins if name == "softmax" else 1) or (name == "logistic" and not loss.by_sign):
+            continue
+        if np.allclose(made(loss.target, NUMPY).values(outputs, labels), loss.values(outputs, labels), atol=1e-5):
+            return name
+    return ""

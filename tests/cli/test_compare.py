@@ -1,0 +1,119 @@
+"""crowdml compare and simulate --sweep as a user types them: files, lines of progress, and what is refused first."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import crowdml
+from crowdml.cli import main
+
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "digits.toml")
+SHORT = ("--set", "crowd.passes=1", "--set", "crowd.curve=3", "--trials", "2")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in a folder of its own, in NumPy; return exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CROWDML_ENGINE", "numpy")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def ran(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["crowdml", *arguments])
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return code, *capsys.readouterr()
+
+    return ran
+
+
+def test_a_comparison_is_printed_drawn_and_written(run: Run, tmp_path: Path) -> None:
+    code, printed, told = run(
+        *("compare", EXAMPLE, "--vary", "algorithm=crowd-sgd,fedavg", *SHORT, "--measure", "loss,devices"),
+        *("--plot", "a.png", "--csv", "a.csv", "--json", "a.json", "--track", "tensorboard", "--against", "bytes_up"),
+    )
+    assert code == 0, told
+    assert "note: fedavg has no batch: left out" in told and "100%  fedavg: error 0." in told
+    assert "test accuracy" in printed and "worst" in printed and "tenth" in printed and "crowd-sgd" in printed
+    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+    frame, content = pd.read_csv(tmp_path / "a.csv"), json.loads((tmp_path / "a.json").read_text())
+    assert set(frame["algorithm"]) == {"crowd-sgd", "fedavg"} and len(content["cells"]) == 2
+    last = frame[frame["cell"] == "fedavg"].groupby("trial").last()["test_error"].mean()
+    assert content["cells"][1]["result"]["final"]["test_error"]["mean"] == pytest.approx(last, abs=1e-6)
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["digits-crowd-sgd", "digits-fedavg"]
+
+
+def test_two_files_and_a_sweep(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text(Path(EXAMPLE).read_text().replace('"digits"\nobj', '"other"\nobj'))
+    code, printed, _ = run("compare", EXAMPLE, "other.toml", *SHORT)
+    assert code == 0 and " digits " in printed and " other " in printed
+    code, printed, _ = run("simulate", EXAMPLE, "--sweep", "algorithm.batch=10,35", *SHORT, "--json", "-")
+    assert code == 0
+    labels = [cell["label"] for cell in json.loads(printed)["cells"]]
+    assert labels == ["batch = 10", "batch = 35"]
+
+
+def test_a_result_can_be_kept_and_its_model_exported(run: Run, tmp_path: Path) -> None:
+    code, _, told = run("simulate", EXAMPLE, *SHORT, "--save", "kept", "--export", "model.safetensors")
+    assert code == 0 and "kept: kept" in told and "model: model.safetensors" in told
+    result = crowdml.Result.load(tmp_path / "kept")
+    assert len(result.model.predict(np.zeros((3, 64)))) == 3
+
+
+REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "unknown key": (("compare", EXAMPLE, "--vary", "algorithm.bach=1,2"), ("--vary algorithm.bach", '"batch"')),
+    "unknown key of a sweep": (("simulate", EXAMPLE, "--sweep", "algorithm.bach=1"), ("--sweep algorithm.bach",)),
+    "no values": (("compare", EXAMPLE, "--vary", "algorithm="), ("there is no value to try",)),
+    "unknown kind": (("compare", EXAMPLE, "--vary", "algorithm=fedavgg"), ('did you mean "fedavg"?',)),
+    "nothing to compare": (("compare", EXAMPLE), ("nothing to be compared with", "--vary algorithm.kind=")),
+    "unknown ending": (("compare", EXAMPLE, EXAMPLE, "--plot", "a.bmpx"), ("no known ending for a figure", ".png")),
+    "no folder for a table": (
+        ("compare", EXAMPLE, EXAMPLE, "--csv", "none/a.csv"),
+        ("the folder none does not exist",),
+    ),
+    "no folder for a result": (("simulate", EXAMPLE, "--save", "none/a"), ("the folder none does not exist",)),
+    "unknown model": (("simulate", EXAMPLE, "--export", "a.pkl"), ("no known ending for a model", ".onnx")),
+    "unknown axis": (("compare", EXAMPLE, EXAMPLE, "--against", "sample"), ("--against", 'did you mean "samples"?')),
+    "unknown tracker": (("simulate", EXAMPLE, "--track", "wandb"), ("--track", "mlflow, tensorboard")),
+    "place of no tracker": (("simulate", EXAMPLE, "--track-to", "runs"), ("nothing is tracked",)),
+    "unknown measure": (("simulate", EXAMPLE, "--measure", "los"), ("--measure", 'did you mean "loss"?')),
+    "resume of a sweep": (
+        ("simulate", EXAMPLE, "--sweep", "algorithm.batch=1", "--resume"),
+        ("--resume: a sweep has many results",),
+    ),
+    "rounds of nobody": (("simulate", EXAMPLE, "--set", "crowd.rounds=5"), ("crowd-sgd has no rounds", "crowd.passes")),
+    "no such task": (("compare", "none.toml", EXAMPLE), ("there is no file none.toml",)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_is_refused_before_anything_runs(run: Run, name: str, tmp_path: Path) -> None:
+    arguments, parts = REFUSED[name]
+    code, printed, told = run(*arguments)
+    assert code == 2 and printed == "" and "Traceback" not in told
+    assert all(part in told for part in parts), told
+    assert not any(path.name != "cache" for path in tmp_path.iterdir())
+
+
+def test_a_tracker_that_fails_takes_nothing_away(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crowdml.studies.tracking import TensorBoard
+
+    def fails(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(TensorBoard, "write", fails)
+    code, printed, told = run("simulate", EXAMPLE, *SHORT, "--json", "a.json", "--track", "tensorboard")
+    assert code == 2 and "test accuracy" in printed and (tmp_path / "a.json").exists()
+    assert "runs did not take digits: the disk is full" in told

@@ -1,0 +1,37 @@
+"""Figures come back as figures, axes as they are asked for; a notebook shows table, curve and warnings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crowdml.core import BadInput
+from crowdml.simulation import simulate
+from crowdml.task import Task
+
+Make = Callable[..., Task]
+
+
+def test_a_plot_is_a_figure(digits: Make, tmp_path: Path) -> None:
+    result = simulate(digits("data.validation=100"), trials=2, engine="numpy")
+    figure = result.plot()
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == "samples used by the crowd" and len(axes.lines) == 2
+    figure = result.plot(tmp_path / "x.svg", against="bytes_up")
+    assert "bytes sent by devices" in (tmp_path / "x.svg").read_text()
+    assert figure.axes[0].lines[0].get_xdata()[-1] == result.along("bytes_up")[-1]
+    with pytest.raises(BadInput, match=r'crowd\.measure = \["loss"\]'):
+        result.plot(measure="test_loss")
+    with pytest.raises(BadInput, match='did you mean "samples"'):
+        result.plot(against="sample")
+
+
+def test_a_notebook_shows_what_matters(digits: Make) -> None:
+    result = simulate(digits("name=a-b", "algorithm.rate.c=1e9"), trials=2, engine="numpy")
+    shown = result._repr_html_()
+    assert re.search(r"test error.*?0\.\d{4}", shown) and "no formal guarantee" in shown
+    assert "data:image/png;base64," in shown and "<script" not in shown
+    assert all(f"warning: {warning[:20]}" in shown for warning in result.warnings) and result.warnings
