@@ -132,9 +132,7 @@ def _apply(chain: Sequence[Fitted], rows: Rows) -> Floats:
         return rows.astype(np.float32, copy=False)
 
 
-def _settle(
-    chain: Sequence[Fitted], rows: Rows, allocate: Allocate = np.empty, in_place: bool = False
-) -> Floats:
+def _settle(chain: Sequence[Fitted], rows: Rows, allocate: Allocate = np.empty, in_place: bool = False) -> Floats:
     """Apply a chain to a whole table, block by block, into one array: the table itself where that may be."""
     if not len(rows):
         return _apply(chain, rows)
