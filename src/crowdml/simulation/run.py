@@ -90,6 +90,7 @@ def simulate_cells(
         keep: Leave a checkpoint of the end, from which a run with `resume` has all results at once.
         engine: As in `simulate`.
         watch: Told how far the run is.
+        data: As in `simulate`.
     """
     require_numbers(trials, seed)
     require_engine(engine)
