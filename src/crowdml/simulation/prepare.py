@@ -21,6 +21,7 @@ from crowdml.privacy import require_delta
 from crowdml.privacy.noise.banded import Banded, rows_of
 from crowdml.privacy.sanitisers.correlated import MATRIX
 from crowdml.simulation import own_data
+from crowdml.simulation.engine import start_jax
 from crowdml.simulation.shared_rows import make_room
 from crowdml.simulation.timeline.trial_crowd import rows_handed_out, trial_split
 from crowdml.task import Task
@@ -254,6 +255,7 @@ def banded_columns(releases: int, bands: int) -> npt.NDArray[np.float64]:
     What is least is the mean over all releases of the squared error of the sum so far (McKenna 2024, "Scaling up the
     banded matrix factorization mechanism"). Shape (releases, bands): see `crowdml.privacy.noise.banded`.
     """
+    start_jax()  # it is worked out in this process
     from jax_privacy.matrix_factorization import banded
 
     found = np.array(banded.optimize(releases, bands=bands).params, np.float64)

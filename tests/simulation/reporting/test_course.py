@@ -44,6 +44,8 @@ def test_bytes_are_those_of_a_live_task(digits: Make) -> None:
     fitted = fit_rows(task.data.transform, np.zeros((2, 64), np.float32))
     live = assemble(task, fitted)
     assert message_bytes(task) == (live.messages.check_in.size_bytes, live.messages.check_out.size_bytes)
+    knorm = digits("privacy={ mode = 'paper', mechanism = 'k-norm', epsilon = 2.0 }")
+    assert message_bytes(knorm) == message_bytes(digits("privacy={ mode = 'paper', epsilon = 2.0 }"))
     assert message_bytes(digits("algorithm={ kind = 'decentral' }")) == (0, 0)
     assert message_bytes(digits("algorithm={ kind = 'central-sgd' }")) == (None, None)
 

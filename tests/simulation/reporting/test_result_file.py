@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def test_damage_is_refused(result: Result, tmp_path: Path) -> None:
         result.save(tmp_path / "none" / "kept")
 
 
-def _with_words(whole: bytes, change: Callable[[dict[str, object]], object]) -> bytes:
+def _with_words(whole: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
     size = int.from_bytes(whole[:8], "little")
     header = json.loads(whole[8 : 8 + size])
     words = json.loads(header["__metadata__"]["words"])

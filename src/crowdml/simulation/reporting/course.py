@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core import record
+from crowdml.core import NUMPY, record
+from crowdml.simulation.prepare import numbers
 from crowdml.simulation.timeline.timeline import Timeline
 from crowdml.simulation.timeline.trial_crowd import rows_handed_out
 from crowdml.task import Task
@@ -129,7 +130,8 @@ def message_bytes(task: Task) -> tuple[int | None, int | None]:
         return 0, 0
     if task.releases.sends == "rows":
         return None, None
-    algorithm = task.built
+    algorithm = task.build(NUMPY, numbers(task))
     broadcast = first_broadcast(algorithm)
-    messages = layouts(broadcast, example_check_in(algorithm, algorithm.last, broadcast, task.features))
+    with np.errstate(all="ignore"):  # coins that always show zero have no direction
+        messages = layouts(broadcast, example_check_in(algorithm, algorithm.last, broadcast, task.features))
     return messages.check_in.size_bytes, messages.check_out.size_bytes
