@@ -63,8 +63,15 @@ max-releases = 3
 devices = 4
 """
 SOUND = "privacy={ mode = 'sound', mechanism = 'gaussian', clip = 1.0, epsilon = 8.0, delta = 1e-5, max-uses = 6 }"
+BOUNDED = SOUND.replace("clip = 1.0, ", "")
+"""For recipes that bound their messages by themselves."""
+FEDERATED = ("fedprox", "fedavgm", "fedadam", "fedyogi", "fedbuff", "scaffold", "ditto")
+"""Recipes that differ from fedavg by a part or a line: they share a file of tests."""
 MODES = {
-    f"{kind}, {mode}": (kind, [SOUND] if mode == "sound" else [])
+    f"{kind}, {mode}": (
+        kind,
+        [] if mode == "none" else [SOUND if recipe.releases(recipe.settings()).bound is None else BOUNDED],
+    )
     for kind, recipe in RECIPES.items()
     for mode in (("none", "sound") if recipe.releases(recipe.settings()).on_grid else ("none",))
 }
@@ -87,7 +94,10 @@ def batch_of(algorithm: Algorithm, number: int) -> Batch:
 
 def test_every_recipe_has_a_file_of_tests() -> None:
     here = Path(__file__).parent / "recipes"
-    assert all((here / f"test_{kind.replace('-', '_')}.py").exists() for kind in RECIPES)
+    files = {kind: "federated" if kind in FEDERATED else kind.replace("-", "_") for kind in RECIPES}
+    assert all((here / f"test_{file}.py").exists() for file in files.values())
+    shared = (here / "test_federated.py").read_text(encoding="utf-8")
+    assert all(f'"{kind}"' in shared for kind in FEDERATED)
 
 
 @pytest.mark.parametrize("case", MODES)

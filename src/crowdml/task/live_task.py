@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.algorithms.contract import Algorithm, Phase
+from crowdml.algorithms.recipes import RECIPES
 from crowdml.core import NUMPY, Array, BadInput, Batch, Broadcast, CheckIn, record
 from crowdml.core.ops import ZeroCoins
 from crowdml.data.transforms import Fitted, compose, fit_rows
@@ -193,7 +194,7 @@ def require_live(task: Task) -> None:
         raise BadInput(
             f"{task.algorithm.kind} exists in simulation only",
             where="algorithm.kind",
-            hint='use "crowd-sgd", "local-sgd", "fedavg", "fedsgd", "admm", "admm-sums", "consensus-newton" or "ridge"',
+            hint="use one of: " + ", ".join(f'"{name}"' for name, recipe in RECIPES.items() if recipe.live),
         )
     if task.recipe.sums_only and not task.secure_aggregation.enabled:
         raise BadInput(
