@@ -99,6 +99,9 @@ def test_models_algorithms_and_any_other_setting(cancer: Table) -> None:
     assert other.result_.task.algorithm.batch == 10 and "b" in other.result_.parameters[0]
     assert other.predict_proba(cancer[0][:3]).shape == (3, 2)
     assert not hasattr(CrowdClassifier(model="svm"), "predict_proba")
+    for algorithm in ("fedavg", "local-sgd"):
+        some = CrowdClassifier(algorithm=algorithm, passes=5, engine="numpy", random_state=0)
+        assert some.fit(*cancer).score(*cancer) > 0.9, algorithm
     with pytest.raises(BadInput, match="fedsg"):
         CrowdClassifier(algorithm="fedsg").fit(*cancer)
 

@@ -37,6 +37,8 @@ Array = npt.NDArray[Any]
 
 MEASURED = 1000
 """Training rows on which a result is measured: an estimator has no others."""
+SERVER_STEPS = ("crowd-sgd", "fedsgd", "central-sgd")
+"""Algorithms whose server makes the step, so that AdaGrad can adapt it."""
 PER_ROUND = 10
 """Devices of a round, where there are as many."""
 FEW_CHECK_INS = 5000
@@ -99,9 +101,8 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
             "privacy": {"mode": "none"},
             "crowd": {"passes": self.passes, "curve": 1},
         }
-        content["algorithm"].setdefault("rate", {"kind": "adagrad", "c": self.rate})
-        if "per_round" in getattr(ALGORITHMS.get(content["algorithm"].get("kind")), "model_fields", ()):
-            content["algorithm"].setdefault("per-round", min(PER_ROUND, devices))
+        for key, value in self._steps(content["algorithm"].get("kind"), devices).items():
+            content["algorithm"].setdefault(key, value)
         if dealt:
             content["crowd"] |= {"devices": devices, "partition": _table(self.partition)}
         if self.epsilon is not None:
@@ -119,6 +120,16 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
         task = Task.model_validate(content, by_alias=True, by_name=False)
         check(task)
         return task
+
+    def _steps(self, kind: Any, devices: int) -> dict[str, Any]:
+        """Say how long steps are, and how many devices a round has, for an algorithm that knows such things."""
+        fields = getattr(ALGORITHMS.get(kind), "model_fields", {})
+        found: dict[str, Any] = {"per-round": min(PER_ROUND, devices)} if "per_round" in fields else {}
+        if "rate" not in fields:
+            return found
+        if isinstance(fields["rate"].default, float):
+            return found | {"rate": self.rate}
+        return found | {"rate": {"kind": "adagrad" if kind in SERVER_STEPS else "constant", "c": self.rate}}
 
     def _outputs(self, X: Any) -> Array:
         """Run the learnt model, in 64 bits: shape (outputs, rows)."""
@@ -154,7 +165,8 @@ class CrowdClassifier(ClassifierMixin, _CrowdEstimator):  # type: ignore[misc]
     Args:
         model: Kind of model, such as "softmax", or its whole section, such as {"kind": "mlp", "layers": [20]}.
         algorithm: Kind of algorithm, such as "fedsgd", or its whole section.
-        rate: Learning rate: the step of AdaGrad, unless the section of the algorithm has a rate.
+        rate: Learning rate, unless the section of the algorithm has one: the step of AdaGrad where the server makes it,
+            otherwise the same for all steps.
         passes: How often the crowd goes through its rows; with `epsilon`, what a sample or device is in at most.
         epsilon: Total ε of the fit; None: no noise, no promise.
         delta: δ of the promise.
