@@ -5,8 +5,9 @@ UV_VERSION := 0.13.7
 STAMP := .venv/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live check docs soak soak-short bench reproduce lock system-packages clean
+.PHONY: help setup demo test test-live test-torch check docs soak soak-short bench reproduce lock system-packages clean
 MINUTES ?= 60
+TORCH ?= torch
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +32,13 @@ test: setup  ## Run the tests (at most 10 minutes)
 test-live: setup  ## Run the slower tests: real servers and devices, killed, starved and lied to (ten minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m live
 
+test-torch: setup  ## Run the tests that need PyTorch, in an environment of their own (a large download on Linux)
+	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
+	$(BIN)/uv pip install --quiet --python .venv-torch/bin/python -r requirements.lock
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
+	$(BIN)/uv pip install --quiet --python .venv-torch/bin/python --no-deps -e .
+	.venv-torch/bin/python -m pytest -q tests/models/adapters/test_torch_models.py
+
 soak-short: setup  ## Kill and disturb a real server under a busy crowd (five minutes)
 	$(BIN)/python -m tests.soak.run --minutes 4
 	$(BIN)/python -m tests.soak.run --minutes 1 --postgres
@@ -54,6 +62,7 @@ bench: setup  ## Measure the engine against a plain NumPy loop and a C loop; sam
 	$(BIN)/python benchmarks/samplers/bench.py
 	$(BIN)/python benchmarks/ledger/bench.py
 	$(BIN)/python benchmarks/admm/bench.py
+	$(BIN)/python benchmarks/own_models/bench.py
 
 reproduce: setup  ## Reproduce all figures of the papers into reproduced/ (an hour or more; not external/, which takes hours)
 	@mkdir -p reproduced
@@ -71,4 +80,4 @@ system-packages:  ## Install what some tests need beyond Python (Debian; as root
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium strace
 
 clean:  ## Remove the environment and caches
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -139,13 +139,18 @@ def classes(settings: type[BaseModel]) -> Iterator[type[BaseModel]]:
             yield from classes(nested)
 
 
-def registries(settings: type[BaseModel]) -> list[Registry[Any]]:
-    """List the registries that a settings class reaches, each once, in the order of the file."""
+def registries(settings: type[BaseModel], inside: frozenset[int] = frozenset()) -> list[Registry[Any]]:
+    """List the registries that a settings class reaches, each once, in the order of the file.
+
+    Args:
+        settings: The class.
+        inside: Registries that are being looked at: an entry may hold entries of its own kind, such as layers.
+    """
     found: dict[int, Registry[Any]] = {}
     for entry in classes(settings):
         for field in entry.model_fields.values():
-            if (registry := registry_of(field)) is not None:
+            if (registry := registry_of(field)) is not None and id(registry) not in inside:
                 found[id(registry)] = registry
                 for entry in registry.values():
-                    found |= {id(inner): inner for inner in registries(entry)}
+                    found |= {id(inner): inner for inner in registries(entry, inside | {id(registry)})}
     return list(found.values())

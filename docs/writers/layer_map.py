@@ -29,7 +29,7 @@ INSIDE = {
     "device": ("rows",),
     "algorithms": ("recipes", "device_parts", "server_parts", "aggregation"),
     "privacy": ("sanitisers", "calibration", "noise", "ledger"),
-    "models": ("layers",),
+    "models": ("adapters", "layers"),
     "data": ("loaders", "rows", "transforms"),
 }
 """Folders within a folder, in the order in which they are drawn."""

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from crowdml.data import Dataset as Dataset
     from crowdml.device import Device as Device
     from crowdml.device import Ledger as Ledger
+    from crowdml.models.adapters import EquinoxModel as EquinoxModel
+    from crowdml.models.adapters import FlaxModel as FlaxModel
+    from crowdml.models.adapters import JaxModel as JaxModel
+    from crowdml.models.adapters import TorchModel as TorchModel
     from crowdml.simulation import Result as Result
     from crowdml.simulation import simulate as simulate
     from crowdml.studies.sweeps import Comparison as Comparison
@@ -17,17 +21,23 @@ if TYPE_CHECKING:
     from crowdml.studies.sweeps import sweep as sweep
     from crowdml.task import Task as Task
     from crowdml.task.plugins import register as register
+    from crowdml.task.user_models import save_start as save_start
 
 __all__ = [
     "Comparison",
     "Dataset",
     "Device",
+    "EquinoxModel",
+    "FlaxModel",
+    "JaxModel",
     "Ledger",
     "Result",
     "Task",
+    "TorchModel",
     "__version__",
     "compare",
     "register",
+    "save_start",
     "simulate",
     "sweep",
 ]
@@ -36,6 +46,11 @@ __all__ = [
 _HOMES = {
     "Dataset": "crowdml.data",
     "Device": "crowdml.device.device",
+    "EquinoxModel": "crowdml.models.adapters",
+    "FlaxModel": "crowdml.models.adapters",
+    "JaxModel": "crowdml.models.adapters",
+    "TorchModel": "crowdml.models.adapters",
+    "save_start": "crowdml.task.user_models",
     "register": "crowdml.task.plugins",
     "Ledger": "crowdml.device.ledger_store",
     "Result": "crowdml.simulation",

@@ -5,6 +5,7 @@ A block after `<!-- file: NAME -->` is a file in that folder; `bash` blocks are 
 """
 
 import ast
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -149,6 +150,31 @@ def test_how_to_works(name: str, pages: list[Any], root: Path, tmp_path: Path) -
     script = [sys.executable, "-c", PRELUDE + USES[name]]
     ran = subprocess.run(script, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_model_of_ones_own_works_as_the_page_says(pages: list[Any], root: Path, tmp_path: Path) -> None:
+    page = page_of("use-your-own-model", pages)
+    shutil.copy(root / "examples/digits.toml", tmp_path)
+    environment = os.environ | {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "CROWDML_ENGINE": "auto",
+        "PYTHONPATH": str(tmp_path),
+    }
+    ran = 0
+    for block in page.blocks():
+        if block.marker == "fragment":
+            continue
+        if name := block.marker.removeprefix("file: "):
+            (tmp_path / name).write_text(block.text, encoding="utf-8")
+            if name != "torch_net.py" or importlib.util.find_spec("torch") is None:
+                continue
+        command = ["bash", "-c", block.text] if block.language == "bash" else [sys.executable, "-c", block.text]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, block.text + done.stderr
+        if "test_error" in block.text:
+            assert float(done.stdout.split()[-1]) < 0.3, done.stdout
+        ran += 1
+    assert ran >= 3 and (tmp_path / "net.safetensors").exists()
 
 
 def test_heavy_ball_is_the_example_and_short(pages: list[Any], root: Path) -> None:

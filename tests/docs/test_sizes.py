@@ -48,6 +48,7 @@ CYCLES: set[frozenset[str]] = {
             "task.plugins",
             "task.task",
             "task.task_file",
+            "task.user_models",
         }
     ),
     # The package offers `crowdml.simulate`, and a checkpoint names the package's version.

@@ -54,6 +54,7 @@ class Parts:
             regulariser=lambda parameters: model.regulariser(parameters, strength),
             steepness=lambda row: model.smoothness(row) + strength,
             clean=lambda targets: self.target.clean(targets, self.ops),
+            regularised=self.ops.name != "numpy" or bool(strength),
         )
 
     def counting(self) -> Counting | None:

@@ -46,6 +46,13 @@ def create(
             "server learns on them."
         ),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            help='First weights of a model of your own ([model] kind = "own"): a file .safetensors or .onnx. Its '
+            "layout and its weights are signed with the task."
+        ),
+    ] = None,
     draft: Annotated[bool, typer.Option(help="Do not open it yet: crowdml task resume does.")] = False,
     server: Server = None,
     home: Home = None,
@@ -60,9 +67,10 @@ def create(
     from crowdml.task.averaging_terms import public_set, warnings
     from crowdml.task.live_task import fit_public, require_live
     from crowdml.task.task_file import located
+    from crowdml.task.user_models import start_changes
     from crowdml.wire.signed_task import write_arrays
 
-    changes = set_ or []
+    changes = [*(set_ or []), *(start_changes(start) if start else [])]
     with located(file, changes):
         task = load(file, changes)
         require_live(task)

@@ -30,6 +30,7 @@ from crowdml.device.sending import RESYNC, Outcome, Sender, TaskChanged, require
 from crowdml.device.server_connection import Connection
 from crowdml.device.task_memory import Memory, require_numbering
 from crowdml.privacy import Promise
+from crowdml.task.user_models import require_present
 from crowdml.wire import message
 from crowdml.wire.messages import check_in_key
 
@@ -70,6 +71,8 @@ class Device:
             whether they are other samples indeed. Not given: no, and the device stops.
         tell: Called with one line about every wait.
         warn: Called with one line about what the owner should know of the rows, or of a restore.
+        model: The model to work with, where the task learns one of its operator's own: a module of flax, equinox or
+            PyTorch, or a `crowdml.JaxModel`. Its layout must be the one that was signed.
         patience_s: How long to go on asking when nobody answers; None: for ever.
         connect: For tests: makes the connection, given server and certificates.
         coins: For tests: makes the coins of a release; otherwise the operating system's entropy.
@@ -87,6 +90,7 @@ class Device:
         rows_changed: AskChanged = lambda change: False,
         tell: Callable[[str], None] | None = None,
         warn: Warn = lambda line: None,
+        model: Any = None,
         patience_s: float | None = None,
         connect: Callable[..., Connection] = Connection,
         coins: Callable[[], GridCoins] = DeviceCoins,
@@ -102,7 +106,8 @@ class Device:
             stack.enter_context(self.home.lock())
             member = _require_joined(self.home.member(task))
             self._document = self.home.document(member)
-            self.live = build(self._document, member.epsilon)
+            self.live = build(self._document, member.epsilon, model)
+            require_present(self.live.task)
             self.ledger = stack.enter_context(self.home.ledger())
             # After a crash in the middle of a renewal the ledger may already name the hash that the member will.
             known = self.ledger.chain.tasks.get(member.account)

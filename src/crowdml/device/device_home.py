@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import ROUND_CEILING, Context
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -114,13 +114,18 @@ def suggested_cap(terms: AcceptedTerms, counted_before: Promise = Promise(epsilo
     return Cap(epsilon=max(SUGGESTED_EPSILON, epsilon), delta=max(SUGGESTED_DELTA, delta))
 
 
-def build(document: TaskDocument, epsilon: float | None = None) -> LiveTask:
+def build(document: TaskDocument, epsilon: float | None = None, model: Any = None) -> LiveTask:
     """Build a task as it was signed, with the owner's own ε where one was chosen.
 
     What is sent has the same shape whatever ε is, and nothing in it says which was chosen: only the noise differs.
+
+    Args:
+        document: What was signed.
+        epsilon: The owner's own ε; None: the task's.
+        model: The model that the device brings, where the task learns one of its operator's own.
     """
     try:
-        live = open_task(document)
+        live = open_task(document, model=model)
     except BadKey as error:
         raise MalformedMessage(f"what was signed defines no task: {error.where}: {error.what}") from None
     if epsilon is None:

@@ -25,6 +25,7 @@ from crowdml.device.calls import connected
 from crowdml.device.device_home import Home
 from crowdml.device.rows.row_sources import KeptRows, source_of
 from crowdml.device.server_connection import Connection
+from crowdml.models import Own
 from crowdml.task.live_task import LiveTask
 
 KINDS = (".safetensors", ".onnx")
@@ -198,7 +199,9 @@ def _read(live: LiveTask, model: Path | str | bytes) -> tuple[Tree, int]:
     like = live.task.model_for(NUMPY).zeros()
     try:
         raw = model if isinstance(model, bytes) else Path(model).read_bytes()
-        arrays = load(raw)
+        # The names of a model of the operator's own are its library's.
+        layer = "0/" if isinstance(live.task.model, Own) else ""
+        arrays = {layer + path: leaf for path, leaf in load(raw).items()}
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{name} is not a model: {error}", hint="crowdml task export -o model.safetensors") from None
     shapes = {path: leaf.shape for path, leaf in trees.paths(like)}

@@ -2,6 +2,7 @@
 
 from crowdml.models.kinds import MODELS as MODELS
 from crowdml.models.kinds import ModelSettings as ModelSettings
+from crowdml.models.kinds import Own as Own
 from crowdml.models.model import FlatModel as FlatModel
 from crowdml.models.model import Gradients as Gradients
 from crowdml.models.model import Model as Model

@@ -5,10 +5,12 @@ from __future__ import annotations
 import abc
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from crowdml.core import BadInput, Labels, OneOf, Ops, Registry, Settings, Target
 from crowdml.core.settings import NameIn
+from crowdml.models.adapters.start_files import from_text
+from crowdml.models.adapters.user_model import USER_MODELS, UserModel, absent, begun_with, layout_of, require_layout
 from crowdml.models.layers import LAYERS, LayerSettings
 from crowdml.models.layers.convolution import Convolution
 from crowdml.models.layers.dense import Dense, Flatten
@@ -202,6 +204,60 @@ class Layers(ModelSettings):
         return build(tuple(self.layers), LOSSES[self.loss](target, ops), features, ops, shape)
 
 
+class Own(ModelSettings):
+    """A model of the user's own, of flax, equinox, PyTorch or plain JAX: handed in, or registered by name.
+
+    A live task says its layout and first weights, so that a server needs neither model nor library.
+    """
+
+    kind: Literal["own"] = "own"
+    name: str = Field("", description="the name under which it was registered; not given: it is handed in, in Python")
+    layout: dict[str, list[Annotated[int, Field(ge=0)]]] = Field(
+        {}, description="shapes of its arrays by name; `crowdml task create --start FILE` writes them"
+    )
+    start: str = Field(
+        "", description="first weights as text; `crowdml task create --start FILE` writes it from a file of weights"
+    )
+    _given: UserModel | None = PrivateAttr(None)
+
+    @property
+    def given(self) -> UserModel | None:
+        """The model that was handed in; None where it is to be found by its name."""
+        return self._given
+
+    def holding(self, model: UserModel) -> Own:
+        """Return the same, with a model that is handed in."""
+        made = self.model_copy()
+        made._given = model
+        return made
+
+    @property
+    def present(self) -> bool:
+        """Whether this machine has the model."""
+        return self._given is not None or self.name in USER_MODELS
+
+    def build(self, features: int, target: Target, ops: Ops) -> Model:
+        """Make the model; where this machine has none, one of which nothing but the layout is known."""
+        layout = {name: tuple(shape) for name, shape in self.layout.items()}
+        if self.present:
+            made = (self._given or USER_MODELS[self.name]).build(features, target, ops)
+            if layout:
+                require_layout(layout, layout_of(made), "the model here")
+        elif layout:
+            made = absent(self.name, layout, features, target, ops)
+        elif not self.name:
+            raise BadInput(
+                "which model? None was handed in, and no name is given",
+                where="model.name",
+                hint='in Python: crowdml.simulate(task, model=…); in a file: name = "…" of a model that was registered',
+            )
+        else:
+            USER_MODELS[self.name]  # which says what is near
+        if not self.start:
+            return made
+        return begun_with(made, from_text(self.start, layout or layout_of(made)))
+
+
 MODELS: Registry[type[ModelSettings]] = Registry(
     "model",
     {
@@ -213,5 +269,6 @@ MODELS: Registry[type[ModelSettings]] = Registry(
         "mlp": Mlp,
         "cnn": Cnn,
         "layers": Layers,
+        "own": Own,
     },
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,10 @@ class Gradients:
         )
 
 
+def _is_weight(path: str) -> bool:
+    return path.endswith("/w")
+
+
 @record
 class Model:
     """What a crowd learns: layers, a loss, and the shapes around them.
@@ -69,7 +73,8 @@ class Model:
         ops: The array operations they were built for.
         features: Length of a row.
         shape: Shape of one example as the first layer wants it.
-        declared: The settings that the layers were built from.
+        declared: The settings that the layers were built from; nothing for a model of the user's own.
+        decays: `decays(path)`: whether a regulariser acts on an array of parameters; on weights, not on biases.
     """
 
     layers: tuple[Layer, ...]
@@ -78,11 +83,17 @@ class Model:
     features: int
     shape: Shape
     declared: tuple[LayerSettings, ...]
+    decays: Callable[[str], bool] = _is_weight
 
     @property
     def mixes(self) -> bool:
         """Whether one example's gradient depends on the other examples of its batch."""
         return any(layer.mixes for layer in self.layers)
+
+    @property
+    def numpy_only(self) -> bool:
+        """Whether it takes NumPy arrays alone, so that no simulation can compile it."""
+        return any(layer.numpy_only for layer in self.layers)
 
     @property
     def linear(self) -> bool:
@@ -174,7 +185,7 @@ class Model:
         """Return the gradient of ½ strength ‖w‖². Biases are not regularised."""
 
         def of_leaf(path: str, leaf: Array) -> Array:
-            return leaf * strength if path.endswith("/w") else self.ops.xp.zeros_like(leaf)
+            return leaf * strength if self.decays(path) else self.ops.xp.zeros_like(leaf)
 
         return trees.map_paths(of_leaf, parameters)
 

@@ -36,6 +36,10 @@ def choose(tasks: Sequence[Task], rows: int, asked: str | None) -> str:
         asked: What the caller wants; None: what `CROWDML_ENGINE` says, or "auto".
     """
     wanted = require_engine(asked)
+    if tasks[0].model_for(NUMPY).numpy_only:
+        if wanted == "compiled":
+            raise BadInput("this model is not compiled", where="engine", hint='leave it out, or engine = "numpy"')
+        return "numpy"
     if wanted != "auto":
         return wanted
     return "numpy" if all(is_short(task, rows) for task in tasks) else "compiled"

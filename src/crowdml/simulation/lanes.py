@@ -67,16 +67,16 @@ class ResumableLane(Lane, Protocol):
         """Go on from what `leaves` gave."""
 
 
-def in_processes() -> int:
+def in_processes(task: Task) -> int:
     """Return how many worker processes a run may have; 0: it runs in this one."""
-    return 0 if registered_here() else min(CORES, pool.allowed())
+    return 0 if registered_here() or not task.portable else min(CORES, pool.allowed())
 
 
 def count_lanes(task: Task, rows: int, replicas: int, engine: str) -> int:
     """Return how many lanes a run has: one per core, and a single one where the work is too little to be shared."""
     if engine == "numpy" or replicas * work_of(task, rows) < SHARED_WORK:
         return 1
-    most = min(replicas, in_processes() or CORES)
+    most = min(replicas, in_processes(task) or CORES)
     return -(-replicas // width(replicas, most))
 
 
@@ -90,7 +90,7 @@ def count_members(task: Task, rows: int, chunks: Chunks, engine: str) -> int:
         return 1
     if work_of(task, rows) < SHARED_WORK:
         return 1
-    return max(1, min(in_processes(), chunks.per_commit, MOST_MEMBERS))
+    return max(1, min(in_processes(task), chunks.per_commit, MOST_MEMBERS))
 
 
 def width(replicas: int, lanes: int) -> int:
@@ -183,7 +183,7 @@ def open_lanes(task: Task, dataset: Dataset, replicas: Replicas, chunks: Chunks,
         count: How many lanes there are.
         engine: "compiled" or "numpy".
     """
-    processes = in_processes() if engine == "compiled" else 0
+    processes = in_processes(task) if engine == "compiled" else 0
     members = count_members(task, len(dataset.train_targets), chunks, engine)
     threads = ThreadPoolExecutor(max(count, members), thread_name_prefix="lane")
     part = -(-chunks.per_commit // members) if members > 1 else 0

@@ -32,6 +32,7 @@ from crowdml.simulation.timeline.timeline import Timeline, trial_timeline
 from crowdml.simulation.timeline.trial_crowd import trial_split
 from crowdml.simulation.workers.timelines import SharedTimelines
 from crowdml.task import Task
+from crowdml.task.task_checks import with_model
 
 SAVE_EVERY_S = 10.0
 
@@ -48,6 +49,7 @@ def simulate(
     engine: str | None = None,
     watch: Watcher | None = None,
     data: Any = None,
+    model: Any = None,
 ) -> Result:
     """Simulate a crowd that learns a task.
 
@@ -65,7 +67,11 @@ def simulate(
         watch: Told how far the run is.
         data: Rows of your own instead of the dataset that the task names: `Dataset.from_arrays(X, y, owners=…)`, a data
             frame, (X, y), or the path of a file; see `crowdml.simulation.own_data`.
+        model: A model of your own instead of the file's: a module of flax, equinox or PyTorch, or a `crowdml.JaxModel`.
     """
+    if model is not None:
+        _require_task(task)
+        task = with_model(task, model)
     return simulate_cells([task], trials=trials, seed=seed, resume=resume, engine=engine, watch=watch, data=data)[0]
 
 
@@ -95,9 +101,7 @@ def simulate_cells(
     require_numbers(trials, seed)
     require_engine(engine)
     for task in tasks:
-        if not isinstance(task, Task):
-            what = f"should be a Task, not {type(task).__name__}"
-            raise BadInput(what, where="task", hint="read a file: crowdml.Task.load(path)")
+        _require_task(task)
     tasks = [bind(task, data) for task in tasks]
     if isinstance(tasks[0].recipe, PooledRecipe):
         from crowdml.simulation.pooled import simulate_pooled  # it imports JAX and SciPy
@@ -161,6 +165,12 @@ def simulate_cells(
         )
 
     return [doubted(of_cell(cell, task), dataset) for cell, task in enumerate(tasks)]
+
+
+def _require_task(task: Task) -> None:
+    if not isinstance(task, Task):
+        what = f"should be a Task, not {type(task).__name__}"
+        raise BadInput(what, where="task", hint="read a file: crowdml.Task.load(path)")
 
 
 def _timed(watch: Watcher | None, clock: list[float]) -> Watcher:
@@ -247,7 +257,7 @@ def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int, lanes: 
     def make(trial: int) -> Timeline:
         return trial_timeline(task, dataset, seed, trial)
 
-    workers = min(in_processes(), lanes, trials)
+    workers = min(in_processes(task), lanes, trials)
     if workers < 2 or trials * samples_of(task, len(dataset.train_targets)) < SHARED_SAMPLES:
         return [make(trial) for trial in range(trials)]
     return SharedTimelines(trials, seed, make).run(workers, plain_task(task), dataset)

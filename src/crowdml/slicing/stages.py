@@ -23,6 +23,8 @@ from crowdml.models.layers.convolution import Convolution
 from crowdml.models.layers.dense import Dense, Flatten
 from crowdml.models.layers.normalisation import BatchNorm, GroupNorm
 from crowdml.models.layers.pooling import Pooling, windows
+from crowdml.models.layers.residual import Residual
+from crowdml.models.layers.series import SeriesConvolution
 
 Indices = npt.NDArray[np.int64]
 Edges = tuple[Indices, Indices]
@@ -74,6 +76,13 @@ class Stage:
 
 def stages(model: Model) -> tuple[tuple[int, ...], tuple[Stage, ...]]:
     """Cut a model into the layers before its first sum, and its stages."""
+    for layer in model.declared:
+        if isinstance(layer, Residual | SeriesConvolution):
+            raise BadInput(
+                f"a {layer.kind} layer cannot be cut into pieces",
+                where="model.layers",
+                hint="dense and convolution can",
+            )
     starts = [at for at, layer in enumerate(model.declared) if isinstance(layer, Dense | Convolution)]
     if len(starts) < 2:
         raise BadInput("there is no hidden layer to slice", where="model", hint='use kind = "mlp", "cnn" or "layers"')

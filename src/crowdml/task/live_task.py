@@ -24,6 +24,7 @@ from crowdml.task.averaging_terms import read_public
 from crowdml.task.masking import MaskedForm, make_masked_form
 from crowdml.task.plugins import load_plugins, require_extensions
 from crowdml.task.task import Task
+from crowdml.task.user_models import device_model, require_live_model
 from crowdml.wire import Layout, Messages, TaskDocument, layouts, message
 
 Rows = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
@@ -88,16 +89,19 @@ def definition_of(task: Task) -> dict[str, Any]:
     return content
 
 
-def open_task(document: TaskDocument, public: Mapping[str, Array] | None = None) -> LiveTask:
+def open_task(document: TaskDocument, public: Mapping[str, Array] | None = None, model: Any = None) -> LiveTask:
     """Build a task from what was signed; what cannot be run live is refused.
 
     Args:
         document: What the signed task says.
         public: Public rows as `public_file.require_public` returns them, on a server whose task needs some.
+        model: The model that a device brings, where the task learns one of its operator's own.
     """
     load_plugins()
     require_extensions(document.definition)
     task = Task.model_validate(document.definition, by_alias=True, by_name=False)
+    if model is not None:
+        task = device_model(task, model)
     require_live(task)
     task.require_conforming()
     if task.name != document.task:
@@ -196,6 +200,7 @@ def require_live(task: Task) -> None:
             where="algorithm.kind",
             hint="use one of: " + ", ".join(f'"{name}"' for name, recipe in RECIPES.items() if recipe.live),
         )
+    require_live_model(task)
     if task.recipe.sums_only and not task.secure_aggregation.enabled:
         raise BadInput(
             f"{task.algorithm.kind} is made for sums: live, nobody may see one device's message",

@@ -11,8 +11,8 @@ network never says what is imported.
 
 - `CROWDML_PLUGINS=heavy_ball.py,package.module`: files and modules to import, which register by themselves;
 - entry points of installed packages, in the groups `crowdml.recipes`, `crowdml.rates`, `crowdml.noise`,
-  `crowdml.modes`, `crowdml.layers`, `crowdml.models`, `crowdml.losses` and `crowdml.datasets`, each named as a task
-  file will name it.
+  `crowdml.modes`, `crowdml.layers`, `crowdml.models`, `crowdml.user-models`, `crowdml.losses` and
+  `crowdml.datasets`, each named as a task file will name it.
 
 Both are looked at when the first task is read, so that nothing else has to wait for them.
 """
@@ -38,12 +38,13 @@ from crowdml.algorithms.recipes import RECIPES
 from crowdml.core import BadInput, Registry, Settings, record
 from crowdml.core.settings import rebuild
 from crowdml.models import MODELS
+from crowdml.models.adapters import USER_MODELS, UserModel
 from crowdml.models.kinds import ModelSettings
 from crowdml.models.layers import LAYERS, LayerSettings
 from crowdml.models.losses import LOSSES
 from crowdml.privacy import MODES
 from crowdml.privacy.noise.laws import MECHANISMS, SUM_LAWS, NoiseLaw, add_law
-from crowdml.task.task import ALGORITHMS, Task
+from crowdml.task.task import ALGORITHMS, USER_MODEL, Task
 
 VARIABLE = "CROWDML_PLUGINS"
 
@@ -55,7 +56,8 @@ def register(name: str, thing: Any) -> None:
         name: A name that is free.
         thing: A `Recipe`; a class of `RateSettings`, `LayerSettings` or `ModelSettings`; a `NoiseLaw`; a `Source` of
             rows, or a function without arguments that returns a `Dataset`; a function `(target, ops)` that returns a
-            `Loss`; a privacy mode, which is a function `(settings, releases, model)` that returns a `Plan`.
+            `Loss`; a model of your own, such as a `crowdml.FlaxModel`; a privacy mode, which is a function
+            `(settings, releases, model)` that returns a `Plan`.
 
     Raises:
         BadInput: The name is taken, or the thing misses something; says what.
@@ -200,6 +202,11 @@ def _take_loss(name: str, loss: Any) -> None:
     OUTSIDE.add(("loss", name))
 
 
+def _take_user_model(name: str, model: UserModel) -> None:
+    USER_MODELS.add(name, model)
+    OUTSIDE.add((USER_MODEL, name))
+
+
 def _is_source(thing: Any) -> bool:
     from crowdml.data import Source
 
@@ -222,6 +229,11 @@ KINDS = {
     "noise": Kind(what="a NoiseLaw", fits=lambda thing: isinstance(thing, NoiseLaw), take=_take_law),
     "layers": Kind(what="a class of LayerSettings", fits=_is_class_of(LayerSettings), take=_settings(LAYERS, "layer")),
     "models": Kind(what="a class of ModelSettings", fits=_is_class_of(ModelSettings), take=_settings(MODELS, "model")),
+    "user-models": Kind(
+        what="a JaxModel, FlaxModel, EquinoxModel or TorchModel",
+        fits=lambda thing: isinstance(thing, UserModel),
+        take=_take_user_model,
+    ),
     "datasets": Kind(
         what="a Source, or a function without arguments that returns a Dataset",
         fits=lambda thing: _is_source(thing) or _takes(0)(thing),

@@ -22,7 +22,7 @@ from crowdml.core import NUMPY, BadInput, Ops, Registry, Settings, Target, trees
 from crowdml.core.settings import OneOf, kebab
 from crowdml.data import input_bound
 from crowdml.data.transforms import Bounds, Transform
-from crowdml.models import MODELS, FlatModel, Model
+from crowdml.models import MODELS, FlatModel, Model, Own
 from crowdml.models.layers import LayerSettings
 from crowdml.privacy import ModelBounds, Plan, PrivacySettings, Releases, make_plan
 from crowdml.task.masking import Masking, SecureAggregationSettings, make_masking
@@ -32,6 +32,8 @@ from crowdml.task.task_errors import InWords
 ALGORITHMS: Registry[type[Settings]] = Registry(
     "algorithm", {name: recipe.settings for registry in (RECIPES, POOLED, SLICED) for name, recipe in registry.items()}
 )
+USER_MODEL = "model of your own"
+"""What a model is called that comes from another library."""
 PASSES = 10
 """Passes of a simulated crowd where the file does not say, and the ledger covers as many."""
 
@@ -113,6 +115,11 @@ class Task(InWords):
         """Build the model for an array namespace."""
         built: Model = self.model.build(self.features, self.target, ops)
         return built
+
+    @property
+    def portable(self) -> bool:
+        """Whether another process can make the same of the file's text: not where a model was handed in."""
+        return not (isinstance(self.model, Own) and self.model.given)
 
     @functools.cached_property
     def releases(self) -> Releases:
@@ -228,7 +235,8 @@ class Task(InWords):
         layers = [("layer", layer.kind) for layer in getattr(model, "layers", ()) if isinstance(layer, LayerSettings)]
         losses = [("loss", getattr(model, key)) for key in ("loss", "top") if hasattr(model, key)]
         rates = [("rate", rate.kind) for rate in self._rates]
-        return [("model", model.kind), *layers, *losses, *rates, ("recipe", self.algorithm.kind)]
+        users = [(USER_MODEL, model.name)] if isinstance(model, Own) else []
+        return [("model", model.kind), *users, *layers, *losses, *rates, ("recipe", self.algorithm.kind)]
 
     @property
     def _rates(self) -> list[RateSettings]:

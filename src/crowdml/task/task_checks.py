@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from crowdml.algorithms.conformity import OUTSIDE
 from crowdml.algorithms.recipe import Recipe, SlicedRecipe
 from crowdml.core import BadInput
+from crowdml.models import Own
+from crowdml.models.adapters import adapt
 from crowdml.task.averaging_terms import public_rows_needed
 from crowdml.task.live_task import masked_forms
 from crowdml.task.sections import CrowdSettings
-from crowdml.task.task import Task
+from crowdml.task.task import USER_MODEL, Task
 
 
 def check(task: Task) -> None:
@@ -45,6 +48,24 @@ def check(task: Task) -> None:
             where="stop.error-below",
             hint="give privacy.statistics-epsilon and algorithm.statistics = true, or leave error-below out",
         )
+
+
+def with_model(task: Task, model: Any) -> Task:
+    """Return the task with a model that is handed in, instead of the one of its file; checked as a file would be.
+
+    Args:
+        task: The task; the strength of its regulariser stays.
+        model: A module of flax, equinox or PyTorch, or one of `crowdml.JaxModel`, `FlaxModel`, `EquinoxModel` and
+            `TorchModel`.
+    """
+    adapted = adapt(model)
+    # A name that no other model has: whatever is kept of a run is found again by it.
+    name = f"in-memory-{adapted.serial}"
+    OUTSIDE.add((USER_MODEL, name))
+    held = Own(name=name, regularisation=task.model.regularisation).holding(adapted)
+    made = task.model_copy(update={"model": held})
+    check(made)
+    return made
 
 
 def _refuse_given(given: Mapping[str, Any], what: str, hint: str) -> None:

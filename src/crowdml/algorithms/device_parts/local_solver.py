@@ -44,7 +44,7 @@ class Pull:
 
 def solvable(model: Model) -> bool:
     """Tell whether there is a local solver: for one dense layer with a loss that bends, or with the hinge."""
-    return len(model.layers) == 1 and (model.loss.bend is not None or _is_hinge(model.loss))
+    return model.linear and (model.loss.bend is not None or _is_hinge(model.loss))
 
 
 def local_solver(model: Model, ops: Ops) -> Callable[[Tree, Tree, Batch, Pull], Tree]:

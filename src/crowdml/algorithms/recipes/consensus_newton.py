@@ -51,9 +51,9 @@ class ConsensusNewtonSettings(Settings):
 def build(parts: Parts) -> Algorithm:
     """Assemble: a round of squares, then rounds of gradients."""
     settings, ops, model, hyper = parts.settings, parts.ops, parts.model, parts.hyper
-    if len(model.layers) != 1:
+    if not model.linear:
         raise BadInput(
-            "consensus-newton needs a model of one layer", where="model.kind", hint='use "logistic" or "softmax"'
+            "consensus-newton needs a model of one dense layer", where="model.kind", hint='use "logistic" or "softmax"'
         )
     moments = Moments(features=as_matrix(model.zeros(), ops).shape[1], target=None, ops=ops)
     squares = parts.sanitiser(

@@ -40,7 +40,7 @@ class RidgeSettings(Settings):
 def build(parts: Parts) -> Algorithm:
     """Assemble the algorithm. Only the first round says anything; later ones would ask the same again."""
     settings, ops, model = parts.settings, parts.ops, parts.model
-    if len(model.layers) != 1 or model.loss.width != 1:
+    if not model.linear or model.loss.width != 1:
         raise BadInput(
             "ridge fits one score, for two labels or for a number",
             where="model.kind",

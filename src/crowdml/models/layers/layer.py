@@ -16,7 +16,7 @@ import abc
 from collections.abc import Callable
 from typing import Protocol
 
-from crowdml.core import Array, BadInput, Coins, Float, Graph, Ops, Settings, Tree, Value, record
+from crowdml.core import Array, BadInput, Coins, Float, Graph, Ops, Registry, Settings, Tree, Value, record
 
 Shape = tuple[int, ...]
 
@@ -72,6 +72,7 @@ class Layer:
             calculation; examples whose mask is 0 are padding.
         write: `write(graph, parameters, x)` writes the forward half into a graph, where examples are the *first* axis,
             and returns its output; None for a layer that cannot be exported.
+        numpy_only: Whether it takes NumPy arrays alone, so that no simulation can compile it.
     """
 
     shape: Shape
@@ -84,6 +85,7 @@ class Layer:
     mixes: bool = False
     learn: Callable[[Tree, Array, Array], tuple[Array, Tree]] | None = None
     write: Callable[[Graph, Tree, Value], Value] | None = None
+    numpy_only: bool = False
 
 
 class LayerSettings(Settings):
@@ -94,6 +96,10 @@ class LayerSettings(Settings):
     @abc.abstractmethod
     def build(self, shape: Shape, ops: Ops) -> Layer:
         """Make the layer for examples of the given shape."""
+
+
+LAYERS: Registry[type[LayerSettings]] = Registry("layer", {})
+"""Layers by name; `crowdml.models.layers` fills it. Layers that hold others look into it."""
 
 
 @record

@@ -71,6 +71,7 @@ class Objective:
         steepness: `steepness(row)`: how fast the gradient of an example of that norm changes with the parameters at
             most, the regulariser included.
         clean: `clean(targets)`: brings targets into range, whatever they are.
+        regularised: Whether the regulariser may be anything but zero; numbers that are traced may be anything.
     """
 
     gradients: Callable[[Tree, Batch], Any]
@@ -78,6 +79,7 @@ class Objective:
     regulariser: Callable[[Tree], Tree]
     steepness: Callable[[float], Array]
     clean: Callable[[Array], Array]
+    regularised: bool = True
 
 
 class StepRate(Protocol):
@@ -115,6 +117,11 @@ class LocalWork:
     through_rows: bool = True
     group: int = 64
     proximal: Array | None = None
+
+    @property
+    def has_slope(self) -> bool:
+        """Whether a step adds anything to the gradient of its rows."""
+        return self.objective.regularised or self.proximal is not None
 
     def slope(self, here: Tree, checked_out: Tree) -> Tree:
         """Return what a step adds to the gradient of its rows: regulariser and pull, which depend on no row."""

@@ -52,8 +52,9 @@ class InOrder:
 
         def step(carry: Tree, part: Batch) -> Tree:
             here, memory, taken = carry
-            total = work.objective.gradients(here, part).total(mean_weights(part.mask, ops))
-            gradient = plus(total, work.slope(here, parameters))
+            gradient = work.objective.gradients(here, part).total(mean_weights(part.mask, ops))
+            if work.has_slope:
+                gradient = plus(gradient, work.slope(here, parameters))
             change, after = work.rate.step(memory, gradient, begin + counts_up * taken)
             if not work.padded:
                 return trees.map(lambda old, new: old - new, here, change), after, taken + one

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from crowdml.core import NUMPY, trees
+from crowdml.models import Own
 from crowdml.server.refusals import Refusal
 from crowdml.server.store import Store
 from crowdml.server.tasks.running_task import RunningTask
@@ -70,7 +71,9 @@ def export_model(running: RunningTask, kind: Literal["safetensors", "onnx"]) -> 
     if kind == "safetensors":
         from safetensors.numpy import save
 
-        arrays = {path: np.ascontiguousarray(leaf) for path, leaf in trees.paths(parameters)}
+        # Of a model of the user's own the library's names are left, so that it reads the file as one of its own.
+        named = parameters[0] if isinstance(running.live.task.model, Own) else parameters
+        arrays = {path: np.ascontiguousarray(leaf) for path, leaf in trees.paths(named)}
         return save(arrays, metadata=metadata)
     try:
         return to_onnx(running.live.task, running.signed.open().arrays, parameters, metadata)

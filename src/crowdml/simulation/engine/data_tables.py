@@ -97,7 +97,7 @@ def _can_be_split(algorithm: Algorithm) -> bool:
 
 def _split(task: Task, rows: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[Any]] | None:
     """Split rows by columns; None where that saves too little."""
-    first = task.model_for(NUMPY).declared[0]
+    first = next(iter(task.model_for(NUMPY).declared), None)
     if not isinstance(first, Dense):
         return None
     filled = np.count_nonzero(rows, axis=0) / len(rows)
