@@ -57,7 +57,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "layers": {"kind": "layers", "layers": EVERY_LAYER, "shape": [2, 3]},
     "layers, hinge": {"kind": "layers", "layers": [{"kind": "dense", "size": 1}], "loss": "hinge"},
 }
+SERIES: list[dict[str, Any]] = [
+    {"kind": "convolution-1d", "size": 4, "kernel": 4, "stride": 2},
+    {"kind": "residual", "layers": [{"kind": "tanh"}, {"kind": "convolution-1d", "size": 4}]},
+    {"kind": "flatten"},
+    {"kind": "dense", "size": 3},
+]
 PICTURE_KINDS: dict[str, dict[str, Any]] = {
+    "series": {"kind": "layers", "layers": SERIES, "shape": [80, 2]},
     "cnn": {"kind": "cnn", "shape": [8, 10, 2], "convolutions": [3, 4], "layers": [5]},
     "cnn, average": {"kind": "cnn", "shape": [8, 10, 2], "pool": "average", "norm": "group", "activation": "relu"},
     "pictures": {"kind": "layers", "layers": PICTURES, "shape": [8, 10, 2]},
@@ -170,8 +177,9 @@ def test_every_transform_is_inside(name: str) -> None:
 
 
 def test_nothing_is_left_out() -> None:
-    assert {model["kind"] for model in (*KINDS.values(), *PICTURE_KINDS.values(), *REGRESSORS.values())} == set(MODELS)
-    assert {layer["kind"] for layer in (*EVERY_LAYER, *PICTURES)} == set(LAYERS)
+    written = {model["kind"] for model in (*KINDS.values(), *PICTURE_KINDS.values(), *REGRESSORS.values())}
+    assert written == set(MODELS) - {"own"}  # which crowdml does not look into
+    assert {layer["kind"] for layer in (*EVERY_LAYER, *PICTURES, *SERIES)} == set(LAYERS)
     assert {transform["kind"] for _, chain in CHAINS.values() for transform in chain} == set(TRANSFORMS)
 
 

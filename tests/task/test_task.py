@@ -152,7 +152,11 @@ def test_every_model_works_with_its_defaults(kind: str) -> None:
         number = parse(source, changes=["model.kind=linear", "privacy.clip=1.0"])
         assert number.built.schedule.batch == RECIPES["crowd-sgd"].settings().batch  # type: ignore[attr-defined]
         return
-    needed = {"layers": ["model.layers=[{kind='dense', size=2}]"], "cnn": ["data.features=784", "data.transform=[]"]}
+    needed = {
+        "layers": ["model.layers=[{kind='dense', size=2}]"],
+        "cnn": ["data.features=784", "data.transform=[]"],
+        "own": ["model.layout={ w = [2, 3] }"],
+    }
     made = task(f"model.kind={kind}", *needed.get(kind, []), "privacy.clip=1.0").build(NUMPY)
     assert made.schedule.batch == RECIPES["crowd-sgd"].settings().batch  # type: ignore[attr-defined]
 
