@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from crowdml.core import record
 from crowdml.simulation import Result, checkpoint, simulate_cells
+from crowdml.simulation.workers import pool
 from crowdml.studies.comparisons import constant_rows
 from crowdml.studies.study import Curve, Report, Study, Unstated, Watcher
 from crowdml.task import Task, load
@@ -67,9 +68,9 @@ def reproduce(
 
 
 def _cpu_seconds() -> float:
-    """Return the processor time of this process and its children."""
+    """Return the processor time of this process, of its workers, and of children that have ended."""
     used = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+    return pool.cpu_seconds() + sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _side_by_side(

@@ -104,11 +104,13 @@ def test_every_worker_does_its_share(digits: Make, two: None) -> None:
     task = digits("algorithm.batch=20", "crowd.passes=400", "model={ kind = 'mlp', layers = [64] }")
     simulate(digits("crowd.passes=1"), trials=2)
     processes = pool.processes()
-    before = [cpu_seconds(process) for process in processes]
+    before, counted = [cpu_seconds(process) for process in processes], pool.cpu_seconds()
     assert simulate(task, trials=4).processes == 2
     spent = [cpu_seconds(process) - start for process, start in zip(processes, before, strict=True)]
     assert min(spent) > 0.5, "too little to tell"
     assert min(spent) > 0.35 * sum(spent), spent
+    # What workers say of themselves is what the system says: within ticks, and the answer's own cost.
+    assert pool.cpu_seconds() - counted == pytest.approx(sum(spent), rel=0.1, abs=0.1)
 
 
 @pytest.mark.parametrize("per_round", [4, 5], ids=["even", "uneven"])

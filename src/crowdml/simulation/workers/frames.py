@@ -19,12 +19,13 @@ from crowdml.core import record
 from crowdml.core.ops import Tree
 from crowdml.simulation.engine.data_tables import DataTables
 from crowdml.simulation.engine.run_records import Events, Replicas
+from crowdml.simulation.timeline.timeline import Sent
 
 HEAD_BYTES = 64 << 20
 ARRAY_BYTES = 64 << 30
 MOST_FILES = 250
 TYPES = {"<f2", "<f4", "<f8", "<i2", "<i4", "<i8", "<u2", "<u4", "<u8", "|i1", "|u1", "|b1"}
-RECORDS: dict[str, type] = {kind.__name__: kind for kind in (Events, Replicas, DataTables)}
+RECORDS: dict[str, type] = {kind.__name__: kind for kind in (Events, Replicas, DataTables, Sent)}
 
 
 @record

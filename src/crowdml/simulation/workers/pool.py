@@ -47,6 +47,7 @@ class Worker:
         self.broken = False
         self.leased = False
         self.answered = False
+        self.cpu_seconds = 0.0
         self._asking = threading.Lock()
 
     def ask(self, words: dict[str, Any], tree: Tree = (), files: Sequence[int] = ()) -> frames.Frame:
@@ -71,6 +72,7 @@ class Worker:
             self.broken = True
             raise
         self.answered = True
+        self.cpu_seconds = answer.words["cpu_seconds"]
         if "refused" in answer.words:
             what, where, hint = answer.words["refused"]
             raise BadInput(what, where=where, hint=hint)
@@ -191,6 +193,11 @@ def lease(count: int) -> list[Worker]:
 def processes() -> list[int]:
     """Return the process numbers of all workers."""
     return [worker.process.pid for worker in _workers]
+
+
+def cpu_seconds() -> float:
+    """Return the processor time that workers had taken when they last answered; the system knows it of ended ones."""
+    return sum(worker.cpu_seconds for worker in _workers)
 
 
 @atexit.register

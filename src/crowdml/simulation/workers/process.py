@@ -101,7 +101,7 @@ def main(number: int) -> None:
             except Exception as error:  # whatever it is, the other end must hear of it
                 words, tree = {"failed": str(error) or type(error).__name__, "trace": traceback.format_exc()}, ()
             try:
-                frames.send(end, words, tree)
+                frames.send(end, {**words, "cpu_seconds": time.process_time()}, tree)
             except ConnectionError:
                 return
 

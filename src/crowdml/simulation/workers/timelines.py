@@ -120,7 +120,11 @@ def pack(timeline: Timeline) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a timeline as numbers and arrays; of an array whose entries are all one, only that and its length."""
     numbers = {name: value for name, value in vars(timeline).items() if isinstance(value, int)}
     arrays = {name: value for name, value in vars(timeline).items() if name not in numbers}
-    same = {name: len(value) for name, value in arrays.items() if len(value) > 1 and not value.strides[0]}
+    same = {
+        name: len(value)
+        for name, value in arrays.items()
+        if isinstance(value, np.ndarray) and len(value) > 1 and not value.strides[0]
+    }
     return {"numbers": numbers, "same": same}, {
         name: value[:1] if name in same else value for name, value in arrays.items()
     }
