@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crowdml.core import record
 from crowdml.server.http.direct import DirectApp, DirectCycle, mistake
-from crowdml.server.http.requests import caller_of
+from crowdml.server.http.requests import caller_of, length_of
 from crowdml.server.http.whole_body import EXTENSION, LARGE, BodyReader
 from crowdml.server.refusals import ALWAYS, Refusal
 
@@ -143,7 +143,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Count a header, and note the size of the body that it announces."""
         self._header_bytes += len(name) + len(value)
         if value.isdigit() and name.lower() == b"content-length":
-            self._announced = min(int(value[:12]), 1 << 30)
+            self._announced = min(length_of(value), 1 << 30)
         self._chunked |= name.lower() == b"transfer-encoding"
         super().on_header(name, value)
 
@@ -212,7 +212,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._direct is None:
             super().on_body(body)
         elif not self._direct.response_complete:
-            self._direct.body += body
+            self._direct.add(body)
 
     async def _whole_body(self, scope: Any, size: int) -> memoryview | None:
         """Read a body of that size without copies; None where it has to come on the usual way, or will not come."""
