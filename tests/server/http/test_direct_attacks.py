@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crowdml.server.http.direct import DirectCycle
 from crowdml.server.store import StoreFailed
 from crowdml.server.tasks.coordinator import Options
 from crowdml.wire.messages import check_in_key
@@ -322,3 +323,37 @@ def test_a_length_with_zeros_in_front_is_as_long_as_it_says(hasty: Any) -> None:
         link.sendall(body)
         assert answers(link)[0][0] == 200
     assert device.me()["check_ins"] == 1
+
+
+def test_whoever_leaves_in_the_middle_of_a_body_leaves_nothing_in_memory(hasty: Any) -> None:
+    """A connection and its request refer to each other, so both may stay until garbage is collected."""
+    device = hasty.device()
+    with hasty.connect() as link:
+        link.sendall(written(device, device.body())[:-1])
+        await_that(lambda: any(connection.cycle.body for connection in begun(hasty)))
+        (connection,) = begun(hasty)
+        cut_off(link)
+        await_that(lambda: connection not in hasty.server.server_state.connections)
+    await_that(lambda: not connection.cycle.body)
+
+
+def test_a_body_in_pieces_is_put_together_once_and_cannot_be_changed_after_that() -> None:
+    """Copied for every piece, a body of 128 KiB that comes byte by byte would be 8 GiB."""
+    taken: list[Any] = []
+
+    class Expects:
+        size = 1 << 17
+
+        def take(self, body: Any, answered: Any) -> None:
+            taken.append(body)
+
+    cycle = DirectCycle(None, ())  # type: ignore[arg-type]  # nothing is answered
+    cycle.begin(Expects())
+    cycle.add(b"a")
+    cycle.add(b"b")
+    pieces = cycle.body
+    for _ in range(1000):
+        cycle.add(b"c")
+    assert cycle.body is pieces, "put behind the others in place"
+    cycle.take()
+    assert taken == [b"ab" + b"c" * 1000] and type(taken[0]) is bytes and not cycle.body

@@ -96,6 +96,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._address is not None:
             self._leave(self._address)
         self.resume_writing()
+        if self._direct is not None:
+            self._direct.leave()
         super().connection_lost(exc)
 
     def _leave(self, address: str) -> None:

@@ -106,6 +106,10 @@ class DirectCycle:
             except Exception as error:
                 self.answer(mistake(error))
 
+    def leave(self) -> None:
+        """Let go of what has come of the body: nobody waits any more, and this may stay until garbage is collected."""
+        self._expected, self.body = None, b""
+
     def answer(self, answer: Answer) -> None:
         """Write the answer; what goes wrong here is the connection's misfortune alone."""
         http = self._http
