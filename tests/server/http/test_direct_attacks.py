@@ -88,7 +88,10 @@ def test_what_changes_while_a_check_in_waits_holds_for_it(
         gate, first = hold(on_socket, make_gate, stack)
         thread, link = stack.enter_context(ThreadPoolExecutor(1)), stack.enter_context(on_socket.connect())
         # A state changes for what comes behind it in the queue, a revoked device may speak no more at once.
-        steps = [lambda: thread.submit(begin_change), lambda: link.sendall(written(device, device.body(0)))]
+        steps: list[Callable[[], Any]] = [
+            lambda: thread.submit(begin_change),
+            lambda: link.sendall(written(device, device.body(0))),
+        ]
         for number, step in enumerate(steps[::-1] if change == "revoked" else steps):
             step()
             await_waiting(on_socket, number + 1)

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from crowdml.core import record
 from crowdml.server.http.direct import DirectApp, DirectCycle, mistake
@@ -63,6 +63,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _caller = ""
     _direct_app: DirectApp | None = None
     _direct: DirectCycle | None = None
+    _running: RequestResponseCycle | None = None
     _crowded = False
     _head_bytes = 0
     _header_bytes = 0
@@ -98,6 +99,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self.resume_writing()
         if self._direct is not None:
             self._direct.leave()
+        if self._running is not None and not self._running.response_complete:
+            # uvicorn tells the last request alone; one before it would write to a connection that is no more.
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def _leave(self, address: str) -> None:
@@ -206,6 +211,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self.cycle = self._direct  # type: ignore[assignment]  # in its place
         self._direct.begin(expected)
         return True
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
         """Hand a piece of the body on."""
