@@ -76,6 +76,17 @@ def test_a_strange_transfer_encoding_gets_one_answer_and_no_line_in_the_log(
     assert caplog.records == []
 
 
+def test_what_is_cut_off_with_requests_behind_each_other_leaves_no_line_in_the_log(
+    hasty: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("ERROR")
+    hasty.show()
+    for _ in range(5):
+        assert hasty.raw((b"GET /v1/tasks/walk HTTP/1.1\r\n" + HOST + b"\r\n") * 2 + b"\0 no HTTP\r\n\r\n") == []
+    hasty.show()
+    assert caplog.records == []
+
+
 class Kept(logging.Handler):
     """Keeps what passes."""
 

@@ -17,11 +17,11 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from crowdml.core import record
 from crowdml.server.http.direct import DirectApp, DirectCycle, mistake
-from crowdml.server.http.requests import caller_of
+from crowdml.server.http.requests import caller_of, length_of
 from crowdml.server.http.whole_body import EXTENSION, LARGE, BodyReader
 from crowdml.server.refusals import ALWAYS, Refusal
 
@@ -63,6 +63,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _caller = ""
     _direct_app: DirectApp | None = None
     _direct: DirectCycle | None = None
+    _running: RequestResponseCycle | None = None
     _crowded = False
     _head_bytes = 0
     _header_bytes = 0
@@ -96,6 +97,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._address is not None:
             self._leave(self._address)
         self.resume_writing()
+        if self._direct is not None:
+            self._direct.leave()
+        if self._running is not None and not self._running.response_complete:
+            # uvicorn tells the last request alone; one before it would write to a connection that is no more.
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def _leave(self, address: str) -> None:
@@ -143,7 +150,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Count a header, and note the size of the body that it announces."""
         self._header_bytes += len(name) + len(value)
         if value.isdigit() and name.lower() == b"content-length":
-            self._announced = min(int(value[:12]), 1 << 30)
+            self._announced = min(length_of(value), 1 << 30)
         self._chunked |= name.lower() == b"transfer-encoding"
         super().on_header(name, value)
 
@@ -205,6 +212,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._direct.begin(expected)
         return True
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
     def on_body(self, body: bytes) -> None:
         """Hand a piece of the body on."""
         if self._over:
@@ -212,7 +223,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._direct is None:
             super().on_body(body)
         elif not self._direct.response_complete:
-            self._direct.body += body
+            self._direct.add(body)
 
     async def _whole_body(self, scope: Any, size: int) -> memoryview | None:
         """Read a body of that size without copies; None where it has to come on the usual way, or will not come."""

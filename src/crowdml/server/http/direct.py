@@ -85,15 +85,30 @@ class DirectCycle:
         else:
             self._expected = expected
 
+    def add(self, piece: bytes) -> None:
+        """Put a piece of the body behind those that have come; as a rule it is the only one."""
+        if not self.body:
+            self.body = piece
+        else:
+            # Whoever sends byte by byte must not make us copy all of them for each.
+            self.body = self.body if isinstance(self.body, bytearray) else bytearray(self.body)
+            self.body += piece
+
     def take(self) -> None:
         """Hand over the body, which is complete; once."""
         expected, self._expected = self._expected, None
         body, self.body = self.body, b""  # let go of, so that its memory serves the next one
+        if isinstance(body, bytearray):
+            body = bytes(body)  # arrays are views of it, and nobody may change those
         if expected is not None:
             try:
                 expected.take(body, self.answer)
             except Exception as error:
                 self.answer(mistake(error))
+
+    def leave(self) -> None:
+        """Let go of what has come of the body: nobody waits any more, and this may stay until garbage is collected."""
+        self._expected, self.body = None, b""
 
     def answer(self, answer: Answer) -> None:
         """Write the answer; what goes wrong here is the connection's misfortune alone."""

@@ -10,6 +10,7 @@ stored.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from crowdml.server.refusals import Answer, Refusal, refusal_of
 from crowdml.server.store import Store, StoreFailed
 from crowdml.server.tasks.folding import CheckIn, Folded, fold
 from crowdml.server.tasks.mutable_task import MutableTask
+from crowdml.server.tasks.running_task import RunningTask
+
+log = logging.getLogger("crowdml.server")
 
 LARGEST_BATCH = 256
 BUSY = 4
@@ -141,13 +145,10 @@ class Writer:
         check_ins = [work for work, _ in batch if isinstance(work, CheckIn)]
         if not self._mutable.running.looks_together:
             return await self._fold(check_ins)
-        problems = self._mutable.running.problems([check_in.content for check_in in check_ins])
-        honest = [check_in for check_in, problem in zip(check_ins, problems, strict=True) if problem is None]
+        refusals = _look_at(self._mutable.running, check_ins)
+        honest = [check_in for check_in, refusal in zip(check_ins, refusals, strict=True) if refusal is None]
         answers = iter(await self._fold(honest) if honest else ())
-        return [
-            next(answers) if problem is None else _refuse(check_in, problem)
-            for check_in, problem in zip(check_ins, problems, strict=True)
-        ]
+        return [next(answers) if refusal is None else refusal for refusal in refusals]
 
     async def _fold(self, check_ins: list[CheckIn]) -> list[Answer]:
         task = self._mutable
@@ -172,6 +173,25 @@ class Writer:
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._loop.run_in_executor(self._thread, function, *arguments)
+
+
+def _look_at(running: RunningTask, check_ins: list[CheckIn]) -> list[Answer | None]:
+    """Refuse what no honest device sends; None for the others.
+
+    This changes nothing, so a mistake of ours costs the one check-in that it is about, and not the server: it would end
+    again whenever that check-in is sent again.
+    """
+    try:
+        problems = running.problems([check_in.content for check_in in check_ins])
+    except Exception as error:
+        log.error("%d check-ins could not be looked at", len(check_ins), exc_info=error)
+        if len(check_ins) > 1:
+            return [answer for check_in in check_ins for answer in _look_at(running, [check_in])]
+        return [Refusal(500, "internal", "a mistake in this server").answer()]
+    return [
+        None if problem is None else _refuse(check_in, problem)
+        for check_in, problem in zip(check_ins, problems, strict=True)
+    ]
 
 
 def _refuse(check_in: CheckIn, problem: str) -> Answer:
