@@ -39,5 +39,5 @@ def test_the_squares_are_a_phase_of_one_version_with_uses_of_its_own() -> None:
 
 
 def test_a_model_of_several_layers_is_refused() -> None:
-    with pytest.raises(BadInput, match="one layer"):
+    with pytest.raises(BadInput, match="one dense layer"):
         task("consensus-newton", score="mlp")
