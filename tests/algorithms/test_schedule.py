@@ -94,7 +94,11 @@ MET = {
     "local-sgd": OnArrival(batch=50, buffer=50, max_staleness=0),
     "central-sgd": OnArrival(batch=1, buffer=1),
     "decentral": OnArrival(batch=1, buffer=1),
-    "fedavg": Rounds(cohort=10, multiple=10),
+    **dict.fromkeys(
+        ("fedavg", "fedprox", "fedavgm", "fedadam", "fedyogi", "scaffold", "ditto", "dp-fedavg"),
+        Rounds(cohort=10, multiple=10),
+    ),
+    "fedbuff": OnArrival(batch=50, buffer=50, buffered=10, max_staleness=1_000_000),
     "fedsgd": Rounds(cohort=10, max_rows=10_000),
     "consensus-newton": Rounds(cohort=10),
     "ridge": Rounds(cohort=10),
