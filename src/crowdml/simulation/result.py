@@ -293,7 +293,7 @@ class Result:
         ):  # who reads it may not have the model: its layout is enough for all figures
             task["model"]["layout"] = layout_of(self.task.model_for(NUMPY))
         words = {name: getattr(self, name) for name in _WORDS} | {"task": task}
-        words["transforms"] = len(self.transforms)
+        words["transforms"], words["measured"] = len(self.transforms), list(self.measured)  # a file sorts its arrays
         words["averages"] = [vars(average) | {"weights": average.weights.tolist()} for average in self.averages]
         if self.course is not None:
             course = dataclasses.asdict(self.course)
@@ -346,7 +346,7 @@ def _restored(words: dict[str, Any], arrays: dict[str, Any]) -> Result:
     return Result(
         task=task,
         samples=arrays["samples"],
-        measured=below("measured/"),
+        measured={name: arrays[f"measured/{name}"] for name in words.pop("measured", below("measured/"))},
         parameters=trees.fill(like, iter([learnt[name] for name in names])),
         baselines=below("baselines/"),
         transforms=tuple(below(f"transforms/{at}/") for at in range(words.pop("transforms"))),
