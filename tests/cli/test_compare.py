@@ -86,6 +86,12 @@ REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "no folder for a result": (("simulate", EXAMPLE, "--save", "none/a"), ("the folder none does not exist",)),
     "unknown model": (("simulate", EXAMPLE, "--export", "a.pkl"), ("no known ending for a model", ".onnx")),
     "unknown axis": (("compare", EXAMPLE, EXAMPLE, "--against", "sample"), ("--against", 'did you mean "samples"?')),
+    "no epsilon": (
+        ("compare", EXAMPLE, EXAMPLE, "--against", "epsilon", "--plot", "a.png"),
+        ("--against: no ε is known", "draw against samples"),
+    ),
+    "a place that takes nothing": (("compare", EXAMPLE, EXAMPLE, "--csv", "/proc/a.csv"), ("cannot be written",)),
+    "no cell fits": (("compare", EXAMPLE, "--vary", "algorithm.batch=71,72"), ("no device ever fills a batch of 7",)),
     "unknown tracker": (("simulate", EXAMPLE, "--track", "wandb"), ("--track", "mlflow, tensorboard")),
     "place of no tracker": (("simulate", EXAMPLE, "--track-to", "runs"), ("nothing is tracked",)),
     "unknown measure": (("simulate", EXAMPLE, "--measure", "los"), ("--measure", 'did you mean "loss"?')),
@@ -117,3 +123,19 @@ def test_a_tracker_that_fails_takes_nothing_away(run: Run, tmp_path: Path, monke
     code, printed, told = run("simulate", EXAMPLE, *SHORT, "--json", "a.json", "--track", "tensorboard")
     assert code == 2 and "test accuracy" in printed and (tmp_path / "a.json").exists()
     assert "runs did not take digits: the disk is full" in told
+
+
+def test_a_cell_that_does_not_fit_takes_nothing_away(run: Run, tmp_path: Path) -> None:
+    short = ("--set", "crowd.passes=1", "--trials", "1", "--csv", "a.csv")
+    code, printed, told = run("compare", EXAMPLE, "--vary", "algorithm.batch=71,20", *short)
+    assert code == 2 and "batch = 20" in printed and "Traceback" not in told
+    assert "error: algorithm.batch (for batch = 71): no device ever fills" in told
+    assert "batch = 20" in (tmp_path / "a.csv").read_text()
+
+
+def test_cells_that_learn_the_same_are_named(run: Run) -> None:
+    short = ("--set", "crowd.passes=1", "--trials", "1")
+    code, printed, _ = run("compare", EXAMPLE, "--vary", "privacy.epsilon=1,2", *short)
+    assert code == 0 and "epsilon = 2 has learnt the same as epsilon = 1" in " ".join(printed.split())
+    code, printed, _ = run("compare", EXAMPLE, "--vary", "algorithm.batch=10,20", *short)
+    assert code == 0 and "learnt the same" not in printed

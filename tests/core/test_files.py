@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crowdml.core import BadInput
-from crowdml.core.files import writable, write_whole
+from crowdml.core.files import read_text, writable, write_whole
 
 
 def test_writable_refuses_a_folder_and_a_missing_folder(tmp_path: Path) -> None:
@@ -127,3 +128,18 @@ def test_write_whole_does_not_put_a_file_in_the_place_of_a_pipe(tmp_path: Path) 
     with pytest.raises(BadInput):
         write_whole(pipe, b"x")
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "task.toml").symlink_to("../gone.toml")
+    with pytest.raises(BadInput, match=r"task.toml is a link to ../gone.toml, which is not there"):
+        read_text(tmp_path / "task.toml", "a file")
+
+
+def test_writable_tries_where_rights_do_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", fail)
+    with pytest.raises(BadInput, match="cannot be written: Read-only file system"):
+        writable(tmp_path / "a")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 
 from crowdml.core import BadInput, Labels, Number
 from crowdml.data import Dataset
@@ -131,6 +132,8 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "words": ({"rows": np.array([["1", "x"], ["2", "3"]])}, "rows, row 1, number 2 of the row: 'x' is not a number"),
     "a gap": ({"rows": [[1.0, np.nan], [2, 3]]}, "rows, row 1, number 2 of the row: a value is missing"),
     "infinite": ({"rows": [[1.0, np.inf], [2, 3]]}, "row 1, number 2 of the row: inf is not a finite number"),
+    "ragged": ({"rows": [[1.0, 2.0], [3.0]]}, "rows differ in length"),
+    "sparse": ({"rows": csr_matrix(np.eye(2))}, "rows are a sparse matrix"),
     "too few targets": ({"targets": [1]}, "2 rows, but 1 targets"),
     "two axes of targets": ({"targets": [[1], [2]]}, "targets have shape (2, 1)"),
     "no target": ({"targets": [1.5, np.nan]}, "targets, row 2: a target is missing"),
@@ -159,3 +162,34 @@ def test_arrays_with_rows_to_test_on_and_frames() -> None:
     assert named.columns == ("a", "b") and named.label_names == ("no", "yes") and named.train_owners is not None
     with pytest.raises(BadInput, match='no column is called "kind"\n  there are: who, a, label, b'):
         Dataset.from_frame(frame, "kind")
+
+
+def test_empty_lines_hold_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    table(9).to_csv(path, index=False)
+    whole = read(path)
+    header, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([header, "", *lines, "", ""]))
+    assert np.array_equal(read(path).train_rows, whole.train_rows)
+    path.write_text("\n".join([header, "", *lines, "1"]))
+    with pytest.raises(BadInput, match=r"line 12: 1 fields, 4 were expected"):
+        read(path)
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_other_separators_are_named(mark: str, tmp_path: Path) -> None:
+    table(9).to_csv(tmp_path / "rows.csv", index=False, sep=mark)
+    with pytest.raises(BadInput, match=r"line 1: columns are separated by \w+\n  separate them by commas"):
+        read(tmp_path / "rows.csv")
+
+
+def test_another_encoding_is_named(tmp_path: Path) -> None:
+    table(9).to_csv(tmp_path / "rows.csv", index=False, encoding="utf-16")
+    with pytest.raises(BadInput, match=r"rows.csv is not text in UTF-8\n  save it as CSV in UTF-8"):
+        read(tmp_path / "rows.csv")
+
+
+def test_rows_that_are_learnt_from_are_not_tested_on(tmp_path: Path) -> None:
+    table(9).to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(BadInput, match=r"data.test: rows.csv is learnt from"):
+        read(tmp_path / "rows.csv", test=RowFile(path=tmp_path / "." / "rows.csv", setting="data.test"))

@@ -123,3 +123,11 @@ def test_a_grid_over_epsilon_in_a_pipeline(cancer: Table) -> None:
     grid.fit(*cancer)
     low, high = grid.cv_results_["mean_test_score"]
     assert high > low + 0.02 and grid.best_params_ == {"crowdclassifier__epsilon": 8.0}
+
+
+def test_mistakes_are_told_in_plain_words(cancer: Table) -> None:
+    rows, labels = cancer
+    with pytest.raises(ValueError, match="y has one class, 0: there is nothing to tell apart"):
+        CrowdClassifier().fit(rows, labels * 0)
+    with pytest.raises(TypeError, match="settings are keys and their values"):
+        CrowdClassifier(settings=["crowd.drop-out=0.1"]).fit(rows, labels)  # type: ignore[arg-type]

@@ -121,14 +121,19 @@ def compare_all(
 
     varied = [read_variation(text, option) for text in vary]
     cells = make_cells([read_base(task, changes) for task in tasks], varied, option)
+    if plot and against == "epsilon" and all(cell.task.privacy.mode == "none" for cell in cells):
+        raise BadInput("no ε is known: none of the tasks adds noise", where="--against", hint="draw against samples")
     tracker = open_tracking(*tracking, cells[0].task.name)
     for note in dict.fromkeys(note for cell in cells for note in cell.notes):
         output.say(f"note: {note}")
+    refused: list[BadInput] = []
     title = f"{len(cells)} cells of {trials} trial{'s' * (trials > 1)}"
     with output.Progress(title, quiet=json == Path("-"), lines=True) as progress:
         from crowdml.studies.sweeps import run_cells
 
-        found = run_cells(cells, varied, trials=trials, seed=seed, engine=engine, watch=progress.named)
+        found = run_cells(
+            cells, varied, trials=trials, seed=seed, engine=engine, watch=progress.named, refused=refused.append
+        )
     if json != Path("-"):
         print_comparison(found, trials)
     output.write_json(found.to_json(), json)
@@ -138,8 +143,12 @@ def compare_all(
         write_whole(csv, found.to_pandas().to_csv(index=False).encode())
         output.say(f"table: {csv}")
     output.draw(lambda path: found.plot(path, against=against), plot)
-    for cell in cells:
+    for cell in found.cells:
         track_result(tracker, cell.label, found[cell.label])
+    for problem in refused:  # last, where it is seen; what the other cells have found is there by now
+        output.say(f"error: {problem}")
+    if refused:
+        sys.exit(2)
 
 
 def print_comparison(found: Comparison, trials: int) -> None:

@@ -28,6 +28,12 @@ def writable(path: Path) -> None:
         raise BadInput(f"the folder {folder} does not exist", hint="make it first, or choose another place")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise BadInput(f"{path} cannot be written", hint="choose a place where you may write")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()  # rights alone do not tell of file systems that take nothing
+    except OSError as error:
+        raise BadInput(
+            f"{path} cannot be written: {error.strerror or error}", hint="choose a place where you may write"
+        ) from None
 
 
 def read_text(path: Path, hint: str) -> str:
@@ -40,6 +46,10 @@ def read_text(path: Path, hint: str) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")  # some editors mark their files so
     except FileNotFoundError:
+        if path.is_symlink():
+            raise BadInput(
+                f"{path} is a link to {os.readlink(path)}, which is not there", hint="copy the file itself: cp -L"
+            ) from None
         raise BadInput(f"there is no file {path}", hint=hint) from None
     except IsADirectoryError:
         raise BadInput(f"{path} is a folder", hint=hint) from None

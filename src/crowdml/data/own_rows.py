@@ -51,6 +51,12 @@ class OwnRows:
             file: The file.
             allocate: Makes the arrays of rows.
         """
+        if isinstance(self.test, RowFile) and self.test.path.resolve() == file.path.resolve():
+            raise BadInput(
+                f"{file.path.name} is learnt from: an error on the same rows says little",
+                where=self.test_setting,
+                hint="another file, or a share of the rows such as 0.2",
+            )
         notes: list[str] = []
         if file.ending == ".parquet" and file.path.is_file():
             dataset = self._of_parquet(file, allocate)

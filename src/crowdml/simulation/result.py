@@ -13,6 +13,8 @@ import numpy.typing as npt
 from crowdml.core import NUMPY, BadInput, Tally, record, trees
 from crowdml.core.files import writable
 from crowdml.core.ops import Tree
+from crowdml.models import Own
+from crowdml.models.adapters.user_model import layout_of
 from crowdml.simulation.accounting import epsilon_so_far
 from crowdml.simulation.reporting.course import RunCourse
 from crowdml.simulation.reporting.device_errors import spread_of
@@ -21,6 +23,7 @@ from crowdml.simulation.reporting.html import result_html
 from crowdml.simulation.reporting.learnt_model import LearntModel
 from crowdml.simulation.reporting.result_file import damaged, read_result, write_result
 from crowdml.task import Task
+from crowdml.task.user_models import device_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -284,10 +287,13 @@ class Result:
         if isinstance(self.counts, Tally):
             arrays |= {f"counts/{name}": np.asarray(getattr(self.counts, name)) for name in _TALLY}
         arrays |= {name: getattr(self, name) for name in _OPTIONAL if getattr(self, name) is not None}
-        words = {name: getattr(self, name) for name in _WORDS} | {
-            "task": self.task.model_dump(mode="json", by_alias=True)
-        }
-        words["transforms"] = len(self.transforms)
+        task = self.task.model_dump(mode="json", by_alias=True)
+        if isinstance(
+            self.task.model, Own
+        ):  # who reads it may not have the model: its layout is enough for all figures
+            task["model"]["layout"] = layout_of(self.task.model_for(NUMPY))
+        words = {name: getattr(self, name) for name in _WORDS} | {"task": task}
+        words["transforms"], words["measured"] = len(self.transforms), list(self.measured)  # a file sorts its arrays
         words["averages"] = [vars(average) | {"weights": average.weights.tolist()} for average in self.averages]
         if self.course is not None:
             course = dataclasses.asdict(self.course)
@@ -296,13 +302,20 @@ class Result:
         write_result(path, words, arrays)
 
     @staticmethod
-    def load(path: Path | str) -> Result:
-        """Read a result that `save` has written. A damaged file is refused; none can run anything."""
+    def load(path: Path | str, model: Any = None) -> Result:
+        """Read a result that `save` has written. A damaged file is refused; none can run anything.
+
+        Args:
+            path: The file.
+            model: The model of your own that it was learnt with, as in `crowdml.simulate`: a file holds what was
+                learnt, and no code. Not needed for figures and tables, nor where the model is registered.
+        """
         words, arrays = read_result(Path(path))
         try:
-            return _restored(words, arrays)
+            found = _restored(words, arrays)
         except (BadInput, KeyError, ValueError, TypeError, AttributeError) as error:
             raise damaged(Path(path), error) from None
+        return found if model is None else dataclasses.replace(found, task=device_model(found.task, model))
 
 
 _WORDS: tuple[str, ...] = ("seed", "trials", "privacy", "updates", "engine", "processes", "notes", "warnings")
@@ -325,6 +338,7 @@ def _restored(words: dict[str, Any], arrays: dict[str, Any]) -> Result:
     names = [name for name, _ in trees.paths(like)]
     if sorted(names) != sorted(learnt):
         raise ValueError("its parameters are not those of its model")
+    _require_shapes(like, learnt, arrays, int(words["trials"]))
     averages = tuple(
         Average(**average | {"devices": tuple(average["devices"]), "weights": np.array(average["weights"])})
         for average in words.pop("averages")
@@ -332,7 +346,7 @@ def _restored(words: dict[str, Any], arrays: dict[str, Any]) -> Result:
     return Result(
         task=task,
         samples=arrays["samples"],
-        measured=below("measured/"),
+        measured={name: arrays[f"measured/{name}"] for name in words.pop("measured", below("measured/"))},
         parameters=trees.fill(like, iter([learnt[name] for name in names])),
         baselines=below("baselines/"),
         transforms=tuple(below(f"transforms/{at}/") for at in range(words.pop("transforms"))),
@@ -344,6 +358,23 @@ def _restored(words: dict[str, Any], arrays: dict[str, Any]) -> Result:
         **{name: arrays[name] for name in _OPTIONAL if name in arrays},
         **words,
     )
+
+
+def _require_shapes(like: Tree, learnt: Mapping[str, Any], arrays: Mapping[str, Any], trials: int) -> None:
+    """Refuse arrays that do not fit the model, the points of the curve, or the number of trials."""
+    if "measured/test_error" not in arrays:
+        raise ValueError("no test errors are there")
+    for name, leaf in trees.paths(like):
+        shape = learnt[name].shape
+        if shape[:1] != (trials,) or shape[len(shape) - np.ndim(leaf) :] != np.shape(leaf):
+            raise ValueError(f"its parameters {name} have shape {shape}")
+    for name, values in arrays.items():
+        expected = (len(arrays["samples"]), trials)
+        if name.startswith(("measured/", "course/")) and values.shape not in (expected, expected[:1]):
+            raise ValueError(f"{name} has shape {values.shape}, and {expected} was expected")
+    missing = [name for name in _COURSE if f"course/{name}" not in arrays]
+    if any(name.startswith("course/") for name in arrays) and missing:
+        raise ValueError(f"there is no course/{missing[0]}")
 
 
 def _without_none(value: Any) -> Any:

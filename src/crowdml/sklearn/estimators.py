@@ -111,6 +111,10 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
             limits = {"sample": ("privacy", "max-uses"), "device": ("stop", "max-releases")}
             section, key = limits.get(self.unit, limits["sample"])
             content.setdefault(section, {})[key] = self.passes
+        if not isinstance(self.settings, Mapping | None):
+            raise TypeError(
+                f'settings are keys and their values, such as {{"crowd.drop-out": 0.1}}, not {self.settings!r}'
+            )
         for path, value in (self.settings or {}).items():
             *sections, key = path.split(".")
             table = content
@@ -231,7 +235,7 @@ class CrowdClassifier(ClassifierMixin, _CrowdEstimator):  # type: ignore[misc]
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class, {self.classes_[0]!r}: there is nothing to tell apart")
+            raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}: there is nothing to tell apart")
         names = tuple(str(label) for label in self.classes_)
         self._learn(rows, numbers.astype(np.int32), Labels(names=names), {"labels": list(names)}, owners)
         return self

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdml.core import BadInput, record
+from crowdml.core import BadInput, record, trees
 from crowdml.simulation.reporting.device_errors import spread_of
 from crowdml.simulation.reporting.figures import COLOURS, curve_figure
 from crowdml.simulation.reporting.html import figure_html, table_html
@@ -74,6 +74,13 @@ class Comparison:
         """What to know of the cells beside their figures, each once."""
         found = [note for cell in self.cells for note in cell.notes]
         found += [note for result in self.results.values() for note in result.notes]
+        seen: dict[bytes, str] = {}
+        for label, result in self.results.items():
+            first = seen.setdefault(
+                b"".join(np.asarray(leaf).tobytes() for leaf in trees.leaves(result.parameters)), label
+            )
+            if first != label:
+                found.append(f"{label} has learnt the same as {first}, to the last bit: what differs had no effect")
         return tuple(dict.fromkeys(found))
 
     @property
@@ -208,11 +215,25 @@ def run_cells(
     seed: int,
     engine: str | None = None,
     watch: Watcher | None = None,
+    refused: Callable[[BadInput], None] | None = None,
 ) -> Comparison:
-    """Run all cells; those of one structure side by side."""
+    """Run all cells; those of one structure side by side.
+
+    Args:
+        cells: What to run.
+        varied: Keys that differ.
+        trials: Repetitions of each.
+        seed: First seed; all cells have the same.
+        engine: As for `crowdml.simulate`.
+        watch: Told how far everything is.
+        refused: Told of cells that cannot run, which only their rows show; the others are run all the same. Not given,
+            or where no cell can run: it is raised.
+    """
     results: dict[str, Result] = {}
-    for group in side_by_side(cells):
-        begun, share = len(results) / len(cells), len(group) / len(cells)
+    groups, done = side_by_side(cells), 0
+    for group in groups:
+        begun, share = done / len(cells), len(group) / len(cells)
+        done += len(group)
         name = group[0].label if len(group) == 1 else f"{group[0].label} and {len(group) - 1} more"
 
         def told(part: float, error: float, name: str = name, begun: float = begun, share: float = share) -> None:
@@ -223,10 +244,14 @@ def run_cells(
             found = simulate_cells([cell.task for cell in group], trials=trials, seed=seed, engine=engine, watch=told)
         except BadInput as error:  # it knows the key, and not which of the cells
             where = f"{error.where} (for {name})".strip()
-            raise BadInput(error.what, where=where, hint=error.hint) from None
+            problem = BadInput(error.what, where=where, hint=error.hint)
+            if refused is None or (not results and group is groups[-1]):
+                raise problem from None
+            refused(problem)
+            continue
         results |= {cell.label: result for cell, result in zip(group, found, strict=True)}
-    ordered = {cell.label: results[cell.label] for cell in cells}
-    return Comparison(cells=tuple(cells), results=ordered, varied=tuple(varied))
+    ran = tuple(cell for cell in cells if cell.label in results)
+    return Comparison(cells=ran, results={cell.label: results[cell.label] for cell in ran}, varied=tuple(varied))
 
 
 def side_by_side(cells: Sequence[Cell]) -> list[list[Cell]]:

@@ -47,7 +47,7 @@ def test_csv(tmp_path: Path) -> None:
         ("label,label,x\n", "line 1: 2 column"),
         ("x,label\n1,walking\n", "line 1: 1 columns beside the label, but a row of this task has 2"),
         (GOOD + "1,walking\n", "line 4: 2 fields, 3 were expected"),
-        (GOOD + "\n", "line 4: 0 fields"),
+        (GOOD + "\n1\n", "line 5: 1 fields"),
         (GOOD + "1,walking,abc\n", "line 4, column y: 'abc' is not a number"),
         (GOOD + "1,walking,nan\n", "line 4, column y: a value is missing\n  fill it in, or leave the row out"),
         (GOOD + "1,walking, NA\n", "line 4, column y: a value is missing"),
@@ -69,7 +69,7 @@ def test_other_label_column_and_other_files(tmp_path: Path) -> None:
     assert len(source_of(path, CONTRACT, "kind").table()) == 2  # type: ignore[union-attr]
     (tmp_path / "latin.csv").write_bytes(GOOD.encode() + b"1,\xe9,2\n")
     for name, message in (
-        ("latin.csv", "not a CSV"),
+        ("latin.csv", "not text in UTF-8"),
         ("none.csv", "there is no file"),
         ("rows.txt", "no known ending"),
     ):

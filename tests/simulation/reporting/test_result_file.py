@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from crowdml import JaxModel
 from crowdml.core import BadInput, trees
 from crowdml.simulation import Result, simulate
 from crowdml.task import Task
@@ -86,3 +87,37 @@ def _with_words(whole: bytes, change: Callable[[dict[str, Any]], object]) -> byt
     header["__metadata__"]["words"] = json.dumps(words)
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + whole[8 + size :]
+
+
+@pytest.mark.parametrize("name", ["parameters/0/w", "measured/test_error", "course/sent", "samples"])
+def test_arrays_that_do_not_fit_are_refused(result: Result, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "kept"
+    result.save(path)
+    with safetensors.safe_open(path, framework="numpy") as file:
+        metadata, arrays = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}
+    safetensors.numpy.save_file(arrays | {name: np.zeros(3, np.float32)}, path, metadata)
+    with pytest.raises(BadInput, match=r"kept is damaged, or no result: .* ha(s|ve) shape"):
+        Result.load(path)
+    del arrays[name]
+    safetensors.numpy.save_file(arrays, path, metadata)
+    with pytest.raises(BadInput, match="kept is damaged, or no result"):
+        Result.load(path)
+
+
+def test_a_model_of_your_own_is_handed_in_again(digits: Make, tmp_path: Path) -> None:
+    def line(parameters: Any, x: Any) -> Any:
+        return x @ parameters["w"]
+
+    model = JaxModel(
+        init=lambda key: {"w": np.zeros((64, 10), np.float32)},
+        loss=lambda parameters, x, y: ((line(parameters, x) - (np.arange(10) == y)) ** 2).sum(),
+        predict=lambda parameters, x: line(parameters, x).argmax(),
+    )
+    kept = simulate(digits("crowd.passes=1"), model=model, engine="numpy")
+    kept.save(tmp_path / "kept")
+    again, rows = Result.load(tmp_path / "kept"), np.ones((3, 64))
+    assert again.to_json()["final"] == kept.to_json()["final"] and again.to_pandas().equals(kept.to_pandas())
+    with pytest.raises(BadInput, match=r"this machine has no model .*\n  hand it in"):
+        again.model.predict(rows)
+    whole = Result.load(tmp_path / "kept", model=model)
+    assert whole.model.predict(rows).tolist() == kept.model.predict(rows).tolist()

@@ -49,7 +49,14 @@ def read_rows(rows: Any, name: str = "rows") -> tuple[Floats, tuple[str, ...]]:
     """Return rows as float32, and the names of their columns where they have some."""
     if is_frame(rows):
         return frame_floats(rows, range(len(rows.columns)), name), tuple(frame_columns(rows))
-    given = np.asarray(rows)
+    if hasattr(rows, "toarray"):
+        raise BadInput(f"{name} are a sparse matrix", hint="a table of all numbers: rows.toarray()")
+    try:
+        given = np.asarray(rows)
+    except ValueError:
+        raise BadInput(
+            f"{name} differ in length", hint="a row per example and a column per number: shape (rows, features)"
+        ) from None
     if given.ndim != 2:
         raise BadInput(
             f"{name} have shape {given.shape}", hint="a row per example and a column per number: shape (rows, features)"

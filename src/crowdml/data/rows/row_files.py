@@ -78,7 +78,9 @@ def _csv_blocks(path: Path, contract: Contract, label_column: str, warn: Warn) -
     with open(path, newline="", encoding="utf-8-sig") as stream:
         try:
             yield from _csv_lines(stream, str(path), contract, label_column)
-        except (UnicodeDecodeError, csv.Error) as error:
+        except UnicodeDecodeError:
+            raise BadInput(f"{path} is not text in UTF-8", hint="save it as CSV in UTF-8") from None
+        except csv.Error as error:
             raise BadInput(f"{path} is not a CSV file: {error}") from None
 
 
@@ -87,10 +89,24 @@ def _csv_lines(stream: IO[str], name: str, contract: Contract, label_column: str
     header = [column.strip() for column in next(reader, [])]
     if not header:
         raise BadInput("the file is empty", where=name, hint="a line that names the columns, then a line per row")
+    _require_commas(header, f"{name}, line 1")
     places = contract.find(header, f"{name}, line 1", label_column)
     at_once = max(1, NUMBERS_AT_ONCE // len(header))
-    while lines := [(reader.line_num, fields) for fields in islice(reader, at_once)]:
+    # An empty line holds no row, as most programs have it; where a row is one field, it might be a missing value.
+    numbered = ((reader.line_num, fields) for fields in reader if fields or len(header) == 1)
+    while lines := list(islice(numbered, at_once)):
         yield _csv_block(lines, header, places, name, contract)
+
+
+def _require_commas(header: list[str], where: str) -> None:
+    """Refuse a header whose names are separated by something else, as spreadsheets of many languages write it."""
+    for mark, called in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+        if len(header) == 1 and mark in header[0]:
+            raise BadInput(
+                f"columns are separated by {called}",
+                where=where,
+                hint="separate them by commas, with points in decimals, as in 0.5",
+            )
 
 
 def _csv_block(

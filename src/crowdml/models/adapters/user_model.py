@@ -308,8 +308,8 @@ def absent(name: str, layout: Layout, features: int, target: Target, ops: Ops) -
             raise BadInput(
                 f'this machine has no model "{name}" that it could show rows to',
                 where="model",
-                hint="crowdml.Device(home, model=…), crowdml.simulate(task, model=…), or a file that registers it: "
-                "CROWDML_PLUGINS=FILE.py",
+                hint="hand it in (model=… of crowdml.Device, crowdml.simulate or crowdml.Result.load), or name a file "
+                "that registers it: CROWDML_PLUGINS=FILE.py",
             )
         return {name: ops.xp.zeros((*shape, *of), dtype=ops.xp.float32) for name, of in layout.items()}
 

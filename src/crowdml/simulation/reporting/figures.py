@@ -125,6 +125,12 @@ def require_drawable(results: Mapping[str, Curve], measure: str, against: str) -
             if measure.endswith("loss"):
                 hint = 'crowd.measure = ["loss"] in the task file measures it'
             raise BadInput(f'"{measure}" was not measured of {label}', where="measure", hint=hint)
+    if not any(np.isfinite(result.along(against)).any() for result in results.values()):
+        raise BadInput(
+            f"nothing can be drawn against {against}: it is known of none of the results",
+            where="against",
+            hint="draw against samples; an ε is known where the task adds noise",
+        )
 
 
 def _show_unit(axes: Axes, target: Target) -> None:
@@ -142,6 +148,8 @@ def _draw(axes: Axes, label: str, result: Curve, measure: str, against: str, col
         axes.axhline(mean[0], linestyle=style, color=colour, label=label, linewidth=1.8)
         return
     x = result.along(against)
+    if not np.isfinite(x).any():
+        label += " (not known)"  # no line, and the legend says why
     axes.plot(x, mean, style, color=colour, label=label, linewidth=1.8)
     low, high = np.maximum(mean - spread, 0), mean + spread
     if measure.endswith("error"):
