@@ -11,7 +11,7 @@ import pytest
 import crowdml
 from crowdml.core import BadInput
 from crowdml.studies.sweeps import Comparison, side_by_side
-from crowdml.task.variations import make_cells, make_variation, read_base
+from crowdml.studies.variations import make_cells, make_variation, read_base
 from tests.support.simulated import same_bits
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits.toml"

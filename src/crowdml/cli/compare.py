@@ -117,7 +117,7 @@ def compare_all(
             hint="give --vary algorithm.kind=fedavg,crowd-sgd, or more task files",
         )
     start.start_early()
-    from crowdml.task.variations import make_cells, read_base, read_variation
+    from crowdml.studies.variations import make_cells, read_base, read_variation
 
     varied = [read_variation(text, option) for text in vary]
     cells = make_cells([read_base(task, changes) for task in tasks], varied, option)

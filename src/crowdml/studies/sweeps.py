@@ -21,8 +21,8 @@ from crowdml.simulation.reporting.figures import COLOURS, curve_figure
 from crowdml.simulation.reporting.html import figure_html, table_html
 from crowdml.simulation.result import Result
 from crowdml.simulation.run import simulate_cells
+from crowdml.studies.variations import Cell, Variation, make_cells, make_variation, read_base
 from crowdml.task import Task
-from crowdml.task.variations import Cell, Variation, make_cells, make_variation, read_base
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -53,7 +53,7 @@ WORDS = {
     "min-fit-clients sample-fraction": _COHORT,
     "bs batch-size minibatch mini-batch local-batch-size train-batch-size": _BATCH,
     "epochs epoch local-epochs num-epochs n-epochs client-epochs": _EPOCHS,
-    "noise-multiplier noise sigma noise-level noise-std": _NOISE,
+    "noise sigma noise-level noise-std": _NOISE,
     "max-grad-norm clip-norm clipping-norm clipping-bound clipping-threshold l2-norm-clip grad-clip sensitivity": _CLIP,
     "eps target-epsilon privacy-budget": "privacy.epsilon: the total over the task",
     "target-delta": "privacy.delta",

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crowdml.core import BadInput
+from crowdml.studies.variations import Cell, given, make_cells, make_variation, read_base, read_variation
 from crowdml.task import Task
-from crowdml.task.variations import Cell, given, make_cells, make_variation, read_base, read_variation
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "digits.toml"
 
