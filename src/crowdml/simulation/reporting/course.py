@@ -130,7 +130,7 @@ def message_bytes(task: Task) -> tuple[int | None, int | None]:
         return 0, 0
     if task.releases.sends == "rows":
         return None, None
-    algorithm = task.build(NUMPY, numbers(task))
+    algorithm = task.built
     broadcast = first_broadcast(algorithm)
     with np.errstate(all="ignore"):  # coins that always show zero have no direction
         messages = layouts(broadcast, example_check_in(algorithm, algorithm.last, broadcast, task.features))
