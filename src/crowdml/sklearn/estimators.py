@@ -111,6 +111,9 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
             limits = {"sample": ("privacy", "max-uses"), "device": ("stop", "max-releases")}
             section, key = limits.get(self.unit, limits["sample"])
             content.setdefault(section, {})[key] = self.passes
+            if "per-round" in content["algorithm"]:
+                # In rounds all rows of a device are in each of its releases. Said for devices that remember them.
+                content.setdefault("stop", {})["max-releases"] = self.passes
         for path, value in (self.settings or {}).items():
             *sections, key = path.split(".")
             table = content
