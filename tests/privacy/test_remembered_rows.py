@@ -9,7 +9,7 @@ import pytest
 
 from crowdml import simulate
 from crowdml.algorithms import Algorithm
-from crowdml.core import NUMPY, BadInput, Batch, trees
+from crowdml.core import BadInput, Batch, trees
 from crowdml.core.ops import ZeroCoins
 from crowdml.task import Task, parse
 from tests.support.phases import stepped
@@ -69,7 +69,7 @@ def later_integers(algorithm: Algorithm, first: tuple[float, float]) -> Any:
     broadcast = phase.server.check_out(phase.server.init(ZeroCoins()))
     size, device = algorithm.schedule.batch * 10, None
     for row in (first, (0.5, 0.5)):
-        rows = np.tile(np.float32(row), (size, 1))
+        rows = np.tile(np.array(row, np.float32), (size, 1))
         batch = Batch(rows=rows, targets=np.zeros(size, np.int32), mask=np.ones(size, np.float32))
         release, device = stepped(phase, broadcast, batch, ZeroCoins(), device)
     return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in trees.leaves(release.update)]).astype(np.int64)
@@ -83,7 +83,7 @@ def test_a_row_of_an_earlier_release_moves_a_later_one_and_more_releases_than_us
     assert moved @ moved > (grid.levels // 4) ** 2, "it is behind a release that it is not in"
     assert moved @ moved <= grid.sensitivity_power, "which costs no more than one that it is in"
     for stop in ([], ["stop={ max-releases = 3 }"]):
-        with pytest.raises(BadInput, match="a sample is behind all later ones.*in 2 at most") as caught:
+        with pytest.raises(BadInput, match=r"a sample is behind all later ones.*in 2 at most") as caught:
             task(form, *stop)
         assert caught.value.where.endswith("stop.max-releases") and "max-releases = 2" in caught.value.hint
 

@@ -7,7 +7,7 @@ work as with every estimator. `fit(X, y, owners=…)` takes whose each row is: e
 `crowdml.simulate`, whose result is kept as `result_`.
 
 What ε covers is the fit, and nothing else: a scaler fitted on the same rows, the choice of hyper-parameters by their
-scores, and the scores themselves are not accounted.
+scores, the scores themselves, and which labels occur in `y` (`classes_`) are not accounted.
 """
 
 from __future__ import annotations

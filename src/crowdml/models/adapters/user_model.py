@@ -254,7 +254,7 @@ def require_outputs(what: str, found: tuple[int, ...], rows: int, loss: Loss) ->
 
 
 def require_rows_apart(loss: Loss) -> None:
-    """Refuse a loss of which one row's number depends on other rows: a bound on a row's gradient would bound nothing."""
+    """Refuse a loss of which one row's number depends on other rows: then no bound on a row's gradient holds."""
     labels = isinstance(loss.target, Labels)
     targets = (np.arange(ROWS) if labels else np.linspace(-0.5, 0.5, ROWS)).astype(loss.target.dtype)
     outputs = np.sin(np.arange(1, loss.width * ROWS + 1, dtype=np.float32) ** 2).reshape(loss.width, ROWS)

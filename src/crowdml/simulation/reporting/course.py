@@ -97,7 +97,7 @@ def run_course(
 
 
 def total_uses(task: Task, releases: int) -> int:
-    """Return how many releases a sample is behind at most: one per pass, or all of a device that has or remembers it."""
+    """Return how many releases a sample is behind at most: one per pass, or all of a device where rows stay."""
     return releases if task.rows_stay else min(task.passes, releases)
 
 
