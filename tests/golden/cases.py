@@ -164,7 +164,9 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "scaffold none": _crowd('algorithm={ kind = "scaffold", per-round = 5 }', passes=3),
     "scaffold sound, sample": _crowd(
-        'algorithm={ kind = "scaffold", per-round = 5 }', _privacy("sound", **SOUND_CROWD | {"epsilon": 100.0})
+        'algorithm={ kind = "scaffold", per-round = 5 }',
+        _privacy("sound", **SOUND_CROWD | {"epsilon": 100.0}),
+        "stop.max-releases=10",
     ),
     "ditto none": _crowd('algorithm={ kind = "ditto", per-round = 5 }', "crowd.personal={ held-out = 0.2 }"),
     "dp-fedavg sound, device": _crowd(

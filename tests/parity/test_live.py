@@ -83,7 +83,7 @@ CASES = {
     "scaffold": ('kind = "scaffold"\nper-round = 5\nlocal-batch = 20\ndevices = 8', NONE, "passes = 16"),
     "scaffold, sound": (
         'kind = "scaffold"\nper-round = 5\nlocal-batch = 20\ndevices = 8',
-        SOUND.rsplit("\n", 1)[0],
+        SOUND.rsplit("\n", 1)[0] + "\n[stop]\nmax-releases = 40",
         "passes = 16",
     ),
     "ditto": ('kind = "ditto"\nper-round = 5\nlocal-batch = 20', NONE, "passes = 16"),

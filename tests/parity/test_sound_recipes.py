@@ -205,7 +205,7 @@ def test_the_number_of_rows_travels_only_where_a_message_is_a_sum_over_them(form
 @EVERY
 def test_both_drivers_learn_alike(form: str) -> None:
     """Test errors over 2 trials: compiled and step by step their means differ by chance only (s.d. below 0.02)."""
-    of = task(form, "privacy.epsilon=1000.0", "crowd.passes=5", "privacy.max-uses=5", "crowd.curve=2")
+    of = task(form, "privacy.epsilon=1000.0", "crowd.passes=5", "privacy.max-uses=10", "crowd.curve=2")
     compiled, stepwise = simulate(of, trials=2), simulate_stepwise(of, trials=2)
     assert compiled.test_error < 0.5 and abs(compiled.test_error - stepwise.test_error) < 0.1
     assert compiled.privacy == stepwise.privacy

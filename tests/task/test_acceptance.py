@@ -79,7 +79,7 @@ def make(form: str, mode: str) -> LiveTask:
             pytest.skip("it bounds its messages by itself, in L2")
         changes = [change.replace("clip = 0.5, ", "") for change in changes]
     if mode != "none":
-        changes += ["stop.max-releases=4", "crowd.passes=3"]
+        changes += ["stop.max-releases=3", "crowd.passes=3"]
         changes += ["privacy.statistics-epsilon=0.4"] if form == "crowd-sgd" else []
     return assemble(parse(TASK, changes=changes), [])
 

@@ -94,7 +94,7 @@ def test_a_change_without_a_bound_is_refused_whatever_the_rate(form: str, rate: 
     with pytest.raises(BadInput) as caught:
         parse(text, changes=changes)
     assert "privacy" in caught.value.where and "local steps" in caught.value.what and "clip" in caught.value.hint
-    parse(TASK, changes=changes)  # with a clip every rate may
+    parse(TASK, changes=[*changes, "stop.max-releases=3"])  # with a clip every rate may
 
 
 def test_epochs_of_one_round_are_one_use() -> None:
@@ -139,7 +139,10 @@ def test_every_form_is_explained(form: str, unit: str) -> None:
     [
         (["algorithm.rate={ kind = 'constant', c = 1.0 }"], "one sample moves a message by at most 0.283 in L2"),
         (["algorithm.rate={ kind = 'constant', c = 5.0 }"], "of at most 4 these steps would be stable"),
-        (["algorithm.rate={ kind = 'adagrad', c = 1.0 }"], "of at most 4 these steps would be stable"),
+        (
+            ["algorithm.rate={ kind = 'adagrad', c = 1.0 }", "stop.max-releases=3"],
+            "of at most 4 these steps would be stable",
+        ),
         (["algorithm.rate={ kind = 'constant', c = 1e-91 }"], "in double precision is known is 1e-90"),
         (
             [

@@ -13,8 +13,10 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+import numpy as np
+
 from crowdml.algorithms.schedule import Schedule
-from crowdml.core import Batch, Broadcast, CheckIn, Coins, DeviceState, Release, Report, record
+from crowdml.core import Batch, Broadcast, CheckIn, Coins, DeviceState, Release, Report, record, trees
 from crowdml.core.trees import Array, Integer, Num, SameTree, Tree
 from crowdml.privacy.sanitisers import Sanitiser
 
@@ -23,7 +25,7 @@ class DevicePart(abc.ABC):
     """What a device does between check-out and check-in. Everything up to the bound is `step`."""
 
     def init(self) -> Tree:
-        """Begin what a device remembers of its work."""
+        """Begin what a device remembers of its work; a whole number in it is a counter, and says nothing of rows."""
         return ()
 
     @abc.abstractmethod
@@ -37,6 +39,10 @@ class DevicePart(abc.ABC):
     def model(self, work: Tree) -> Tree | None:
         """Return the device's model, where each device has one of its own."""
         return None
+
+    def sent_later(self, work: Tree) -> Tree:
+        """Return that part of what is remembered on which later messages depend: all of it, unless said otherwise."""
+        return work
 
 
 class ServerPart(abc.ABC):
@@ -156,6 +162,12 @@ class Algorithm:
     def last(self) -> Phase:
         """The phase that goes on until the end; its server part begins and reports, too."""
         return self.phases[-1]
+
+    @property
+    def remembers_rows(self) -> bool:
+        """Whether a message may depend on rows of earlier ones: devices remember more than counters."""
+        begun = [phase.device.sent_later(phase.device.init()) for phase in self.phases]
+        return any(np.ndim(leaf) or leaf.dtype.kind not in "iu" for leaf in trees.leaves(begun))
 
     def at(self, version: int) -> Phase:
         """Return the phase of a version, which is a public integer."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
+
 from crowdml.core import record
 from crowdml.core.errors import MalformedMessage, TermsViolated
 from crowdml.core.ops import Tree
@@ -102,6 +104,9 @@ class Sender:
         key, account = self._make_key(version), self.member.account
         self.memory.expect(key, version, self._states.encode({"device": state}))
         samples, numbering = gathered.samples, gathered.numbering
+        if self.spending.terms.unit == "sample" and self.live.algorithm.remembers_rows:
+            # Whatever was used before is behind this release too, by what the device remembers of it.
+            samples = np.union1d(samples, np.flatnonzero(self.spending.uses.counts()))
         self.ledger.charge(account, key, body, samples=samples, version=version, uses=uses, numbering=numbering)
         return Unsettled(key=key, task=account, body=body)
 

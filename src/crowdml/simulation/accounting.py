@@ -126,8 +126,8 @@ def _summary(task: Task, plan: Plan, releases: int) -> dict[str, Any]:
 
 
 def _whole(task: Task) -> bool:
-    """Tell whether all of a device's rows are behind each of its releases."""
-    return isinstance(task.recipe, Recipe) and task.built.schedule.whole
+    """Tell whether any of a device's rows may be behind each of its releases."""
+    return isinstance(task.recipe, Recipe) and task.rows_stay
 
 
 def _of_owners(task: Task, common: dict[str, Any], uses: int, releases: int, rows: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ work as with every estimator. `fit(X, y, owners=…)` takes whose each row is: e
 `crowdml.simulate`, whose result is kept as `result_`.
 
 What ε covers is the fit, and nothing else: a scaler fitted on the same rows, the choice of hyper-parameters by their
-scores, and the scores themselves are not accounted.
+scores, the scores themselves, and which labels occur in `y` (`classes_`) are not accounted.
 """
 
 from __future__ import annotations
@@ -111,6 +111,9 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
             limits = {"sample": ("privacy", "max-uses"), "device": ("stop", "max-releases")}
             section, key = limits.get(self.unit, limits["sample"])
             content.setdefault(section, {})[key] = self.passes
+            if "per-round" in content["algorithm"]:
+                # In rounds all rows of a device are in each of its releases. Said for devices that remember them.
+                content.setdefault("stop", {})["max-releases"] = self.passes
         if not isinstance(self.settings, Mapping | None):
             raise TypeError(
                 f'settings are keys and their values, such as {{"crowd.drop-out": 0.1}}, not {self.settings!r}'

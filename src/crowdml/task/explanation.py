@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms.recipe import SlicedRecipe
+from crowdml.algorithms.recipe import Recipe, SlicedRecipe
 from crowdml.algorithms.stability import advice
 from crowdml.core import NUMPY, BadInput, record
 from crowdml.data import input_bound
@@ -277,10 +277,17 @@ def _on_samples(task: Task, plan: Plan) -> list[str]:
             f"a sample is a row with the same numbers (of 32 bits) and {task.target.noun}: read, fed or streamed again"
         )
         doubt = "written with one more digit it is another sample"
+    remembered = (
+        ["devices remember rows of earlier releases, so a sample counts as used by every release after its first"]
+        if isinstance(task.recipe, Recipe) and task.built.remembers_rows
+        else []
+    )
     return [
+        *remembered,
         f"{known}, it keeps the uses it has had; {doubt}, so a device asks its owner before it sends anything of a "
         "file in which most rows are new and many are gone. Which rows of a stream are equal, and left out, is not "
-        'hidden. unit = "device" does not depend on any of this'
+        "hidden. Nobody knows it again on another device: there it is another sample, with uses of its own. "
+        'unit = "device" does not depend on any of this',
     ]
 
 

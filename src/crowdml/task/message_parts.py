@@ -26,6 +26,12 @@ UPDATES = {
 }
 """What an update is, by the name of its noise."""
 
+UPDATE_PARTS = {
+    "control": "how the device's control variate, a step of its own on average, has changed; bounded with the rest",
+    "below": "whether the change was no longer than the clip that was broadcast; bounded with the rest",
+}
+"""What a part of an update is that is no part of a model, by its name."""
+
 KNOWN = {
     "version": "which version the device started from",
     "weight": "how much the device counts: the rows behind it, or 1",
@@ -132,7 +138,8 @@ def _one(path: str, leaf: Array, sanitiser: Sanitiser, known: Mapping[str, str])
     name = path.removeprefix("content/")
     described = sanitiser.describe()
     if name.split("/")[0] == "update":
-        what, protection = UPDATES[sanitiser.use.stage], described["update"]
+        part = UPDATE_PARTS.get("/".join(name.split("/")[1:2]))
+        what, protection = part or UPDATES[sanitiser.use.stage], described["update"]
     else:
         what, protection = known.get(name, name), described.get(name, "in clear")
     return MessagePart(name=name, what=what, size_bytes=leaf.nbytes, protection=protection)

@@ -226,7 +226,26 @@ class Task(InWords):
             robust=self.robust,
             keep_each=bool(self.crowd.attack.byzantine(1)),
         )
-        return recipe.build(parts)
+        made = recipe.build(parts)
+        self._require_counted(made)
+        return made
+
+    def _require_counted(self, algorithm: Algorithm) -> None:
+        """Refuse devices that remember rows, where samples are promised something over fewer releases than there are.
+
+        A sample that a device remembers is behind all its later messages, whether its row is in them or not. No ledger
+        counts these uses, so there may be no more releases than uses.
+        """
+        most, limit = self.most_uses, self.stop.max_releases
+        if most is None or (limit is not None and limit <= most) or not algorithm.remembers_rows:
+            return
+        raise BadInput(
+            f"devices of {self.algorithm.kind} remember rows of earlier releases, so that a sample is behind all "
+            f"later ones, and it is promised to be in {most} at most",
+            where="stop.max-releases",
+            hint=f'max-releases = {most}, as many as privacy.max-uses; or unit = "device"'
+            + (', or rate-memory = "reset"' if hasattr(self.algorithm, "rate_memory") else ""),
+        )
 
     @property
     def extensible(self) -> list[tuple[str, str]]:
@@ -274,6 +293,14 @@ class Task(InWords):
         """Passes that the ledger covers: a pass is one more use, and the epochs of a round are one together."""
         most = self.most_uses
         return None if most is None else int(most * getattr(self.algorithm, "epochs", 1))
+
+    @property
+    def rows_stay(self) -> bool:
+        """Whether any row of a device may be behind each of its releases: it is in all of them, or is remembered.
+
+        Noise inside steps protects what a simulated device remembers of them.
+        """
+        return self.built.schedule.whole or (self.calibrated.terms.promised and self.built.remembers_rows)
 
     @property
     def most_uses(self) -> int | None:

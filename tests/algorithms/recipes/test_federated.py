@@ -104,6 +104,7 @@ def test_sound_terms_claim_stability_of_plain_steps_only() -> None:
             f"algorithm.kind={kind}",
             f"privacy={{ {terms} }}",
             "crowd.passes=5",
+            "stop.max-releases=5",
             "algorithm.rate={ kind = 'constant', c = 0.5 }",
         )
         return made.calibrated.last.moved_by_sample

@@ -155,6 +155,22 @@ def test_pictures_and_numbers() -> None:
     assert model.predict(parameters, rows).shape == (3,)
 
 
+def _mixing_far_out(outputs: Any, targets: Any) -> Any:
+    """Of usual outputs it is the log-loss; one row far out changes it for all."""
+    return _log_loss(outputs, targets) * (1 + jax.nn.relu(jnp.abs(outputs).max() - 50))
+
+
+@pytest.mark.parametrize("ops", [NUMPY, JAX], ids=["numpy", "jax"])
+def test_no_row_is_in_the_gradient_of_another_whatever_the_loss_does_with_a_batch(ops: Any) -> None:
+    model = FlaxModel(module=same.linen_mlp(), loss=_mixing_far_out).build(same.FEATURES, TARGET, ops)
+    parameters, here, other = model.init(HashCoins(trial_seed(0, 0), 0, ops)), batch(), batch()
+    for row in (1e4, np.nan):
+        other.rows[0] = row
+        (one,), (two,) = model.gradients(parameters, here).rows(), model.gradients(parameters, other).rows()
+        for name, array in one.items():
+            np.testing.assert_array_equal(np.asarray(array)[1:], np.asarray(two[name])[1:])
+
+
 # What does not fit.
 
 
@@ -194,6 +210,14 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "loss": (
         lambda: FlaxModel(module=same.linen_mlp(), loss=lambda outputs, targets: _log_loss(outputs, targets).mean()),
         r"the loss has shape \(\) for 2 rows; it must be one number for each row",
+    ),
+    "loss mixes": (
+        lambda: FlaxModel(module=same.linen_mlp(), loss=lambda z, y: _log_loss(z - z.mean(axis=0), y)),
+        "the loss gives a row another number when another row stands beside it",
+    ),
+    "loss of equinox mixes": (
+        lambda: EquinoxModel(module=same.equinox_mlp, loss=lambda z, y: _log_loss(z, y) * jnp.abs(z).max()),
+        "the loss gives a row another number when another row stands beside it",
     ),
     "loss of functions": (
         lambda: functions(loss=lambda parameters, x, y: parameters[0]["w"] @ x),

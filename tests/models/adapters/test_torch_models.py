@@ -174,6 +174,31 @@ def test_a_module_that_mixes_rows_is_refused_before_single_rows_are_bounded() ->
         model.gradients(parameters, batch()).norms(2, NUMPY)
 
 
+def test_a_long_row_does_not_hide_that_rows_are_mixed() -> None:
+    """Beside outputs of a million, those of two thousand other rows seem to be what they are alone."""
+    model = TorchModel(module=Mixing).build(same.FEATURES, TARGET, NUMPY)
+    parameters, here = model.init(HashCoins(trial_seed(0, 0), 0, NUMPY)), batch(2000)
+    here.rows[:] -= here.rows.mean(axis=0)
+    here.rows[0] *= 1e6
+    with pytest.raises(BadInput, match="a row other outputs when other rows stand beside it"):
+        model.gradients(parameters, here).rows()
+
+
+def _mixing_far_out(outputs: Any, targets: Any) -> Any:
+    """Of usual outputs it is the log-loss; one row far out changes it for all."""
+    return PER_ROW(outputs, targets) * (1 + torch.relu(outputs.abs().max() - 50))
+
+
+def test_no_row_is_in_the_gradient_of_another_whatever_the_loss_does_with_a_batch() -> None:
+    model = TorchModel(module=same.torch_mlp, loss=_mixing_far_out).build(same.FEATURES, TARGET, NUMPY)
+    parameters, here, other = model.init(HashCoins(trial_seed(0, 0), 0, NUMPY)), batch(), batch()
+    for row in (1e4, np.nan):
+        other.rows[0] = row
+        (one,), (two,) = model.gradients(parameters, here).rows(), model.gradients(parameters, other).rows()
+        for name, array in one.items():
+            np.testing.assert_array_equal(array[1:], two[name][1:])
+
+
 def _unfinished() -> Any:
     module = same.torch_mlp()
     module[0].weight.data[0, 0] = float("nan")
@@ -186,6 +211,10 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "loss": (
         lambda: TorchModel(module=same.torch_mlp, loss=torch.nn.functional.cross_entropy),
         r"the loss has shape \(\) for 2 rows; it must be one number for each row",
+    ),
+    "loss mixes": (
+        lambda: TorchModel(module=same.torch_mlp, loss=lambda z, y: PER_ROW(z - z.mean(dim=0), y)),
+        "the loss gives a row another number when another row stands beside it",
     ),
     "not finite": (lambda: TorchModel(module=_unfinished), 'first weights in "0.weight" are not all finite'),
     "double": (lambda: TorchModel(module=same.torch_mlp().double()), 'the array "0.bias" holds float64 numbers'),

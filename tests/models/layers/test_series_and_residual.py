@@ -178,3 +178,23 @@ def test_a_net_with_such_layers_is_not_cut() -> None:
     model = MODELS["layers"].model_validate(given).build(6, some_labels(CLASSES), NUMPY)
     with pytest.raises(BadInput, match="a residual layer cannot be cut"):
         stages(model)
+
+
+@pytest.mark.parametrize(
+    ("shape", "layers"),
+    [
+        (None, [{"kind": "residual", "layers": [{"kind": "dense", "size": 3}]}]),
+        (
+            [3, 1],
+            [{"kind": "convolution-1d", "size": 1, "kernel": 3, "padding": "valid"}, {"kind": "flatten"}],
+        ),
+    ],
+)
+def test_nothing_is_claimed_of_gradients_behind_them(shape: list[int] | None, layers: list[Any]) -> None:
+    """Outputs may be linear in the weights there, too; no bound is proven, so sound mode asks for a clip."""
+    loss = "logistic" if shape else "softmax"
+    settings = MODELS["layers"].model_validate({"kind": "layers", "layers": layers, "shape": shape, "loss": loss})
+    model = settings.build(3, some_labels(2 if shape else 3), NUMPY)
+    assert not model.linear
+    assert model.gradient_bound(1, 1.0) is None and model.gradient_bound(2, 1.0) is None
+    assert model.smoothness(1.0) is None

@@ -138,6 +138,18 @@ def test_noise_and_epsilon_are_not_both_given_nor_noise_without_steps() -> None:
         plan_of({"mode": "paper", "epsilon": 1.0, "noise_multiplier": 1.0})
 
 
+@pytest.mark.parametrize(("terms", "least"), [(POISSON, 0.25), (FIXED, 0.5)], ids=["poisson", "fixed"])
+def test_noise_that_says_nothing_is_refused_before_its_epsilon_is_looked_for(
+    terms: dict[str, Any], least: float
+) -> None:
+    """Of a ten-thousandth of a clip the distribution of losses would not fit into any memory."""
+    given = {name: value for name, value in terms.items() if name != "epsilon"}
+    planned(given | {"noise_multiplier": least})
+    for multiplier, words in ((least * 0.99, "hides nothing"), (1e-4, "hides nothing"), (1e5, "hides everything")):
+        with pytest.raises(BadInput, match=words):
+            planned(given | {"noise_multiplier": multiplier})
+
+
 def test_whoever_looks_for_user_level_privacy_is_led_to_sound_mode() -> None:
     with pytest.raises(BadInput) as caught:
         plan_of({"mode": "paper", "unit": "device", "epsilon": 1.0, "delta": 1e-5, "mechanism": "gaussian"})

@@ -77,3 +77,7 @@ class WithPersonal(DevicePart):
     def model(self, work: PersonalState) -> Tree:
         """Return the device's own model; zeros before its first contact."""
         return work.parameters
+
+    def sent_later(self, work: PersonalState) -> Tree:
+        """Nothing of the device's own model is in a message."""
+        return self.shared.sent_later(work.sent)

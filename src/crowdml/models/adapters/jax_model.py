@@ -19,6 +19,7 @@ from crowdml.core import BadInput, Coins, Labels, Ops, Target, record
 from crowdml.core.trees import Array, Tree
 from crowdml.models.adapters.start_files import read_start
 from crowdml.models.adapters.user_model import (
+    ROWS,
     Arrays,
     Layout,
     Network,
@@ -33,6 +34,7 @@ from crowdml.models.adapters.user_model import (
     require_layout,
     require_outputs,
     require_per_row,
+    require_rows_apart,
     require_shape,
 )
 from crowdml.models.layers import Shape
@@ -41,9 +43,6 @@ from crowdml.models.model import Model
 
 CACHE_NUMBERS = 1 << 19
 """Numbers of single rows' gradients that a core keeps near."""
-
-ROWS = 2
-"""Rows that a model is tried on before anything runs."""
 
 
 @record
@@ -132,13 +131,14 @@ def _by_target(model: JaxModel, target: Target, ops: Ops) -> Loss:
 
 
 def slope_over_outputs(given: Callable[[Any, Any], Any]) -> Callable[[Array, Array], Array]:
-    """Return the gradient of a loss function with respect to outputs of shape (width, size)."""
+    """Return the gradient of a loss function with respect to outputs of shape (width, size): of each row by itself."""
 
     def slope(outputs: Array, targets: Array) -> Array:
         import jax
         import jax.numpy as jnp
 
-        found = jax.grad(lambda z: jnp.sum(given(z.T, targets)))(jnp.asarray(outputs))
+        one = jax.grad(lambda z, y: jnp.sum(given(z[None], y[None])))
+        found = jax.vmap(one, in_axes=(1, 0), out_axes=1)(jnp.asarray(outputs), jnp.asarray(targets))
         return np.asarray(found) if isinstance(outputs, np.ndarray) else found
 
     return slope
@@ -326,6 +326,7 @@ class _Functions:
         if traced.loss is None:
             found = called("the loss", lambda: np.shape(loss.values(np.zeros(outputs.shape, np.float32), targets)))
             require_per_row("the loss", found, ROWS)
+            require_rows_apart(loss)
         self._require_finite(arrays, x, targets, loss)
         self._require_alone(arrays)
 

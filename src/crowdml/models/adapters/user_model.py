@@ -27,6 +27,9 @@ from crowdml.models.layers import Layer, Shape
 from crowdml.models.losses import LOSSES, Loss
 from crowdml.models.model import Model
 
+ROWS = 2
+"""Rows that a model is tried on before anything runs."""
+
 Layout = dict[str, Shape]
 """Shapes of a model's arrays, by name."""
 
@@ -247,6 +250,21 @@ def require_outputs(what: str, found: tuple[int, ...], rows: int, loss: Loss) ->
             f"needs {(rows, loss.width)}",
             where="model",
             hint="change the size of its last layer, or the loss",
+        )
+
+
+def require_rows_apart(loss: Loss) -> None:
+    """Refuse a loss of which one row's number depends on other rows: then no bound on a row's gradient holds."""
+    labels = isinstance(loss.target, Labels)
+    targets = (np.arange(ROWS) if labels else np.linspace(-0.5, 0.5, ROWS)).astype(loss.target.dtype)
+    outputs = np.sin(np.arange(1, loss.width * ROWS + 1, dtype=np.float32) ** 2).reshape(loss.width, ROWS)
+    together = np.asarray(loss.values(outputs, targets))
+    alone = [np.asarray(loss.values(outputs[:, [at]], targets[[at]]))[0] for at in range(ROWS)]
+    if not np.allclose(together, alone, rtol=1e-3, atol=1e-4, equal_nan=True):
+        raise BadInput(
+            "the loss gives a row another number when another row stands beside it",
+            where="model",
+            hint="a loss is one number for each row, of its own outputs and its own target: no mean over rows",
         )
 
 

@@ -106,7 +106,7 @@ def private_steps(settings: PrivacySettings, local: Steps | None, limit: int | N
     step = Sampled(sampling=settings.sampling, multiplier=1.0, share=settings.sampling_rate, batch=local.part)
     if settings.noise_multiplier is not None:
         # Given in clips, as elsewhere, and accounted in sensitivities: replacing a row moves a sum by two clips.
-        step = replace(step, multiplier=settings.noise_multiplier / (1 if settings.sampling == "poisson" else 2))
+        step = replace(step, multiplier=_in_sensitivities(settings.noise_multiplier, settings.sampling))
     else:
         assert settings.epsilon  # noqa: S101  seen to just above
         step = _with_least_noise(step, local.count * releases, settings.epsilon, settings.delta)
@@ -117,6 +117,19 @@ def private_steps(settings: PrivacySettings, local: Steps | None, limit: int | N
         steps=local.count,
         releases=releases,
     )
+
+
+def _in_sensitivities(multiplier: float, sampling: str) -> float:
+    """Return noise that is given in clips in units of the sensitivity; refuse as little or as much as says nothing."""
+    clips = 1 if sampling == "poisson" else 2
+    least, most = LEAST_MULTIPLIER * clips, LARGEST_MULTIPLIER * clips
+    if not least <= multiplier <= most:
+        raise BadInput(
+            f"noise of {multiplier:g} clips hides {'nothing' if multiplier < least else 'everything'}",
+            where="privacy.noise-multiplier",
+            hint=f"from {least:g} to {most:g}, such as 1.0",
+        )
+    return multiplier / clips
 
 
 def _require_terms(settings: PrivacySettings) -> None:

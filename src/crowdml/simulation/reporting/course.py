@@ -14,8 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core import NUMPY, record
-from crowdml.simulation.prepare import numbers
+from crowdml.core import record
 from crowdml.simulation.timeline.timeline import Timeline
 from crowdml.simulation.timeline.trial_crowd import rows_handed_out
 from crowdml.task import Task
@@ -97,8 +96,8 @@ def run_course(
 
 
 def total_uses(task: Task, releases: int) -> int:
-    """Return how many releases a sample enters at most: one per pass, or all of its device's that uses all its rows."""
-    return releases if task.built.schedule.whole else min(task.passes, releases)
+    """Return how many releases a sample is behind at most: one per pass, or all of a device where rows stay."""
+    return releases if task.rows_stay else min(task.passes, releases)
 
 
 def _of_trial(task: Task, timeline: Timeline, ends: Ints, rows: int) -> dict[str, Ints]:
@@ -117,7 +116,7 @@ def _of_trial(task: Task, timeline: Timeline, ends: Ints, rows: int) -> dict[str
     commits = np.concatenate([[0], np.cumsum(timeline.commits)])
     handed = rows_handed_out(task, task.data.split.train if task.data.split else rows)
     passes = np.clip(np.floor(times / handed).astype(np.int64) + 1, 1, task.passes)
-    uses = most if task.built.schedule.whole else np.minimum(passes, most)
+    uses = most if task.rows_stay else np.minimum(passes, most)
     return {"versions": commits[ends], "sent": np.cumsum(counts), "releases": most, "uses": uses}
 
 
