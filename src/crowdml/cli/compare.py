@@ -121,7 +121,7 @@ def compare_all(
 
     varied = [read_variation(text, option) for text in vary]
     cells = make_cells([read_base(task, changes) for task in tasks], varied, option)
-    if plot and against == "epsilon" and not any(cell.task.calibrated.noise for cell in cells):
+    if plot and against == "epsilon" and not any(any(cell.task.calibrated.scales.values()) for cell in cells):
         raise BadInput("no ε is known: none of the tasks adds noise", where="--against", hint="draw against samples")
     tracker = open_tracking(*tracking, cells[0].task.name)
     for note in dict.fromkeys(note for cell in cells for note in cell.notes):
