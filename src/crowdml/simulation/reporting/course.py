@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core import record
+from crowdml.core import NUMPY, record
+from crowdml.simulation.prepare import numbers
 from crowdml.simulation.timeline.timeline import Timeline
 from crowdml.simulation.timeline.trial_crowd import rows_handed_out
 from crowdml.task import Task
@@ -129,7 +130,9 @@ def message_bytes(task: Task) -> tuple[int | None, int | None]:
         return 0, 0
     if task.releases.sends == "rows":
         return None, None
-    algorithm = task.built
+    # What was assembled already will do, but where noise needs a matrix, which is among a run's numbers.
+    needs = any(sanitiser.wants_matrix for sanitiser in task.calibrated.sanitisers)
+    algorithm = task.build(NUMPY, numbers(task)) if needs else task.built
     broadcast = first_broadcast(algorithm)
     with np.errstate(all="ignore"):  # coins that always show zero have no direction
         messages = layouts(broadcast, example_check_in(algorithm, algorithm.last, broadcast, task.features))
