@@ -6,6 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from crowdml.simulation.stepwise import run_stepwise, simulate_stepwise
 from crowdml.slicing.stages import stages
 from crowdml.task.task_checks import with_model
 from tests.support import user_models as same
+from tests.support.extensions import forgotten
 from tests.support.targets import some_labels
 
 ROOT = Path(__file__).parents[2]
@@ -135,10 +137,11 @@ def test_what_needs_more_than_gradients_is_refused(case: str, convex_looking: st
 
 
 @pytest.fixture(scope="module")
-def convex_looking() -> str:
+def convex_looking() -> Iterator[str]:
     """A model of one output and one layer: nothing but its kind tells that it is not convex."""
-    crowdml.register("functions", crowdml.JaxModel(**same.jax_functions()))
-    return "functions"
+    with forgotten():
+        crowdml.register("functions", crowdml.JaxModel(**same.jax_functions()))
+        yield "functions"
 
 
 def test_what_cannot_be_looked_into_cannot_be_cut_into_slices() -> None:

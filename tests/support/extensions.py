@@ -13,18 +13,19 @@ from crowdml.algorithms.rates import RATES
 from crowdml.core.settings import rebuild
 from crowdml.data import DATASETS
 from crowdml.models import MODELS
+from crowdml.models.adapters import USER_MODELS
 from crowdml.models.layers import LAYERS
 from crowdml.models.losses import LOSSES
 from crowdml.privacy import MODES
 from crowdml.privacy.noise.laws import LAWS, MECHANISMS, SOUND_LAWS, SUM_LAWS
 from crowdml.task import Task
-from crowdml.task.plugins import _LOADED, _REGISTERED
+from crowdml.task.plugins import _BY_HAND, _LOADED, _REGISTERED
 from crowdml.task.task import ALGORITHMS
 
 REGISTRIES: tuple[Any, ...] = (
-    *(RECIPES, ALGORITHMS, RATES, MODELS, LAYERS, LOSSES, LAWS, MECHANISMS, SUM_LAWS, MODES, DATASETS),
+    *(RECIPES, ALGORITHMS, RATES, MODELS, LAYERS, LOSSES, LAWS, MECHANISMS, SUM_LAWS, MODES, DATASETS, USER_MODELS),
 )
-TABLES: tuple[Any, ...] = (SOUND_LAWS, OUTSIDE, _LOADED, _REGISTERED)
+TABLES: tuple[Any, ...] = (SOUND_LAWS, OUTSIDE, _BY_HAND, _LOADED, _REGISTERED)
 
 
 @contextlib.contextmanager
