@@ -37,8 +37,10 @@ LIVE = (
     "end_to_end",
     "faults",
     "golden",
+    "models/adapters",
     "secure_aggregation",
     "server",
+    "simulation/test_user_models.py",
     "task/test_acceptance.py",
 )
 """Where the slower suites are: with real servers, databases and devices, pages as written, and whole suites run again
