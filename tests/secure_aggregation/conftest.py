@@ -10,6 +10,8 @@ from crowdml.secure_aggregation import SumTerms, bits_for
 from tests.support.rehearsal import Members, Rehearsal
 
 MEMBERS = Members("t")
+CROWD = Members("t")
+"""Others, for large crowds: whoever is acquainted has other secrets with the rest than by their keys."""
 """Keys are made once for all tests: members are old friends."""
 
 Begin = Callable[..., Rehearsal]
@@ -34,9 +36,11 @@ def make_terms() -> Callable[..., SumTerms]:
 @pytest.fixture
 def begin() -> Begin:
     def begun(terms: SumTerms, slots: list[int], lost: Mapping[int, int] | None = None, **more: int) -> Rehearsal:
-        for slot in slots if len(slots) > 60 else []:
-            MEMBERS.acquaint(slot)
-        return Rehearsal(terms, MEMBERS, slots, lost, **more)
+        if len(slots) <= 60:
+            return Rehearsal(terms, MEMBERS, slots, lost, **more)
+        for slot in slots:
+            CROWD.acquaint(slot)
+        return Rehearsal(terms, CROWD, slots, lost, **more)
 
     return begun
 
