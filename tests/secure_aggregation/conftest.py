@@ -10,9 +10,10 @@ from crowdml.secure_aggregation import SumTerms, bits_for
 from tests.support.rehearsal import Members, Rehearsal
 
 MEMBERS = Members("t")
+"""Keys are made once for all tests: members are old friends."""
+
 CROWD = Members("t")
 """Others, for large crowds: whoever is acquainted has other secrets with the rest than by their keys."""
-"""Keys are made once for all tests: members are old friends."""
 
 Begin = Callable[..., Rehearsal]
 
