@@ -20,7 +20,7 @@ from crowdml.server.http.control import coordinator_of, described, running_of, t
 from crowdml.server.refusals import PROTOCOL, Answer, Refusal
 from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.running_task import RunningTask
-from crowdml.task.promise_words import PromiseWords
+from crowdml.task.owners import OwnerPromise
 
 HERE = Path(__file__).parent
 SECURITY = {
@@ -54,7 +54,7 @@ class TaskPage:
     """
 
     summary: dict[str, Any]
-    promise: PromiseWords
+    promise: OwnerPromise
     error: str
     algorithm: str
     model: str
