@@ -36,7 +36,7 @@ def explain(
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the explanation here ('-': standard output).")] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the trade-off curve, and ε against releases, here (.png, .svg or .pdf).")
+        Path | None, typer.Option(help="Draw the trade-off curve, and ε against releases (.png, .svg or .pdf).")
     ] = None,
 ) -> None:
     """Say what leaves a device, what is promised to whom, and what it adds up to: first in odds, then in ε.
@@ -164,7 +164,8 @@ def _draw_trade_off(task: Task, found: Explanation, axes: Any) -> None:
     from crowdml.privacy.trade_off import trade_off
 
     plan, first = task.calibrated, np.concatenate([np.geomspace(1e-4, 0.02, 40), np.linspace(0.02, 1.0, 160)])
-    cost, odds = plan.cost(plan.terms.releases, plan.terms.changing), found.owner.promised.odds
+    releases = min(plan.terms.releases, task.stop.max_releases or plan.terms.releases)
+    cost, odds = plan.cost(releases, plan.terms.changing), found.owner.promised.odds
     if cost is None or odds is None:
         return
     axes.plot([0, 1], [1, 0], ":", color="grey", label="a coin")
@@ -173,7 +174,7 @@ def _draw_trade_off(task: Task, found: Explanation, axes: Any) -> None:
     axes.plot([wrong], [wrong], "o", label=f"best guess: right {odds.of_100} times in 100 at most")
     axes.set(xlabel="wrong where the first is true", ylabel="wrong where the second is true", xlim=(0, 1), ylim=(0, 1))
     axes.set(title="Which errors a guess can have", aspect="equal")
-    axes.legend(loc="upper right", fontsize="small")
+    axes.legend(loc="upper right", fontsize="small", framealpha=1)
 
 
 def _draw_course(task: Task, found: Explanation, axes: Any) -> None:
