@@ -91,7 +91,7 @@ def print_owner_promise(told: OwnerPromise) -> None:
     if not told.leaves:
         output.show("\nNothing leaves a device.")
         return
-    leaves = [(part.what, part.size, part.plainly) for part in told.leaves]
+    leaves = [(part.what, part.size, part.plainly) for part in told.leaves_plainly]
     columns = ("what it is", "size", "what protects it")
     output.show(output.table("\nWhat leaves a device with every check-in", columns, leaves, right=("size",)))
     cells = {(sight.audience, sight.fact): sight.words for sight in told.sees}
