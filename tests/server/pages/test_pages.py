@@ -40,7 +40,7 @@ def test_the_promise_is_said_in_odds_before_it_is_said_in_epsilon(shared: Any) -
     for page in (f"/tasks/{task}", f"/join/{task}"):
         shown = text(shared, page)
         odds, epsilon = shown.index("A coin is right 50 times in 100"), shown.index("is promised ε =")
-        assert odds < shown.index('role="img"') < epsilon and "style=" not in shown
+        assert odds < shown.index("dots-coin") < epsilon and "style=" not in shown
     assert "no method is right more than" in shared.show(task)["odds"]
 
 

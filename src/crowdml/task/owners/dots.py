@@ -11,7 +11,7 @@ from crowdml.core import record
 
 COIN = 50
 COLUMNS, DOTS = 10, 100
-RIGHT, ADDED, WRONG = "●", "◆", "·"
+RIGHT, ADDED, WRONG = "●", "◆", "○"
 """A guess that a coin gets right too, one that may be right only because of what was sent, and a wrong one."""
 
 
