@@ -124,6 +124,6 @@ def test_own_rows_and_an_own_model_go_into_all_cells() -> None:
     assert good.task.model.name == weak.task.model.name, "the cells are compiled once"
     alone = crowdml.simulate(crowdml.Task.load(EXAMPLE, [*SHORT, "algorithm.rate.c=30.0"]), data=own, model=model)
     assert np.allclose(alone.measured["test_error"], good.measured["test_error"])
-    for key, values in {"model.regularisation": [0.0, 0.1], "data.dataset": ["digits", "diabetes"]}.items():
+    for key in ("model.regularisation", "data.dataset"):
         with pytest.raises(BadInput, match="handed over for all cells"):
-            crowdml.sweep(EXAMPLE, {key: values}, data=own, model=model)
+            crowdml.sweep(EXAMPLE, {key: [0, 1]}, data=own, model=model)

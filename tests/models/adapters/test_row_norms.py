@@ -67,7 +67,7 @@ def test_outer_products_are_not_written_out() -> None:
     gradient, at = jax.grad(LOSSES["a vector times a matrix"]), {"w": jnp.ones((600, 400))}
 
     def work(function: Any) -> float:
-        found = jax.jit(function).lower(jnp.ones(600)).compile().cost_analysis()
+        found: Any = jax.jit(function).lower(jnp.ones(600)).compile().cost_analysis()
         return float(found["flops"])
 
     whole = work(lambda x: sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient(at, x))))

@@ -70,10 +70,10 @@ def _norm(factors: list[Array], order: int) -> Array:
         return math.prod(_size(found, order) for found in factors)
     largest = [jnp.max(jnp.abs(found)) for found in factors]
     units = [jnp.where((most > 0) & jnp.isfinite(most), most, 1.0) for most in largest]
-    # XLA would take the division out of the sum, and square first.
-    scaled = [_size(jax.lax.optimization_barrier(each / unit), 2) for each, unit in zip(factors, units, strict=True)]
+    hold: Callable[[Array], Array] = jax.lax.optimization_barrier  # else XLA squares first, and divides the sum
+    scaled = [_size(hold(each / unit), 2) for each, unit in zip(factors, units, strict=True)]
     length = math.prod(jnp.sqrt(size) * unit for size, unit in zip(scaled, units, strict=True))
-    return jnp.square(jax.lax.optimization_barrier(length))
+    return jnp.square(hold(length))
 
 
 def _size(found: Array, order: int) -> Array:
