@@ -38,6 +38,7 @@ LIVE = (
     "faults",
     "golden",
     "models/adapters",
+    "parity/test_live.py",
     "secure_aggregation",
     "server",
     "simulation/test_user_models.py",

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_digits
 
 import crowdml
-from crowdml.cli import main
+from crowdml.cli import main, output
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "digits.toml")
 SHORT = ("--set", "crowd.passes=1", "--set", "crowd.curve=3", "--trials", "2")
@@ -95,10 +96,15 @@ REFUSED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown tracker": (("simulate", EXAMPLE, "--track", "wandb"), ("--track", "mlflow, tensorboard")),
     "place of no tracker": (("simulate", EXAMPLE, "--track-to", "runs"), ("nothing is tracked",)),
     "unknown measure": (("simulate", EXAMPLE, "--measure", "los"), ("--measure", 'did you mean "loss"?')),
-    "resume of a sweep": (
-        ("simulate", EXAMPLE, "--sweep", "algorithm.batch=1", "--resume"),
-        ("--resume: a sweep has many results",),
+    "steps of a sweep": (
+        ("simulate", EXAMPLE, "--sweep", "algorithm.batch=1", "--debug"),
+        ("--debug: a sweep has many results",),
     ),
+    "two sorts of rows": (
+        ("compare", EXAMPLE, "--vary", "data.dataset=digits,diabetes", "--data", "rows.csv"),
+        ("--vary data.dataset", "handed over for all cells"),
+    ),
+    "no such rows": (("compare", EXAMPLE, "--vary", "algorithm.batch=5,10", "--data", "none.csv"), ("none.csv",)),
     "rounds of nobody": (("simulate", EXAMPLE, "--set", "crowd.rounds=5"), ("crowd-sgd has no rounds", "crowd.passes")),
     "no such task": (("compare", "none.toml", EXAMPLE), ("there is no file none.toml",)),
 }
@@ -139,3 +145,36 @@ def test_cells_that_learn_the_same_are_named(run: Run) -> None:
     assert code == 0 and "epsilon = 2 has learnt the same as epsilon = 1" in " ".join(printed.split())
     code, printed, _ = run("compare", EXAMPLE, "--vary", "algorithm.batch=10,20", *short)
     assert code == 0 and "learnt the same" not in printed
+
+
+def test_own_rows_and_an_interruption(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, labels = load_digits(return_X_y=True)
+    table = pd.DataFrame(rows[:600], columns=[f"p{at}" for at in range(64)])
+    table.assign(label=labels[:600].astype(str)).to_csv(tmp_path / "rows.csv", index=False)
+    monkeypatch.setenv("CROWDML_ENGINE", "compiled")
+    words = ("simulate", EXAMPLE, "--sweep", "algorithm.batch=5,10", "--data", "rows.csv", *SHORT)
+    code, _, told = run(*words, "--json", "whole.json")
+    assert code == 0, told
+    assert not list((tmp_path / "cache" / "crowdml" / "runs").glob("*.safetensors")), "nothing is left behind"
+    named = output.Progress.named
+
+    def interrupt(self: output.Progress, name: str, share: float, error: float) -> None:
+        if name == "batch = 10":
+            raise KeyboardInterrupt
+        named(self, name, share, error)
+
+    monkeypatch.setattr(output.Progress, "named", interrupt)
+    code, _, told = run(*words, "--json", "none.json")
+    assert code == 130 and "--resume keeps what is finished" in told
+    seen: list[str] = []
+
+    def watch(self: output.Progress, name: str, share: float, error: float) -> None:
+        seen.append(name)
+
+    monkeypatch.setattr(output.Progress, "named", watch)
+    code, _, told = run(*words, "--resume", "--json", "resumed.json")
+    assert code == 0 and set(seen) == {"batch = 10"}, "a finished cell was run again"
+    whole, resumed = (json.loads((tmp_path / name).read_text())["cells"] for name in ("whole.json", "resumed.json"))
+    for one, other in zip(whole, resumed, strict=True):
+        assert one["result"]["curve"] == other["result"]["curve"]
+    assert not list((tmp_path / "cache" / "crowdml" / "runs").glob("*.safetensors"))

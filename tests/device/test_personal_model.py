@@ -8,9 +8,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from crowdml.algorithms.solitary import PersonalSettings
-from crowdml.core import BadInput
+from crowdml.core import BadInput, trees
+from crowdml.device import Device
 from crowdml.device.device_home import Home
-from crowdml.device.personal_model import HeldOut, personal, personal_of
+from crowdml.device.personal_model import HeldOut, keeps_model, personal, personal_of
 from crowdml.task import parse
 from crowdml.task.live_task import assemble
 
@@ -76,3 +77,30 @@ def test_a_model_of_another_task_is_refused(tmp_path: Path) -> None:
     save_file({"0/w": np.full((2, 2), np.nan, np.float32)}, tmp_path / "model.safetensors")
     with pytest.raises(BadInput, match="not finite"):
         personal(live, tmp_path / "model.safetensors", (ROWS, np.array([1, 0, 1, 0])), PersonalSettings(steps=1))
+
+
+def test_the_model_that_ditto_keeps_on_a_device_is_its_owners(make_server: Any, join: Any, rows: Any) -> None:
+    algorithm = "algorithm={ kind = 'ditto', per-round = 1, personal-rate = 2.0, pull = 0.0 }"
+    server = make_server(algorithm, "privacy={ mode = 'none' }", "crowd={ devices = 1 }")
+    home = Home(join(server))
+    assert keeps_model(home)
+    with pytest.raises(BadInput, match="has not contributed yet"):
+        personal_of(home, rows, connect=server.connect)
+    with Device(home.path, connect=server.connect) as device:
+        assert device.run(rows, releases=3).releases == 3
+        state = device.sender.state()
+    model = personal_of(home, rows, connect=server.connect)
+    assert model.steps is None and model.held_out is not None and model.held_out.rows == 8
+    for found, kept in zip(trees.leaves(model.parameters), trees.leaves(state.work.parameters), strict=True):
+        np.testing.assert_array_equal(found, kept)
+    assert max(np.abs(leaf).max() for leaf in trees.leaves(model.parameters)) > 0.1
+    said = model.predictions(np.array([row for row, _ in rows], np.float32))
+    assert model.held_out.personal == sum(found != label for found, (_, label) in zip(said, rows, strict=True))
+
+
+def test_where_nothing_is_kept_steps_must_be_given(make_server: Any, join: Any, rows: Any) -> None:
+    server = make_server()
+    home = Home(join(server))
+    assert not keeps_model(home)
+    with pytest.raises(BadInput, match="crowd-sgd keeps no model on a device"):
+        personal_of(home, rows, connect=server.connect)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crowdml.core import BadInput
-from crowdml.simulation import run, simulate
+from crowdml.simulation import checkpoint, run, simulate
 from crowdml.simulation.checkpoint import KEPT_DAYS, clean, in_use, run_path
 from crowdml.task import Task
 from tests.support.simulated import same_bits
@@ -18,7 +18,7 @@ Make = Callable[..., Task]
 def test_an_interrupted_run_goes_on_bit_for_bit(digits: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     task = digits("crowd.delays={ check-in = 300.0 }", "privacy.mode=paper", "privacy.epsilon=50.0")
     whole = simulate(task, trials=2)
-    monkeypatch.setattr(run, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(checkpoint, "SAVE_EVERY_S", 0.0)
 
     def interrupt(share: float, error: float) -> None:
         if share > 0.5:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import crowdml
-from crowdml.core import BadInput
+from crowdml.core import BadInput, trees
 from crowdml.studies.sweeps import Comparison, side_by_side
 from crowdml.studies.variations import make_cells, make_variation, read_base
 from tests.support.simulated import same_bits
@@ -97,3 +98,32 @@ def test_what_a_run_refuses_names_its_cell() -> None:
         crowdml.sweep(EXAMPLE, {})
     with pytest.raises(BadInput, match=r"changes: crowd\.pases"):
         crowdml.compare(EXAMPLE, EXAMPLE, changes=["crowd.pases=1"])
+
+
+def test_own_rows_and_an_own_model_go_into_all_cells() -> None:
+    import jax.numpy as jnp
+
+    def start(key: object) -> dict[str, Any]:
+        return {"w": jnp.zeros((64, 10)), "b": jnp.zeros(10)}
+
+    def loss(parameters: dict[str, Any], x: Any, y: Any) -> Any:
+        scores = x @ parameters["w"] + parameters["b"]
+        return jnp.log(jnp.exp(scores).sum()) - scores[y]
+
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 10, 500)
+    rows = np.eye(64, dtype=np.float32)[labels] * 16 + generator.normal(size=(500, 64)).astype(np.float32)
+    own = crowdml.Dataset.from_arrays(rows, labels.astype(str))
+    model = crowdml.JaxModel(init=start, loss=loss)
+    vary = {"algorithm.rate.c": [0.001, 30.0]}
+    found = crowdml.sweep(EXAMPLE, vary, changes=SHORT, data=own, model=model)
+    weak, good = found["c = 0.001"], found["c = 30"]
+    assert good.test_error < 0.05 and "@" in str(good.task.data.dataset)
+    sizes = [max(np.abs(leaf).max() for leaf in trees.leaves(each.parameters)) for each in (good, weak)]
+    assert sizes[0] > 100 * sizes[1] > 0
+    assert good.task.model.name == weak.task.model.name, "the cells are compiled once"
+    alone = crowdml.simulate(crowdml.Task.load(EXAMPLE, [*SHORT, "algorithm.rate.c=30.0"]), data=own, model=model)
+    assert np.allclose(alone.measured["test_error"], good.measured["test_error"])
+    for key in ("model.regularisation", "data.dataset"):
+        with pytest.raises(BadInput, match="handed over for all cells"):
+            crowdml.sweep(EXAMPLE, {key: [0, 1]}, data=own, model=model)

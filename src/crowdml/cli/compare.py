@@ -14,8 +14,10 @@ from crowdml.cli.command_groups import change_option
 from crowdml.simulation.workers import start
 
 if TYPE_CHECKING:
+    from crowdml.data.rows.row_files import RowFile
     from crowdml.studies.sweeps import Comparison
     from crowdml.studies.tracking import Tracker
+    from crowdml.studies.variations import Variation
 
 MEASURES = ("loss", "devices")
 
@@ -41,6 +43,11 @@ def track_to_option() -> Any:
     )
 
 
+def data_option() -> Any:
+    """Return the option that hands over a file of rows."""
+    return typer.Option(metavar="FILE", help="Rows of your own: a .csv, .npz or .parquet file.")
+
+
 def compare(
     tasks: Annotated[list[Path], typer.Argument(metavar="TASK.toml...", help="One task file, or several.")],
     vary: Annotated[
@@ -48,6 +55,7 @@ def compare(
         typer.Option(metavar="KEY=A,B,...", help="Try these values of a key, such as algorithm.kind=fedavg,crowd-sgd."),
     ] = None,
     set_: Annotated[list[str] | None, change_option("crowd.passes=10, in all of them")] = None,
+    data: Annotated[Path | None, data_option()] = None,
     trials: Annotated[int, typer.Option(min=1, help="Repetitions of each, with its own order, delays and noise.")] = 10,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same machine: same result.")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw all curves here (.png, .svg or .pdf).")] = None,
@@ -63,6 +71,9 @@ def compare(
     measure: Annotated[str | None, measure_option()] = None,
     track: Annotated[str | None, track_option()] = None,
     track_to: Annotated[str | None, track_to_option()] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where an interrupted comparison stopped; finished cells are kept.")
+    ] = False,
 ) -> None:
     """Compare tasks, or values of a task's keys, side by side.
 
@@ -81,6 +92,8 @@ def compare(
         csv=csv,
         json=json,
         tracking=(track, track_to),
+        data=data,
+        resume=resume,
     )
 
 
@@ -98,6 +111,8 @@ def compare_all(
     csv: Path | None = None,
     tracking: tuple[str | None, str | None] = (None, None),
     engine: str | None = None,
+    data: Path | None = None,
+    resume: bool = False,
 ) -> None:
     """Check everything that could be refused, run all cells, then print and write."""
     output.check_paths(json, plot)
@@ -120,6 +135,7 @@ def compare_all(
     from crowdml.studies.variations import make_cells, read_base, read_variation
 
     varied = [read_variation(text, option) for text in vary]
+    file = _row_file(data, varied, option)
     cells = make_cells([read_base(task, changes) for task in tasks], varied, option)
     if plot and against == "epsilon" and not any(any(cell.task.calibrated.scales.values()) for cell in cells):
         raise BadInput("no ε is known: none of the tasks adds noise", where="--against", hint="draw against samples")
@@ -132,7 +148,15 @@ def compare_all(
         from crowdml.studies.sweeps import run_cells
 
         found = run_cells(
-            cells, varied, trials=trials, seed=seed, engine=engine, watch=progress.named, refused=refused.append
+            cells,
+            varied,
+            trials=trials,
+            seed=seed,
+            resume=resume,
+            engine=engine,
+            watch=progress.named,
+            data=file,
+            refused=refused.append,
         )
     if json != Path("-"):
         print_comparison(found, trials)
@@ -149,6 +173,17 @@ def compare_all(
         output.say(f"error: {problem}")
     if refused:
         sys.exit(2)
+
+
+def _row_file(data: Path | None, varied: Sequence[Variation], option: str) -> RowFile | None:
+    """Return the file of rows for all cells; refuse one that takes the place of what is varied."""
+    if data is None:
+        return None
+    from crowdml.data.rows.row_files import RowFile
+    from crowdml.studies.sweeps import require_unvaried
+
+    require_unvaried("data", data, varied, option)
+    return RowFile(path=data, setting="--data")
 
 
 def print_comparison(found: Comparison, trials: int) -> None:

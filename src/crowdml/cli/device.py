@@ -180,7 +180,13 @@ def personal(
     name: NameOption = "default",
     task: TaskOption = None,
     label_column: LabelColumn = "label",
-    steps: Annotated[int, typer.Option(min=0, help="Steps on your rows; 0: the common model as it is.")] = 20,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Steps on your rows; 0: the common model as it is; not given: 20, or the model that ditto keeps here.",
+        ),
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Rows per step.")] = 10,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 0.1,
     held_out: Annotated[
@@ -190,19 +196,24 @@ def personal(
 ) -> None:
     """Make a model of your own: the common one, and some steps on your rows.
 
+    Where the task is one of ditto's, your device has learnt a model of its own all along: without --steps that one is
+    written, and compared with the common one on all rows of the file.
+
     The server gives the common model to every device of the task, at any time. Nothing is sent and nothing is charged;
     the file is for you alone, since your steps have no noise.
     """
     from crowdml.algorithms.solitary import PersonalSettings
     from crowdml.core import BadInput
     from crowdml.core.files import writable
-    from crowdml.device.personal_model import personal_of, require_kind
+    from crowdml.device.personal_model import keeps_model, personal_of, require_kind
 
     require_kind(out)
     writable(out)
     if rate <= 0:
         raise BadInput(f"a rate of {rate:g} teaches nothing", where="--rate", hint="such as 0.1")
-    place, settings = _home(home, name), PersonalSettings(steps=steps, batch=batch, rate=rate)
+    place = _home(home, name)
+    kept = steps is None and keeps_model(place, task)
+    settings = None if kept else PersonalSettings(steps=20 if steps is None else steps, batch=batch, rate=rate)
     model = personal_of(
         place, rows, settings, task=task, held_out=held_out, label_column=label_column, warn=output.warn
     )

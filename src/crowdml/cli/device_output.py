@@ -186,11 +186,19 @@ def print_personal(model: Personal, path: Path, as_json: bool) -> None:
         told = {"model": str(path), "version": model.version, "steps": model.steps}
         print(json.dumps(told | {"held_out": vars(compared) if compared else None}))
         return
-    print(f"version {model.version} of the common model, and {model.steps} steps of your own: {path}")
+    if model.steps is None:
+        print(f"your own model, as {model.live.task.algorithm.kind} keeps it on this device: {path}")
+    else:
+        print(f"version {model.version} of the common model, and {model.steps} steps of your own: {path}")
     if compared:
         wrong = _compared(compared, model.live.task.target)
-        print(f"on {compared.rows} rows kept back: {wrong}")
-        if compared.personal > compared.common:
+        which = (
+            "rows of the file, which flatter yours if it has learnt from them"
+            if model.steps is None
+            else "rows kept back"
+        )
+        print(f"on {compared.rows} {which}: {wrong}")
+        if compared.personal > compared.common and model.steps is not None:
             print("the common model does better here: fewer or smaller steps (--steps, --rate) may help")
     print("keep the file to yourself: your steps have no noise")
 

@@ -28,6 +28,10 @@ def reproduce(
     recorded: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Run nothing: print the record that is in FOLDER/ID.json.")
     ] = None,
+    curve: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="Run this curve alone; may be repeated. --record adds it to the record."),
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="The paper's own setting, where that takes hours.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where an interrupted run stopped; finished curves are kept.")
@@ -54,31 +58,35 @@ def reproduce(
     output.check_paths(json, plot)
     study = STUDIES[id_]
     if recorded:
-        if record or json or plot or search or full or trials or resume:
+        if record or json or plot or search or full or trials or resume or curve:
             raise BadInput("nothing is run here", where="--recorded", hint="leave out all other options")
         _print_record(read_record(recorded, id_))
         return
+    if search and curve:
+        raise BadInput("a search goes through all curves", where="--curve", hint="leave one of the two out")
+    stored = None
     if record:
         if search or full:
             raise BadInput("only the study itself has a record", where="--record", hint="without --search and --full")
-        _require_place(record, id_)
+        stored = _require_place(record, id_, bool(curve))
     study = _in_full(study, id_) if full else study
     with output.Progress(id_, quiet=json == Path("-")) as progress:
         if search:
             found = run_search(study, trials or 2, seed, progress.named)
         else:
-            report = run(id_, study, trials, seed, progress.named, resume)
+            report = run(id_, study, trials, seed, progress.named, resume, curve or ())
     if search:
         _print_search(found)
     else:
-        _deliver(report, record, json, plot)
+        _deliver(report, stored, record, json, plot)
 
 
-def _deliver(report: Report, record: Path | None, json: Path | None, plot: Path | None) -> None:
+def _deliver(report: Report, stored: Record | None, record: Path | None, json: Path | None, plot: Path | None) -> None:
     """Print a report, and write what was asked for."""
     from crowdml.studies.records import record_of, write_record
+    from crowdml.studies.single_curves import with_curves
 
-    made = record_of(report)
+    made = with_curves(stored, report) if report.apart else record_of(report)
     if json != Path("-"):
         _print_record(made)
     output.write_json(report.to_json(), json)
@@ -87,13 +95,19 @@ def _deliver(report: Report, record: Path | None, json: Path | None, plot: Path 
     output.draw(report.plot, plot)
 
 
-def _require_place(folder: Path, study_id: str) -> None:
-    """Make the folder of a record, and refuse one that cannot be written, before anything is run."""
-    from crowdml.core.files import writable
-    from crowdml.studies.records import place
+def _require_place(folder: Path, study_id: str, more: bool) -> Record | None:
+    """Make the folder of a record, and refuse one that cannot be written, before anything is run.
 
-    place(folder, study_id).parent.mkdir(parents=True, exist_ok=True)
-    writable(place(folder, study_id))
+    Returns:
+        The record that is there, where more is to come to it.
+    """
+    from crowdml.core.files import writable
+    from crowdml.studies.records import place, read_record
+
+    path = place(folder, study_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writable(path)
+    return read_record(folder, study_id) if more and path.is_file() else None
 
 
 def _in_full(study: Study, study_id: str) -> Study:
@@ -106,14 +120,16 @@ def _in_full(study: Study, study_id: str) -> Study:
 
 
 def _print_record(record: Record) -> None:
-    from crowdml.studies.records import cells, provenance
+    from crowdml.studies.records import cells, curve_lines, provenance
 
     columns = ("setting", "metric", "paper", "ours", "s.d.", "verdict")
     rows = [cells(row) for row in record.rows]
     output.show(output.table(f"{record.id}: {record.title}", columns, rows, right=columns[2:5]))
     output.show(f"verdict: {record.verdict}")
     claim = [f"claim: {record.claim}. Refuted by {record.refuted_by}."] if record.claim else []
-    output.show(*claim, *(f"note: {note}" for note in record.notes), provenance(record), style="dim")
+    output.show(
+        *claim, *(f"note: {note}" for note in record.notes), provenance(record), *curve_lines(record), style="dim"
+    )
 
 
 def _print_search(found: list[Found]) -> None:

@@ -24,6 +24,7 @@ from crowdml.simulation.workers import start
 if TYPE_CHECKING:
     from crowdml.core import Target
     from crowdml.simulation import Result
+    from crowdml.task import Task
 
 MOST_WEIGHTS = 20
 """Devices whose weight is printed; a file has them all."""
@@ -32,9 +33,7 @@ MOST_WEIGHTS = 20
 def simulate(
     task: Annotated[Path, typer.Argument(help="The task file, such as examples/digits.toml.")],
     set_: Annotated[list[str] | None, change_option("algorithm.batch=10")] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rows of your own: a .csv, .npz or .parquet file.")
-    ] = None,
+    data: Annotated[Path | None, compare.data_option()] = None,
     sweep: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=A,B,...", help="Run with each of these values of a key: see crowdml compare."),
@@ -68,12 +67,11 @@ def simulate(
     """
     changes = compare.with_measures(set_, measure)
     if sweep:
-        unused = {"--resume": resume, "--debug": debug, "--export": export, "--save": save}
+        unused = {"--debug": debug, "--export": export, "--save": save}
         _refuse(unused, "a sweep has many results", "leave it out, or --sweep")
-        _refuse({"--data": data}, "cells of a sweep read the rows that their task names", "--set data.file=FILE")
-        tracking = (track, track_to)
-        options: dict[str, Any] = {"trials": trials, "seed": seed, "plot": plot, "json": json, "engine": engine}
-        compare.compare_all([task], sweep, changes, option="--sweep", tracking=tracking, **options)
+        files: dict[str, Any] = {"data": data, "plot": plot, "json": json, "tracking": (track, track_to)}
+        options: dict[str, Any] = {"trials": trials, "seed": seed, "engine": engine, "resume": resume}
+        compare.compare_all([task], sweep, changes, option="--sweep", **files, **options)
         return
     output.check_paths(json, plot)
     _check_model_paths(export, save)
@@ -86,27 +84,44 @@ def simulate(
     loaded = load(task, changes)
     tracker = compare.open_tracking(track, track_to, loaded.name)
     with located(task, changes), output.Progress(loaded.name, quiet=json == Path("-")) as progress:
-        from crowdml.data.rows.row_files import RowFile
-        from crowdml.simulation import simulate as compiled
-        from crowdml.simulation.baselines import public_baselines
-        from crowdml.simulation.stepwise import simulate_stepwise
-
-        run = simulate_stepwise if debug else functools.partial(compiled, engine=engine)
-        file = None if data is None else RowFile(path=data, setting="--data")
-        result = run(loaded, trials=trials, seed=seed, resume=resume, watch=progress.update, data=file)
-    baselines = result.baselines | public_baselines(result.task, trials=trials, seed=seed, simulate=compiled)
-    result = replace(result, baselines=baselines)
+        result = _run(loaded, data, debug, engine, trials=trials, seed=seed, resume=resume, watch=progress.update)
+    result = _with_public_baselines(result)
     if json != Path("-"):
         print_result(result)
     output.write_json(result.to_json(), json)
     output.draw(result.plot, plot)
+    _keep_model(result, export, save)
+    compare.track_result(tracker, loaded.name, result)
+
+
+def _run(task: Task, data: Path | None, debug: bool, engine: str | None, **options: Any) -> Result:
+    """Simulate a task, compiled or step by step."""
+    from crowdml.data.rows.row_files import RowFile
+    from crowdml.simulation import simulate as compiled
+    from crowdml.simulation.stepwise import simulate_stepwise
+
+    run = simulate_stepwise if debug else functools.partial(compiled, engine=engine)
+    file = None if data is None else RowFile(path=data, setting="--data")
+    return run(task, data=file, **options)
+
+
+def _with_public_baselines(result: Result) -> Result:
+    """Add what public rows alone would reach, where a task has some."""
+    from crowdml.simulation import simulate as compiled
+    from crowdml.simulation.baselines import public_baselines
+
+    found = public_baselines(result.task, trials=result.trials, seed=result.seed, simulate=compiled)
+    return replace(result, baselines=result.baselines | found)
+
+
+def _keep_model(result: Result, export: Path | None, save: Path | None) -> None:
+    """Write result and model where they were asked for."""
     if save:
         result.save(save)
         output.say(f"kept: {save}")
     if export:
         result.model.save(export)
         output.say(f"model: {export}")
-    compare.track_result(tracker, loaded.name, result)
 
 
 def _refuse(given: dict[str, Any], what: str, hint: str) -> None:

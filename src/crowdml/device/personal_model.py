@@ -1,9 +1,11 @@
-"""A model of the owner's own: the common model, and some steps on the owner's rows. Nothing of it leaves the device.
+"""A model of the owner's own. Nothing of it leaves the device.
 
     model = personal_of(Home("home"), "rows.csv", PersonalSettings(steps=20))
     model.predictions(rows)
 
-Those steps have no noise: what comes of them says much about the rows, and is for the owner alone.
+It is the common model, and some steps on the owner's rows; or where the task's algorithm teaches every device a model
+of its own (ditto), that one, as the device has it by now. Neither has noise of its own: it says much about the rows,
+and is for the owner alone.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ from crowdml.core.files import write_whole
 from crowdml.core.ops import Tree
 from crowdml.data.rows.row_contract import Table, Warn
 from crowdml.device.calls import connected
-from crowdml.device.device_home import Home
+from crowdml.device.device_home import Home, Member
 from crowdml.device.rows.row_sources import KeptRows, source_of
 from crowdml.device.server_connection import Connection
+from crowdml.device.task_memory import kept_state
 from crowdml.models import Own
 from crowdml.task.live_task import LiveTask
+from crowdml.wire import Layout
 
 KINDS = (".safetensors", ".onnx")
 """What a model can be saved as."""
@@ -35,7 +39,7 @@ SECRET = "learnt from its owner's rows without noise: not to be given away"  # n
 
 @record
 class HeldOut:
-    """How both models did on rows that neither the owner's steps nor their settings had seen.
+    """How both models did on rows that the owner's steps had not seen; of a model that was kept, on all rows given.
 
     Attributes:
         rows: So many rows.
@@ -56,14 +60,14 @@ class Personal:
         live: The task.
         parameters: The model's parameters.
         version: Version of the common model below it.
-        steps: The owner's steps on top.
+        steps: The owner's steps on top; None: it is the model that the device has kept for the task.
         held_out: How it compares with the common model; None where no rows were held out.
     """
 
     live: LiveTask
     parameters: Tree
     version: int
-    steps: int
+    steps: int | None
     held_out: HeldOut | None
 
     def predictions(self, rows: npt.NDArray[Any]) -> list[Any]:
@@ -101,13 +105,14 @@ class Personal:
     def _metadata(self) -> dict[str, str]:
         task = self.live.task
         told = {"crowdml": "1", "task": task.name, **task.target.metadata, "privacy": SECRET}
-        return told | {"version": str(self.version), "personal-steps": str(self.steps)}
+        steps = "kept" if self.steps is None else str(self.steps)
+        return told | {"version": str(self.version), "personal-steps": steps}
 
 
 def personal_of(
     home: Home,
     rows: Any,
-    settings: PersonalSettings,
+    settings: PersonalSettings | None = None,
     *,
     task: str | None = None,
     held_out: float = 0.0,
@@ -115,12 +120,13 @@ def personal_of(
     warn: Warn = lambda line: None,
     connect: Callable[..., Connection] = Connection,
 ) -> Personal:
-    """Ask the server for the common model, as any device of the task may at any time, and adapt it.
+    """Ask the server for the common model, as any device of the task may at any time, and adapt it to the rows.
 
     Args:
         home: The device's folder.
         rows: A file or arrays, as for `Device.run`.
-        settings: How many steps, and how large.
+        settings: How many steps, and how large; None: none are taken, and the model is the one that the device has kept
+            for the task. `keeps_model` says whether there is one.
         task: Which task, if the device has joined several.
         held_out: Part of the rows that is not learnt from, to compare both models on.
         label_column: Which column of a CSV file holds the labels.
@@ -131,9 +137,42 @@ def personal_of(
     if member.state != "joined":
         raise BadInput(f"this device is not in the crowd of {member.task}", hint="crowdml device join URL")
     live = home.live(member)
+    kept = _kept_model(home, member, live) if settings is None else None
     with connected(member, connect) as calls:
         model = calls.model(trees.size(live.task.model_for(NUMPY).zeros()) * 4)
-    return personal(live, model, rows, settings, held_out=held_out, label_column=label_column, warn=warn)
+    if settings is not None:
+        return personal(live, model, rows, settings, held_out=held_out, label_column=label_column, warn=warn)
+    common, version = _read(live, model)
+    compared = _compare(live, _table(live, rows, label_column, warn), common, kept)
+    return Personal(live=live, parameters=kept, version=version, steps=None, held_out=compared)
+
+
+def keeps_model(home: Home, task: str | None = None) -> bool:
+    """Tell whether the algorithm of a task teaches every device a model of its own."""
+    phase = home.live(home.member(task)).algorithm.last
+    return phase.device.model(phase.begin().work) is not None
+
+
+def _kept_model(home: Home, member: Member, live: LiveTask) -> Tree:
+    """Read the model that a device has kept for a task."""
+    phase = live.algorithm.last
+    begun = phase.begin()
+    if phase.device.model(begun.work) is None:
+        what = f"{live.task.algorithm.kind} keeps no model on a device"
+        raise BadInput(what, where="--steps", hint="say how many steps to take on the common model, such as 20")
+    stored = kept_state(home.memory_path(member))
+    if stored is None:
+        what = "this device has not contributed yet: its own model begins with its first contribution"
+        raise BadInput(what, hint="crowdml device run --rows FILE; or --steps 20 for steps on the common model")
+    return phase.device.model(Layout({"device": begun}).decode(stored)["device"].work)
+
+
+def _table(live: LiveTask, rows: Any, label_column: str, warn: Warn) -> Table:
+    """Read the owner's rows; all of them must be there."""
+    source = source_of(rows, live.task.data.contract, label_column, warn)
+    if not isinstance(source, KeptRows):
+        raise BadInput("a model of one's own needs rows that are all there: a file, or arrays")
+    return source.table()
 
 
 def personal(
@@ -157,11 +196,9 @@ def personal(
         label_column: Which column of a CSV file holds the labels.
         warn: Told where numbers are taken by position, although the task names its columns.
     """
-    source = source_of(rows, live.task.data.contract, label_column, warn)
-    if not isinstance(source, KeptRows):
-        raise BadInput("a model of one's own needs rows that are all there: a file, or arrays")
+    table = _table(live, rows, label_column, warn)
     common, version = _read(live, model)
-    learnt, aside = _apart(source.table(), held_out)
+    learnt, aside = _apart(table, held_out)
     adapted = personal_model(live.task.model_for(NUMPY), common, live.transform(learnt.rows), learnt.targets, settings)
     compared = _compare(live, aside, common, adapted) if len(aside) else None
     return Personal(live=live, parameters=adapted, version=version, steps=settings.steps, held_out=compared)

@@ -164,6 +164,15 @@ class Memory:
             raise
 
 
+def kept_state(path: Path) -> bytes | None:
+    """Return the algorithm's state as it was stored, also while the device runs; None at first. Nothing is written."""
+    if not path.stat().st_size:
+        return None
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)) as database:
+        found = database.execute("SELECT body FROM states WHERE key = ?", (_PRESENT,)).fetchone()
+    return None if found is None else bytes(found[0])
+
+
 def require_numbering(ledger: Ledger, member: Member, memory: Memory, path: Path) -> None:
     """Refuse to go on with other numbers of samples than the ledger has counted with."""
     if has_numbering(ledger, member, memory):

@@ -13,15 +13,13 @@ import numpy.typing as npt
 from crowdml.core import NUMPY, BadInput, Tally, record, trees
 from crowdml.core.files import writable
 from crowdml.core.ops import Tree
-from crowdml.models import Own
-from crowdml.models.adapters.user_model import layout_of
 from crowdml.simulation.accounting import epsilon_so_far
 from crowdml.simulation.reporting.course import RunCourse
 from crowdml.simulation.reporting.device_errors import spread_of
 from crowdml.simulation.reporting.figures import curve_figure
 from crowdml.simulation.reporting.html import result_html
 from crowdml.simulation.reporting.learnt_model import LearntModel
-from crowdml.simulation.reporting.result_file import damaged, read_result, write_result
+from crowdml.simulation.reporting.result_file import damaged, read_result, restored_parts, result_parts, write_result
 from crowdml.task import Task
 from crowdml.task.user_models import device_model
 
@@ -278,27 +276,8 @@ class Result:
         """Write the result into one file: arrays as safetensors, words as JSON. `Result.load(path)` reads it."""
         path = Path(path)
         writable(path)
-        arrays: dict[str, Any] = {"samples": self.samples}
-        arrays |= {f"measured/{name}": values for name, values in self.measured.items()}
-        arrays |= {f"parameters/{name}": np.asarray(leaf) for name, leaf in trees.paths(self.parameters)}
-        arrays |= {f"baselines/{name}": values for name, values in self.baselines.items()}
-        for at, learnt in enumerate(self.transforms):
-            arrays |= {f"transforms/{at}/{name}": values for name, values in learnt.items()}
-        if isinstance(self.counts, Tally):
-            arrays |= {f"counts/{name}": np.asarray(getattr(self.counts, name)) for name in _TALLY}
-        arrays |= {name: getattr(self, name) for name in _OPTIONAL if getattr(self, name) is not None}
-        task = self.task.model_dump(mode="json", by_alias=True)
-        if isinstance(
-            self.task.model, Own
-        ):  # who reads it may not have the model: its layout is enough for all figures
-            task["model"]["layout"] = layout_of(self.task.model_for(NUMPY))
-        words = {name: getattr(self, name) for name in _WORDS} | {"task": task}
-        words["transforms"], words["measured"] = len(self.transforms), list(self.measured)  # a file sorts its arrays
+        words, arrays = result_parts(self)
         words["averages"] = [vars(average) | {"weights": average.weights.tolist()} for average in self.averages]
-        if self.course is not None:
-            course = dataclasses.asdict(self.course)
-            arrays |= {f"course/{name}": course.pop(name) for name in _COURSE}
-            words["course"] = course
         write_result(path, words, arrays)
 
     @staticmethod
@@ -312,76 +291,14 @@ class Result:
         """
         words, arrays = read_result(Path(path))
         try:
-            found = _restored(words, arrays)
+            averages = tuple(
+                Average(**average | {"devices": tuple(average["devices"]), "weights": np.array(average["weights"])})
+                for average in words.pop("averages")
+            )
+            found = Result(averages=averages, **restored_parts(words, arrays))
         except (BadInput, KeyError, ValueError, TypeError, AttributeError) as error:
             raise damaged(Path(path), error) from None
         return found if model is None else dataclasses.replace(found, task=device_model(found.task, model))
-
-
-_WORDS: tuple[str, ...] = ("seed", "trials", "privacy", "updates", "engine", "processes", "notes", "warnings")
-_WORDS += ("run_seconds", "compile_seconds")
-_OPTIONAL = ("times", "device_errors")
-_TALLY = tuple(field.name for field in dataclasses.fields(Tally))
-_COURSE = ("versions", "sent", "uses", "releases", "seconds")
-
-
-def _restored(words: dict[str, Any], arrays: dict[str, Any]) -> Result:
-    """Put a result together again."""
-
-    def below(prefix: str) -> dict[str, Any]:
-        return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
-
-    values = {name: value for name, value in words.pop("task").items() if value is not None}
-    task = Task.model_validate(_without_none(values))
-    like, learnt = task.model_for(NUMPY).zeros(), below("parameters/")
-    course, tally = words.pop("course", None), below("counts/")
-    names = [name for name, _ in trees.paths(like)]
-    if sorted(names) != sorted(learnt):
-        raise ValueError("its parameters are not those of its model")
-    _require_shapes(like, learnt, arrays, int(words["trials"]))
-    averages = tuple(
-        Average(**average | {"devices": tuple(average["devices"]), "weights": np.array(average["weights"])})
-        for average in words.pop("averages")
-    )
-    return Result(
-        task=task,
-        samples=arrays["samples"],
-        measured={name: arrays[f"measured/{name}"] for name in words.pop("measured", below("measured/"))},
-        parameters=trees.fill(like, iter([learnt[name] for name in names])),
-        baselines=below("baselines/"),
-        transforms=tuple(below(f"transforms/{at}/") for at in range(words.pop("transforms"))),
-        counts=Tally(**tally) if tally else (),
-        course=RunCourse(**below("course/"), **course) if course else None,
-        averages=averages,
-        notes=tuple(words.pop("notes")),
-        warnings=tuple(words.pop("warnings")),
-        **{name: arrays[name] for name in _OPTIONAL if name in arrays},
-        **words,
-    )
-
-
-def _require_shapes(like: Tree, learnt: Mapping[str, Any], arrays: Mapping[str, Any], trials: int) -> None:
-    """Refuse arrays that do not fit the model, the points of the curve, or the number of trials."""
-    if "measured/test_error" not in arrays:
-        raise ValueError("no test errors are there")
-    for name, leaf in trees.paths(like):
-        shape = learnt[name].shape
-        if shape[:1] != (trials,) or shape[len(shape) - np.ndim(leaf) :] != np.shape(leaf):
-            raise ValueError(f"its parameters {name} have shape {shape}")
-    for name, values in arrays.items():
-        expected = (len(arrays["samples"]), trials)
-        if name.startswith(("measured/", "course/")) and values.shape not in (expected, expected[:1]):
-            raise ValueError(f"{name} has shape {values.shape}, and {expected} was expected")
-    missing = [name for name in _COURSE if f"course/{name}" not in arrays]
-    if any(name.startswith("course/") for name in arrays) and missing:
-        raise ValueError(f"there is no course/{missing[0]}")
-
-
-def _without_none(value: Any) -> Any:
-    """Leave out what was not given: a section need not accept the absence it has as its default."""
-    if isinstance(value, dict):
-        return {name: _without_none(each) for name, each in value.items() if each is not None}
-    return [_without_none(each) for each in value] if isinstance(value, list) else value
 
 
 def watched(measured: Mapping[str, Sequence[Any]]) -> Any:

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from crowdml.algorithms.recipe import PooledRecipe, SlicedRecipe
-from crowdml.core import NUMPY, BadInput, Report, trees
-from crowdml.core.ops import Tree
+from crowdml.core import BadInput
 from crowdml.data import Dataset
 from crowdml.simulation import accounting, checkpoint
-from crowdml.simulation.attacked import attack_of, attacked
-from crowdml.simulation.baselines import personal_errors
-from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.chunks import Chunks, cut_chunks
 from crowdml.simulation.engine.hash_coins import trial_seed
 from crowdml.simulation.engine.machine import estimate_memory, give_back, require_memory
-from crowdml.simulation.engine.run_records import Carry, Replicas
+from crowdml.simulation.engine.run_records import Replicas
 from crowdml.simulation.engines import choose, require_engine, samples_of
-from crowdml.simulation.lanes import Lanes, count_lanes, in_processes, open_lanes, plain_task, width
+from crowdml.simulation.lanes import count_lanes, in_processes, open_lanes, plain_task, width
+from crowdml.simulation.outcome import Known, Ran, results
 from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import numbers, prepare
-from crowdml.simulation.reporting.course import run_course
-from crowdml.simulation.reporting.device_errors import device_errors
-from crowdml.simulation.result import Average, Result, Watcher, watched
+from crowdml.simulation.result import Result, Watcher
 from crowdml.simulation.timeline.timeline import Timeline, trial_timeline
 from crowdml.simulation.timeline.trial_crowd import trial_split
+from crowdml.simulation.workers import pool
 from crowdml.simulation.workers.timelines import SharedTimelines
 from crowdml.task import Task
 from crowdml.task.task_checks import with_model
-
-SAVE_EVERY_S = 10.0
 
 SHARED_SAMPLES = 1_000_000
 """Rows of all trials, counted as often as they are used, from which on workers help with timelines: some 20 ms."""
@@ -98,6 +91,7 @@ def simulate_cells(
         watch: Told how far the run is.
         data: As in `simulate`.
     """
+    cpu_begun = pool.cpu_seconds_of_all()
     require_numbers(trials, seed)
     require_engine(engine)
     for task in tasks:
@@ -113,58 +107,57 @@ def simulate_cells(
         return [simulate_sliced(task, trials=trials, seed=seed, watch=watch) for task in tasks]
     if len({task.structure() for task in tasks}) != 1:
         raise ValueError("the cells of one sweep may differ in hyper-parameters only")
-    fitted, dataset = prepare(tasks[0])
-    engine = choose(tasks, len(dataset.train_targets), engine)
-    lane_count = count_lanes(tasks[0], len(dataset.train_targets), len(tasks) * trials, engine)
-    timelines = make_timelines(tasks[0], dataset, trials, seed, lane_count)
-    places = _places(len(tasks), trials, lane_count)
-    earlier = [phase.versions or 0 for phase in tasks[0].built.phases[:-1]]
-    chunks = cut_chunks([timelines[trial] for _, trial in places], tasks[0].crowd.curve, earlier)
-    require_memory(estimate_memory(tasks[0].built, dataset, chunks, tasks[0].crowd.devices))
-    replicas = _replicas(tasks, seed, places, dataset, chunks)
+    known = _work_out(tasks, trials, seed, engine)
     path = checkpoint.run_path(tasks, trials, seed)
-    notes = accounting.notes(tasks[0], dataset, fitted, timelines)
+    wanted = checkpoint.Wanted(path=path, resume=resume, keep=keep, cpu_begun=cpu_begun, replicas=len(tasks) * trials)
+    return results(known, _run(known, wanted, watch))
+
+
+def _work_out(tasks: Sequence[Task], trials: int, seed: int, engine: str | None) -> Known:
+    """Work out everything that does not depend on the parameters; refuse what would not fit into memory."""
+    first = tasks[0]
+    fitted, dataset = prepare(first)
+    rows = len(dataset.train_targets)
+    engine = choose(tasks, rows, engine)
+    lanes = count_lanes(first, rows, len(tasks) * trials, engine)
+    timelines = make_timelines(first, dataset, trials, seed, lanes)
+    places = _places(len(tasks), trials, lanes)
+    earlier = [phase.versions or 0 for phase in first.built.phases[:-1]]
+    chunks = cut_chunks([timelines[trial] for _, trial in places], first.crowd.curve, earlier)
+    require_memory(estimate_memory(first.built, dataset, chunks, first.crowd.devices))
+    known = Known(
+        tasks=tasks,
+        trials=trials,
+        seed=seed,
+        fitted=fitted,
+        dataset=dataset,
+        engine=engine,
+        lanes=lanes,
+        timelines=timelines,
+        chunks=chunks,
+        replicas=_replicas(tasks, seed, places, dataset, chunks),
+        notes=accounting.notes(first, dataset, fitted, timelines),
+    )
     give_back(dataset)
-    with open_lanes(tasks[0], dataset, replicas, chunks, lane_count, engine) as lanes:
+    return known
+
+
+def _run(known: Known, wanted: checkpoint.Wanted, watch: Watcher | None) -> Ran:
+    """Compile, run all chunks, and note when each point of the curve was reached."""
+    with open_lanes(known.tasks[0], known.dataset, known.replicas, known.chunks, known.lanes, known.engine) as lanes:
         began = time.perf_counter()
         clock: list[float] = []
-        told, real = _timed(watch, clock), len(tasks) * trials
-        carries, measured, more = _with_checkpoint(lanes, chunks, path, resume, keep, told, real)
-    notes += more
-    run_seconds = time.perf_counter() - began
-    parameters, counts, updates = _ended(tasks[0], carries, chunks)
-    points = range(len(measured["test_error"]))
-    seconds = np.array([np.nan] * (len(points) - len(clock)) + clock) - began  # what was resumed was not timed
-    ends, rows = chunks.ends[: len(points), :trials], len(dataset.train_targets)  # those of all cells are the same
-    course = run_course(tasks[0], timelines, ends, seconds, rows, whole_run=len(points) == len(chunks))
-
-    def of_cell(cell: int, task: Task) -> Result:
-        span = slice(cell * trials, (cell + 1) * trials)
-        learnt = trees.map(lambda leaf: leaf[span], parameters)
-        return Result(
-            task=task,
-            seed=seed,
-            trials=trials,
-            samples=np.array([chunks.samples(number, span) for number in points]),
-            measured={name: values[:, span] for name, values in measured.items()},
-            parameters=learnt,
-            counts=trees.map(lambda leaf: leaf[span], counts),
-            privacy=accounting.report(task, timelines),
-            updates=int(updates[span].sum()),
-            compile_seconds=lanes.compile_seconds,
-            engine=engine,
-            processes=lanes.processes,
-            run_seconds=run_seconds,
-            notes=notes,
-            times=np.stack([chunks.times(number) for number in points])[:, span],
-            averages=_averages(task, carries, timelines, span),
-            baselines=personal_errors(task, dataset, timelines, learnt, _personal(task, carries, span)),
-            course=course,
-            device_errors=device_errors(task, dataset, timelines, learnt),
-            transforms=tuple(each.arrays for each in fitted),
-        )
-
-    return [doubted(of_cell(cell, task), dataset) for cell, task in enumerate(tasks)]
+        carries, measured, notes = checkpoint.run_chunks(lanes, known.chunks, wanted, _timed(watch, clock))
+    resumed = len(measured["test_error"]) - len(clock)
+    return Ran(
+        carries=carries,
+        measured=measured,
+        seconds=np.array([np.nan] * resumed + clock) - began,
+        run_seconds=time.perf_counter() - began,
+        compile_seconds=lanes.compile_seconds,
+        processes=lanes.processes,
+        notes=notes,
+    )
 
 
 def _require_task(task: Task) -> None:
@@ -196,50 +189,6 @@ def _places(cells: int, trials: int, lanes: int) -> list[tuple[int, int]]:
     """Return cell and trial of every replica. The last one is repeated until all lanes have as many replicas."""
     places = [(cell, trial) for cell in range(cells) for trial in range(trials)]
     return places + places[-1:] * (lanes * width(len(places), lanes) - len(places))
-
-
-def _ended(task: Task, carries: Carry, chunks: Chunks) -> tuple[Tree, Tree, Any]:
-    """Read parameters, counts per device and updates made out of the last carry."""
-    report = report_of(task, carries.server)
-    models = task.built.last.device.model(carries.tables[1].work) if task.releases.alone else None
-    updates = chunks.ends[-1]
-    if not isinstance(carries.stopped, tuple):  # the version at which each replica met `error-below`, or -1
-        versions = np.asarray(carries.stopped).tolist()
-        commits = [np.flatnonzero(timeline.commits) for timeline in chunks.timelines]
-        absorbed = [of[version - 1] + 1 if version > 0 else -1 for of, version in zip(commits, versions, strict=True)]
-        updates = np.where(np.array(absorbed) >= 0, np.minimum(absorbed, updates), updates)
-    parameters = trees.map(np.asarray, report.parameters if models is None else models)
-    return parameters, trees.map(np.asarray, carries.tables[0]) if report.counts else (), updates
-
-
-def _personal(task: Task, carries: Carry, replicas: slice) -> Tree | None:
-    """Read the models that devices keep beside the common one, with trials and devices as the first axes; or None."""
-    if task.releases.alone:
-        return None
-    models = task.built.last.device.model(carries.tables[1].work)
-    return None if models is None else trees.map(lambda leaf: np.asarray(leaf)[replicas], models)
-
-
-def _averages(task: Task, carries: Carry, timelines: Sequence[Timeline], replicas: slice) -> tuple[Average, ...]:
-    """Read how each trial of a cell was averaged out of the last carry."""
-    report = report_of(task, carries.server)
-    if not report.averaging:
-        return ()
-    shown = trees.map(lambda leaf: np.asarray(leaf)[replicas], report.averaging)
-    return tuple(average_of(timeline, shown.weights[at], shown.accepted[at]) for at, timeline in enumerate(timelines))
-
-
-def report_of(task: Task, server: Tree) -> Report:
-    """Return what may be shown of a server's state, attacked or not."""
-    return attacked(task.built, attack_of(task, NUMPY), NUMPY).last.server.report(server)
-
-
-def average_of(timeline: Timeline, weights: Any, used: Any) -> Average:
-    """Say whose weights they are: those of the check-ins before the last commit."""
-    ends = np.flatnonzero(timeline.commits)
-    begin = int(ends[-2]) + 1 if len(ends) > 1 else 0
-    devices = tuple(timeline.device[begin : int(ends[-1]) + 1].tolist())
-    return Average(versions=len(ends), used=int(used), devices=devices, weights=np.asarray(weights, np.float64))
 
 
 def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int, lanes: int = 1) -> list[Timeline]:
@@ -291,69 +240,3 @@ def _scales(tasks: Sequence[Task]) -> dict[str, Any]:
         name: np.array([[scales[name] for scales in replica] for replica in chosen], np.float32)
         for name in chosen[0][0]
     }
-
-
-def _with_checkpoint(
-    lanes: Lanes, chunks: Chunks, path: Path, resume: bool, keep: bool, watch: Watcher | None, real: int
-) -> tuple[Carry, dict[str, Any], tuple[str, ...]]:
-    """Run, with a checkpoint where there can be one; return also what is to be said of that."""
-    if not lanes.resumable:
-        notes = ("a run in NumPy leaves nothing to resume: it began anew",) if resume else ()
-        return *_go(lanes, chunks, None, False, False, watch, real), notes
-    with checkpoint.in_use(path) as kept:
-        notes = () if kept else (f"{path.parent} cannot be written: an interrupted run would have to begin anew",)
-        try:
-            found = _go(lanes, chunks, path if kept else None, resume, keep, watch, real)
-        except KeyboardInterrupt as interrupt:
-            if path.exists():
-                interrupt.add_note("the same command with --resume goes on from the last checkpoint")
-            raise
-        if kept and not keep:
-            path.unlink(missing_ok=True)
-    return *found, notes
-
-
-def _go(
-    lanes: Lanes, chunks: Chunks, path: Path | None, resume: bool, keep: bool, watch: Watcher | None, real: int
-) -> tuple[Carry, dict[str, Any]]:
-    """Run all chunks, measuring at the points of the curve and saving now and then.
-
-    A checkpoint holds the `real` replicas alone: how many are done twice depends on the cores of a machine.
-    """
-    spare = len(chunks.timelines) - real
-    measured: dict[str, list[Any]] = {}
-    begin, saved = 0, time.monotonic()
-    if resume and path and path.exists():
-        progress = checkpoint.load(path)
-        lanes.resume([_again(leaf, spare, 0) for leaf in progress.leaves])
-        begin = progress.chunk
-        measured = {name: list(_again(values, spare, 1)) for name, values in progress.measured.items()}
-
-    def save(path: Path, done: int) -> None:
-        so_far = {name: np.stack(each)[:, :real] for name, each in measured.items()}
-        leaves = tuple(leaf[:real] for leaf in lanes.leaves())
-        checkpoint.save(path, checkpoint.Progress(chunk=done, leaves=leaves, measured=so_far))
-
-    coming = chunks.events(begin) if begin < len(chunks) else None
-    for number in range(begin, len(chunks)):
-        assert coming is not None  # noqa: S101  there is one more
-        running = lanes.begin(*coming, chunks.phase(number))
-        coming = chunks.events(number + 1) if number + 1 < len(chunks) else None  # while they run
-        found, stopped = lanes.result(running)
-        for name, errors in found.items():
-            measured.setdefault(name, []).append(errors)
-        if watch:
-            watch((number + 1) / len(chunks), float(watched(measured)[-1].mean()))
-        if path and time.monotonic() - saved > SAVE_EVERY_S:
-            save(path, number + 1)
-            saved = time.monotonic()
-        if stopped:
-            break
-    if path and keep:
-        save(path, len(chunks))
-    return lanes.end(), {name: np.stack(values) for name, values in measured.items()}
-
-
-def _again(values: Any, spare: int, axis: int) -> Any:
-    """Repeat the last replica so many times."""
-    return np.concatenate([values, np.repeat(np.take(values, [-1], axis), spare, axis)], axis) if spare else values

@@ -23,11 +23,12 @@ from crowdml.simulation import accounting
 from crowdml.simulation.attacked import attack_of, attacked, forge
 from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
+from crowdml.simulation.outcome import average_of
 from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import measured_errors, numbers, prepare
 from crowdml.simulation.reporting.device_errors import device_errors
 from crowdml.simulation.result import Average, Result, Watcher, watched
-from crowdml.simulation.run import average_of, make_timelines, require_numbers
+from crowdml.simulation.run import make_timelines, require_numbers
 from crowdml.simulation.timeline.timeline import Timeline
 from crowdml.task import Task
 from crowdml.task.sections import StopSettings

@@ -35,6 +35,7 @@ COMMONEST = {
 }
 """By dataset: the label that a constant predictor had best say, and its error on the rows that are measured on."""
 
+ACCURACY = "test accuracy"
 LEARNT = 0.9
 """A model has learnt something when its error is at most so many times that of the constant predictor."""
 
@@ -107,6 +108,22 @@ def level(
         verdict = "beyond"
     words = f"within {tolerance:g} of the paper's, and {claimed}" + f"; {better} is better" * bool(better)
     return Row(setting=setting, metric=metric, paper=paper, ours=_finite(ours), std=std, verdict=verdict, rule=words)
+
+
+def as_published(setting: str, result: Result, published: float, tolerance: float) -> Row:
+    """Set a test accuracy beside one that another system has published; one that is lower by more refutes it."""
+    found = accuracies(result)
+    reached = learns(result) and float(found.mean()) >= published - tolerance
+    return level(
+        setting,
+        ACCURACY,
+        found,
+        published,
+        tolerance=tolerance,
+        claim=reached,
+        better="more",
+        claimed="not lower by more",
+    )
 
 
 def statement(

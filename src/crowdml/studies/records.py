@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from crowdml.core import BadInput
 from crowdml.core.files import write_whole
 from crowdml.studies.study import STORED, TUNED, Report, Row, Study, Tuned, Verdict
+from crowdml.version import commit
 
 LARGEST = 1_000_000
 """A file of more bytes is no record."""
@@ -39,6 +39,30 @@ class Machine(BaseModel):
     memory_gib: float
 
 
+class CurveRun(BaseModel):
+    """How a curve was run that was run by itself.
+
+    Attributes:
+        commits: Whose code ran it, one after the other where it was interrupted; None: nobody knows whose.
+        judged_by: The commit whose rules judged it.
+        date: The day on which it was finished, in UTC.
+        seed: First seed.
+        trials: Repetitions.
+        cpu_seconds: Processor time of all its parts; None where one of them had not noted it.
+        machine: Where it was finished.
+    """
+
+    model_config = STORED
+
+    commits: list[str | None]
+    judged_by: str | None
+    date: str
+    seed: int
+    trials: int
+    cpu_seconds: float | None
+    machine: Machine
+
+
 class Record(BaseModel):
     """What one study found.
 
@@ -50,7 +74,7 @@ class Record(BaseModel):
         tuned: On which rows its settings were chosen.
         verdict: The study's word, and how many rows have which.
         source: "run": made by running the study. "page": means that an earlier page showed, not run since; deviations
-            over trials, and rows that the page did not show, are missing.
+            over trials, and rows that the page did not show, are missing. "curves": made by running curves one by one.
         commit: The commit whose code made the figures, or whose page showed them; "+" at its end: with changes; None:
             no checkout.
         judged_by: The commit whose rules judged them.
@@ -62,6 +86,8 @@ class Record(BaseModel):
         settings: The task file, and by curve what is changed in it.
         rows: Comparisons with the paper.
         notes: Caveats.
+        curves: How those were run that were run by themselves, by label. Of the others speak `commit` to `machine`, and
+            where there are no others the last run, the seeds of all and the processor time of all.
     """
 
     model_config = STORED
@@ -72,7 +98,7 @@ class Record(BaseModel):
     refuted_by: str
     tuned: Tuned
     verdict: str
-    source: Literal["run", "page"]
+    source: Literal["run", "page", "curves"]
     commit: str | None
     judged_by: str | None
     date: str
@@ -83,6 +109,7 @@ class Record(BaseModel):
     settings: dict[str, list[str]]
     rows: list[Row]
     notes: list[str]
+    curves: dict[str, CurveRun] = {}
 
 
 def study_verdict(rows: Iterable[Row]) -> str:
@@ -108,9 +135,14 @@ def settings_of(study: Study) -> dict[str, list[str]]:
     return {"task": [study.task.name], **curves}
 
 
+def today() -> str:
+    """Return the day, in UTC."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
 def record_of(report: Report) -> Record:
     """Make the record of a report that was made just now, on this machine, by this code."""
-    commit = _commit()
+    made_by = commit()
     return Record(
         id=report.id,
         title=report.title,
@@ -119,9 +151,9 @@ def record_of(report: Report) -> Record:
         tuned=report.study.tuned,
         verdict=study_verdict(report.rows),
         source="run",
-        commit=commit,
-        judged_by=commit,
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        commit=made_by,
+        judged_by=made_by,
+        date=today(),
         seeds=[report.seed],
         trials=report.trials,
         cpu_seconds=report.cpu_seconds,
@@ -170,18 +202,47 @@ def place(folder: Path, study_id: str) -> Path:
 
 
 def provenance(record: Record) -> str:
-    """Say in one line where a record comes from."""
-    trials = f"{record.trials} trial{'s' * (record.trials > 1)}"
-    judged = "" if record.judged_by == record.commit else f", judged by the rules of {_short(record.judged_by)}"
+    """Say in one line where a record comes from; `curve_lines` says it of curves that were run by themselves."""
     tuned = TUNED[record.tuned].capitalize()
+    if record.source == "curves":
+        return f"Run curve by curve. {tuned}."
+    trials = _trials(record.trials)
+    judged = _judged(record.judged_by, record.commit)
     if record.source == "page":
         known = "CPU time, machine and most deviations over trials were not noted"
         commit = _short(record.commit)
         return f"Not run since commit {commit}, whose page had these figures{judged}: {trials}; {known}. {tuned}."
-    seeds, machine = ", ".join(map(str, record.seeds)), record.machine
-    where = f" on {machine.cores} cores ({machine.cpu}, {machine.memory_gib:g} GiB)" if machine else ""
-    spent = f"{record.cpu_seconds or 0.0:.0f} s of CPU time{where}"
+    seeds = ", ".join(map(str, record.seeds))
+    spent = _spent(record.cpu_seconds, record.machine)
     return f"{trials} from seed {seeds}; {spent}; {record.date}, commit {_short(record.commit)}{judged}. {tuned}."
+
+
+def curve_lines(record: Record) -> list[str]:
+    """Say of every curve that was run by itself when, by which code and for how long."""
+    lines = []
+    for label, run in record.curves.items():
+        commits = ", then ".join(map(_short, run.commits))
+        judged = _judged(run.judged_by, run.commits[-1] if run.commits else None)
+        spent = _spent(run.cpu_seconds, run.machine)
+        lines.append(
+            f"{label}: {_trials(run.trials)} from seed {run.seed}; {spent}; {run.date}, commit {commits}{judged}"
+        )
+    return lines
+
+
+def _trials(count: int) -> str:
+    return f"{count} trial{'s' * (count > 1)}"
+
+
+def _judged(judged_by: str | None, commit: str | None) -> str:
+    return "" if judged_by == commit else f", judged by the rules of {_short(judged_by)}"
+
+
+def _spent(cpu_seconds: float | None, machine: Machine | None) -> str:
+    where = f" on {machine.cores} cores ({machine.cpu}, {machine.memory_gib:g} GiB)" if machine else ""
+    if cpu_seconds is None:
+        return f"CPU time unknown, a part of it was not noted{where}"
+    return f"{cpu_seconds:.0f} s of CPU time{where}"
 
 
 def _short(commit: str | None) -> str:
@@ -215,26 +276,3 @@ def _cpu() -> str:
         return "unknown processor"
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, "unknown processor")
-
-
-def _commit() -> str | None:
-    """Return the commit of this code, "+" at its end where source files have changed since; None without a checkout."""
-    here = Path(__file__).parent
-
-    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603  fixed arguments
-            ["git", "-C", str(here), *arguments],  # noqa: S607  whatever git the user has
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=20,
-        )
-
-    try:
-        head = git("rev-parse", "HEAD")
-        if head.returncode:
-            return None
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent)).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return head.stdout.strip() + "+" * bool(changed)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import itertools
-import resource
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
-from crowdml.core import record
+from crowdml.core import BadInput, record
 from crowdml.simulation import Result, checkpoint, simulate_cells
+from crowdml.simulation.checkpoint import Spent
 from crowdml.simulation.workers import pool
 from crowdml.studies.comparisons import constant_rows
 from crowdml.studies.study import Curve, Report, Study, Unstated, Watcher
 from crowdml.task import Task, load
+from crowdml.version import commit
 
 VALIDATION_SHARE = 6
 """The search holds back one training row in so many, and never looks at the test rows."""
@@ -25,8 +27,9 @@ def reproduce(
     seed: int = 0,
     watch: Watcher | None = None,
     resume: bool = False,
+    curves: Sequence[str] = (),
 ) -> Report:
-    """Run all curves of a study and compare with the paper.
+    """Run all curves of a study, or some of them, and compare with the paper.
 
     Args:
         study_id: Its id.
@@ -36,41 +39,77 @@ def reproduce(
         watch: Told how far each curve is.
         resume: Go on from where an interrupted run of the same study, trials and seed was; what it had finished is not
             run again.
+        curves: Labels of those to run, each by itself, so that others can follow on another day or machine. Their
+            checkpoints stay. Not given: all are run, side by side where they can be.
     """
-    begun = _cpu_seconds()
+    begun, number = pool.cpu_seconds_of_all(), trials or study.trials
     results: dict[str, Result] = {}
-    runs: list[list[Task]] = []
+    runs: list[tuple[Path, Spent]] = []
+    apart: dict[str, Spent] = {}
     seconds = {"compile": 0.0, "run": 0.0}
-    for labels, tasks in _side_by_side(study, study.curves, study.settled):
+    for labels, tasks in _one_by_one(study, curves) if curves else _side_by_side(study, study.curves, study.settled):
         told = functools.partial(watch, labels[0]) if watch else None
+        path = checkpoint.run_path(tasks, number, seed)
+        runs.append((path, checkpoint.spent_at(path) if resume else Spent()))
+        cpu_begun = pool.cpu_seconds_of_all()
         # Kept until all curves are done: whoever is interrupted loses none that was finished.
-        found = simulate_cells(tasks, trials=trials or study.trials, seed=seed, watch=told, resume=resume, keep=True)
-        runs.append(tasks)
+        found = simulate_cells(tasks, trials=number, seed=seed, watch=told, resume=resume, keep=True)
         results |= dict(zip(labels, found, strict=True))
         seconds["compile"] += found[0].compile_seconds
         seconds["run"] += found[0].run_seconds
-    for tasks in runs:
-        checkpoint.run_path(tasks, trials or study.trials, seed).unlink(missing_ok=True)
-    results = {curve.label: results[curve.label] for curve in study.curves}
-    notes = dict.fromkeys([*study.notes, *(note for result in results.values() for note in result.notes)])
+        if curves:
+            apart[labels[0]] = _spent(found[0], path, pool.cpu_seconds_of_all() - cpu_begun)
+    if not curves:
+        for path, _ in runs:
+            path.unlink(missing_ok=True)
+    results = {curve.label: results[curve.label] for curve in study.curves if curve.label in results}
+    before = [spent for _, spent in runs]
+    notes = [*study.notes, *(note for result in results.values() for note in result.notes), *_other_code(before)]
     rows = (*study.compare(results), *constant_rows(tuple(results.values()), study.measure), *study.missing)
     return Report(
         id=study_id,
         study=study,
         seed=seed,
-        trials=trials or study.trials,
+        trials=number,
         rows=rows,
         results=results,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
         seconds={name: round(value, 2) for name, value in seconds.items()},
-        cpu_seconds=round(_cpu_seconds() - begun, 1),
+        cpu_seconds=_total([*before, Spent(cpu_seconds=pool.cpu_seconds_of_all() - begun)]),
+        apart=apart,
     )
 
 
-def _cpu_seconds() -> float:
-    """Return the processor time of this process, of its workers, and of children that have ended."""
-    used = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return pool.cpu_seconds() + sum(usage.ru_utime + usage.ru_stime for usage in used)
+def _spent(result: Result, path: Path, cpu_seconds: float) -> Spent:
+    """Return what a curve took, with the parts that were resumed: the checkpoint of its end knows, if there is one."""
+    kept = result.engine == "compiled" and path.exists()
+    return checkpoint.spent_at(path) if kept else Spent().plus(cpu_seconds)
+
+
+def _total(parts: Sequence[Spent]) -> float | None:
+    """Add processor times; None where one is unknown."""
+    known = [part.cpu_seconds for part in parts if part.cpu_seconds is not None]
+    return round(sum(known), 1) if len(known) == len(parts) else None
+
+
+def _other_code(parts: Sequence[Spent]) -> list[str]:
+    """Say so where a part was resumed that other code had run."""
+    others = {each for part in parts for each in part.commits} - {commit()}
+    names = ", ".join(sorted("nobody knows which" if each is None else each[:10] for each in others))
+    return [f"parts that were resumed had been run by other code: {names}"] if others else []
+
+
+def _one_by_one(study: Study, labels: Sequence[str]) -> list[tuple[list[str], list[Task]]]:
+    """Return curves, each by itself."""
+    by_label = {curve.label: curve for curve in study.curves}
+    for label in labels:
+        if label not in by_label:
+            known = ", ".join(f'"{each}"' for each in by_label)
+            raise BadInput(f'no curve is called "{label}"', where="--curve", hint=f"there are: {known}")
+    _ = study.by_curve  # refused where comparisons need several
+    return [
+        group for label in dict.fromkeys(labels) for group in _side_by_side(study, [by_label[label]], study.settled)
+    ]
 
 
 def _side_by_side(

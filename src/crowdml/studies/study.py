@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from crowdml.core import record
+from crowdml.core import BadInput, record
 from crowdml.simulation import Result
+from crowdml.simulation.checkpoint import Spent
 
 TASKS = Path(__file__).parent / "tasks"
 """Where the task files of all studies are."""
@@ -110,6 +112,31 @@ class Row:
 
 
 @record
+class ByCurve:
+    """Comparisons that need one curve each, so that curves can be run one by one, on other days and machines.
+
+    Attributes:
+        rows: `rows(label, result)`: what is said of one curve. The setting of each row is the label.
+        metric: What is published of every curve.
+        published: The figure, by label.
+    """
+
+    rows: Callable[[str, Result], Iterable[Row]]
+    metric: str
+    published: Mapping[str, float]
+
+    def __call__(self, results: Results) -> Iterator[Row]:
+        """Set all curves that were run beside what is published of them."""
+        for label, result in results.items():
+            yield from self.rows(label, result)
+
+    def not_run(self, label: str, why: str) -> Row:
+        """Say that nobody has run a curve."""
+        paper = self.published[label]
+        return Row(setting=label, metric=self.metric, paper=paper, ours=None, std=0.0, verdict="not run", rule=why)
+
+
+@record
 class Report:
     """What a study found.
 
@@ -122,7 +149,9 @@ class Report:
         results: All results, by label.
         notes: Caveats.
         seconds: Compile and run time, summed over runs.
-        cpu_seconds: Processor time of the whole process since the study began, on all cores.
+        cpu_seconds: Processor time since the study began, on all cores, with that of parts that were resumed; None:
+            those had not noted it.
+        apart: What each curve took, where curves were run one by one; empty: the study was run as a whole.
     """
 
     id: str
@@ -133,7 +162,8 @@ class Report:
     results: Results
     notes: tuple[str, ...]
     seconds: dict[str, float]
-    cpu_seconds: float
+    cpu_seconds: float | None
+    apart: Mapping[str, Spent] = dataclasses.field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -173,7 +203,7 @@ class Study:
         tuned: On which rows settings were chosen that the paper leaves open.
         task: Its task file.
         curves: Its lines.
-        rows: Turns results into comparisons with the paper.
+        rows: Turns results into comparisons with the paper; `ByCurve` where each of them needs one curve alone.
         trials: Repetitions, as in the paper.
         measure: Which measurement the figure shows.
         notes: Caveats: what differs from the paper's setting, and why.
@@ -199,6 +229,14 @@ class Study:
     full: Path | None = None
     full_curves: tuple[Curve, ...] = ()
     missing: tuple[Row, ...] = ()
+
+    @property
+    def by_curve(self) -> ByCurve:
+        """Its comparisons, where each needs one curve alone."""
+        if isinstance(self.rows, ByCurve):
+            return self.rows
+        what = "the comparisons of this study need several curves each"
+        raise BadInput(what, where="--curve", hint="leave it out: all curves are run")
 
     def compare(self, results: Results) -> tuple[Row, ...]:
         """Set results beside the paper's figures."""

@@ -10,12 +10,15 @@ the programs kept on disk. Each gets the same seed, so trials of different cells
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crowdml.core import BadInput, record, trees
+from crowdml.models.adapters import adapt
+from crowdml.simulation.checkpoint import run_path
 from crowdml.simulation.reporting.device_errors import spread_of
 from crowdml.simulation.reporting.figures import COLOURS, curve_figure
 from crowdml.simulation.reporting.html import figure_html, table_html
@@ -23,6 +26,7 @@ from crowdml.simulation.result import Result
 from crowdml.simulation.run import simulate_cells
 from crowdml.studies.variations import Cell, Variation, make_cells, make_variation, read_base
 from crowdml.task import Task
+from crowdml.task.task_checks import with_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,8 +184,11 @@ def compare(
     changes: Sequence[str] = (),
     trials: int = 1,
     seed: int = 0,
+    resume: bool = False,
     engine: str | None = None,
     watch: Watcher | None = None,
+    data: Any = None,
+    model: Any = None,
 ) -> Comparison:
     """Run several tasks, or one whose keys take several values, and return their results side by side.
 
@@ -192,12 +199,29 @@ def compare(
         changes: Changes to all of them, such as `"crowd.passes=2"`.
         trials: Repetitions of each.
         seed: First seed; all cells have the same.
+        resume: Go on where an interrupted comparison of the same tasks, trials and seed was; what it had finished is
+            not run again.
         engine: As for `crowdml.simulate`.
         watch: Told how far everything is.
+        data: Rows of your own for all of them, as for `crowdml.simulate`.
+        model: A model of your own for all of them, as for `crowdml.simulate`.
     """
     varied = [make_variation(key, values) for key, values in (vary or {}).items()]
+    for section, given in (("model", model), ("data", data)):
+        require_unvaried(section, given, varied, "vary")
     cells = make_cells([read_base(task, changes, "changes:") for task in tasks], varied)
-    return run_cells(cells, varied, trials=trials, seed=seed, engine=engine, watch=watch)
+    if model is not None:
+        adapted = adapt(model)  # once: cells whose models are the same are compiled once
+        cells = [replace(cell, task=with_model(cell.task, adapted)) for cell in cells]
+    return run_cells(cells, varied, trials=trials, seed=seed, resume=resume, engine=engine, watch=watch, data=data)
+
+
+def require_unvaried(section: str, given: Any, varied: Sequence[Variation], option: str) -> None:
+    """Refuse keys of a section that something of the user's own takes the place of."""
+    for each in varied:
+        if given is not None and each.key.split(".")[0] == section:
+            what = f"{section} was handed over for all cells, so nothing of [{section}] can differ between them"
+            raise BadInput(what, where=f"{option} {each.key}", hint="leave one of the two out")
 
 
 def sweep(task: Task | Path | str, vary: Mapping[str, Sequence[Any]], **options: Any) -> Comparison:
@@ -213,8 +237,10 @@ def run_cells(
     *,
     trials: int,
     seed: int,
+    resume: bool = False,
     engine: str | None = None,
     watch: Watcher | None = None,
+    data: Any = None,
     refused: Callable[[BadInput], None] | None = None,
 ) -> Comparison:
     """Run all cells; those of one structure side by side.
@@ -224,12 +250,15 @@ def run_cells(
         varied: Keys that differ.
         trials: Repetitions of each.
         seed: First seed; all cells have the same.
+        resume: Go on where an interrupted comparison was. What is finished is kept until all cells are.
         engine: As for `crowdml.simulate`.
         watch: Told how far everything is.
+        data: Rows of the user's own for all cells.
         refused: Told of cells that cannot run, which only their rows show; the others are run all the same. Not given,
             or where no cell can run: it is raised.
     """
     results: dict[str, Result] = {}
+    kept: list[Path] = []
     groups, done = side_by_side(cells), 0
     for group in groups:
         begun, share = done / len(cells), len(group) / len(cells)
@@ -241,7 +270,16 @@ def run_cells(
                 watch(name, begun + part * share, error)
 
         try:
-            found = simulate_cells([cell.task for cell in group], trials=trials, seed=seed, engine=engine, watch=told)
+            found = simulate_cells(
+                [cell.task for cell in group],
+                trials=trials,
+                seed=seed,
+                resume=resume,
+                keep=True,
+                engine=engine,
+                watch=told,
+                data=data,
+            )
         except BadInput as error:  # it knows the key, and not which of the cells
             where = f"{error.where} (for {name})".strip()
             problem = BadInput(error.what, where=where, hint=error.hint)
@@ -249,7 +287,14 @@ def run_cells(
                 raise problem from None
             refused(problem)
             continue
+        except KeyboardInterrupt as interrupt:
+            if any(path.exists() for path in kept) and not getattr(interrupt, "__notes__", ()):
+                interrupt.add_note("the same command with --resume keeps what is finished")
+            raise
+        kept.append(run_path([result.task for result in found], trials, seed))
         results |= {cell.label: result for cell, result in zip(group, found, strict=True)}
+    for path in kept:
+        path.unlink(missing_ok=True)
     ran = tuple(cell for cell in cells if cell.label in results)
     return Comparison(cells=ran, results={cell.label: results[cell.label] for cell in ran}, varied=tuple(varied))
 

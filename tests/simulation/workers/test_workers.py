@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from crowdml.core import BadInput
-from crowdml.simulation import lanes, run, simulate
+from crowdml.simulation import checkpoint, lanes, simulate
 from crowdml.simulation.workers import pool
 from crowdml.task import Task
 from tests.support.simulated import same_bits
@@ -136,7 +136,7 @@ def test_a_shared_trial_goes_on_where_it_was_interrupted(
 ) -> None:
     task = digits(FEDAVG, "crowd.passes=3")
     whole = simulate(task)
-    monkeypatch.setattr(run, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(checkpoint, "SAVE_EVERY_S", 0.0)
 
     def interrupt(share: float, error: float) -> None:
         if share > 0.5:
@@ -154,7 +154,7 @@ def test_a_run_goes_on_in_workers_where_it_was_interrupted(
 ) -> None:
     task = digits(STALE)
     whole = simulate(task, trials=3)
-    monkeypatch.setattr(run, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(checkpoint, "SAVE_EVERY_S", 0.0)
 
     def interrupt(share: float, error: float) -> None:
         if share > 0.5:

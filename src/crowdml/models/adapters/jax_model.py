@@ -17,6 +17,7 @@ import numpy as np
 
 from crowdml.core import BadInput, Coins, Labels, Ops, Target, record
 from crowdml.core.trees import Array, Tree
+from crowdml.models.adapters.row_norms import gradient_norm
 from crowdml.models.adapters.start_files import read_start
 from crowdml.models.adapters.user_model import (
     ROWS,
@@ -257,16 +258,9 @@ class _Functions:
     def norms(self, arrays: Tree, x: Array, slope: Array, order: int) -> Array:
         """Return the norm of each row's gradient in L1, or its square in L2; some rows at a time, within the cache."""
         import jax
-        import jax.numpy as jnp
-
-        def of_array(found: Array) -> Array:
-            positive = found * found if order == 2 else jnp.abs(found)
-            # Over lines first: of such sums XLA makes vectors. The absolute value changes nothing, and keeps it from
-            # merging the two sums into one.
-            return jnp.sum(jnp.abs(jnp.sum(positive.reshape(-1, found.shape[-1] if found.ndim else 1), axis=0)))
 
         def one(given: tuple[Array, Array]) -> Array:
-            return sum(of_array(found) for found in jax.tree.leaves(self._one(arrays, *given)))
+            return gradient_norm(self._one, order, arrays, *given)
 
         numbers = sum(math.prod(shape) for shape in self.layout.values())
         rows, at_once = self._rows(x), max(1, CACHE_NUMBERS // numbers)

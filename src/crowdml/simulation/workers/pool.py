@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import resource
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -198,6 +199,12 @@ def processes() -> list[int]:
 def cpu_seconds() -> float:
     """Return the processor time that workers had taken when they last answered; the system knows it of ended ones."""
     return sum(worker.cpu_seconds for worker in _workers)
+
+
+def cpu_seconds_of_all() -> float:
+    """Return the processor time of this process, of its workers, and of children that have ended."""
+    used = (resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return cpu_seconds() + sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 @atexit.register

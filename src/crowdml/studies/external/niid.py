@@ -1,8 +1,8 @@
 """NIID-Bench: FedAvg and FedProx where devices hold the same mix of labels, and where they do not.
 
 Li, Diao, Chen and He, "Federated learning on non-IID data silos: an experimental study", 2022, in the setting and with
-the figures of Flower's baseline `niid_bench`. A cell takes about an hour of CPU time, and can be interrupted:
-`crowdml reproduce external/niid --resume` goes on where it was, and does not run finished cells again.
+the figures of Flower's baseline `niid_bench`. A cell takes about an hour of CPU time, and can be run by itself and
+interrupted: `crowdml reproduce external/niid --curve LABEL --resume --record results`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from crowdml.studies.comparisons import accuracies, learns, level
-from crowdml.studies.study import Curve, Results, Row, Study, curve
+from crowdml.simulation import Result
+from crowdml.studies.comparisons import ACCURACY, as_published
+from crowdml.studies.study import ByCurve, Curve, Row, Study, curve
 
 TASK = Path(__file__).with_name("niid.toml")
 CROWDS = {"IID": (), "Dirichlet 0.5": ('crowd.partition={ kind = "dirichlet", alpha = 0.5 }',)}
@@ -29,7 +30,7 @@ PUBLISHED = {
         "FedProx": {"IID": 0.992, "Dirichlet 0.5": 0.990},
     },
 }
-TOLERANCE = {"Fashion-MNIST": 0.01, "MNIST": 0.003}
+TOLERANCE = {"Fashion-MNIST": 0.015, "MNIST": 0.003}
 """The baseline has one seed; devices' rows differ from seed to seed, and so do its figures by about so much."""
 DIGITS = ("data.dataset=mnist", "data.labels=['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']")
 
@@ -45,33 +46,37 @@ def _curves(dataset: str, *common: str) -> tuple[Curve, ...]:
     )
 
 
-def _rows(results: Results) -> Iterator[Row]:
-    for dataset, algorithm, crowd in itertools.product(PUBLISHED, ALGORITHMS, CROWDS):
-        label = _label(dataset, algorithm, crowd)
-        if label in results:
-            yield level(
-                label,
-                "test accuracy",
-                accuracies(results[label]),
-                PUBLISHED[dataset][algorithm][crowd],
-                tolerance=TOLERANCE[dataset],
-                claim=learns(results[label]),
-                better="more",
-                claimed="it learns",
-            )
+CELLS = {_label(*names): names for names in itertools.product(PUBLISHED, ALGORITHMS, CROWDS)}
+FASHION, MNIST = _curves("Fashion-MNIST"), _curves("MNIST", *DIGITS)
+LEFT_OUT = _label("Fashion-MNIST", "FedProx", "IID")
+"""The cell of Fashion-MNIST that says least, and takes as long as the others."""
 
+
+def _published(label: str) -> float:
+    dataset, algorithm, crowd = CELLS[label]
+    return PUBLISHED[dataset][algorithm][crowd]
+
+
+def _rows(label: str, result: Result) -> Iterator[Row]:
+    yield as_published(label, result, _published(label), TOLERANCE[CELLS[label][0]])
+
+
+BY_CURVE = ByCurve(rows=_rows, metric=ACCURACY, published={label: _published(label) for label in CELLS})
 
 NIID = Study(
     title="FedAvg and FedProx on Fashion-MNIST, IID and Dirichlet, against Flower's baseline of NIID-Bench",
     claim="the same setting gives the accuracy that another system has published",
-    refuted_by=f"an accuracy lower by more than {TOLERANCE['Fashion-MNIST']:g}",
+    refuted_by=f"an accuracy lower by more than {TOLERANCE['Fashion-MNIST']:g} ({TOLERANCE['MNIST']:g} on MNIST)",
     tuned="given",
     task=TASK,
-    curves=_curves("Fashion-MNIST"),
-    rows=_rows,
+    curves=tuple(curve for curve in FASHION if curve.label != LEFT_OUT),
+    rows=BY_CURVE,
     trials=1,
     full=TASK,
-    full_curves=(*_curves("Fashion-MNIST"), *_curves("MNIST", *DIGITS)),
+    full_curves=(*FASHION, *MNIST),
+    missing=tuple(
+        BY_CURVE.not_run(label, "--full has this cell") for label in (LEFT_OUT, *(curve.label for curve in MNIST))
+    ),
     notes=(
         f"μ = {MU:g} for FedProx, the baseline's default; the published figure is the best of four values",
         "the baseline stops giving rows of a label to devices that have more than a tenth of all; here each label is "
