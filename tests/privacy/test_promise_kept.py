@@ -115,7 +115,7 @@ def distance(one: Any, other: Any, order: int) -> float:
     return float(np.linalg.norm(difference, ord=order))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=150)
 @given(
     model=st.sampled_from(list(MODELS)),
     order=st.sampled_from([1, 2]),

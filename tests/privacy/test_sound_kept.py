@@ -104,7 +104,7 @@ def released(algorithm: Algorithm, batch: Batch, spread: float, seed: int) -> Re
         return stepped(algorithm.last, replace(broadcast, parameters=moved), batch, Given(seed))[0]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=200)
 @given(
     form=st.sampled_from(list(FORMS)),
     model=st.sampled_from(list(MODELS)),

@@ -83,18 +83,18 @@ def test_no_corner_moves_the_integers_by_more_than_the_proof_says(record_propert
     """Rates, clips, rows and broadcasts of any size, and every family of neighbours."""
     rng, nearest, proven = np.random.default_rng(2), [], 0
     with np.errstate(all="ignore"):
-        for _ in range(60):
+        for _ in range(120):
             bench = Bench.of(random_setting(rng))
             proven += update_of(bench.plan).stable is not None
             found = [bench.apart(pair, seed) for seed, pair in enumerate(candidates(bench.setting, rng))]
             assert max(found) <= 1, bench.setting
             nearest.append(max(found))
     record_property("nearest", max(nearest))
-    print(f"of 60 corners the worst came to {max(nearest):.3f} of the claim, half of them to {np.median(nearest):.3f}")
-    assert proven > 45 and np.median(nearest) > 0.4
+    print(f"of 120 corners the worst came to {max(nearest):.3f} of the claim, half of them to {np.median(nearest):.3f}")
+    assert proven > 90 and np.median(nearest) > 0.4
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=100)
 @given(seed=st.integers(0, 2**32 - 1))
 @example(seed=1119062)  # not proven to be stable, on a coarse grid, and rounded more than once
 def test_one_sample_moves_the_integers_by_no_more_than_the_proof_says(seed: int) -> None:
