@@ -1,8 +1,8 @@
 /** Rows from sensors are those that Python makes of the same readings and strokes. */
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { digitRow, type Stroke } from "./digit";
-import { BINS, Keeper, Motion, spectrum } from "./motion";
+import { digitRow, type Stroke } from "../sensing/digit.js";
+import { BINS, Keeper, Motion, spectrum } from "../sensing/motion.js";
 
 interface Vectors {
   motion: { name: string; seconds: number[]; acceleration: [number, number, number][]; rows: number[][] }[];
