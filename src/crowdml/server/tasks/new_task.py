@@ -5,6 +5,7 @@ Labelled public rows, on which the servers of some tasks learn weights, are chec
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections.abc import Callable, Container, Sequence
@@ -19,6 +20,7 @@ from crowdml.server.refusals import Refusal
 from crowdml.server.store import NewTask
 from crowdml.task import Task, parse
 from crowdml.task.averaging_terms import PublicSet, require_public
+from crowdml.task.browser_plan import browser_plan
 from crowdml.task.live_task import definition_of, open_task, require_live
 from crowdml.wire import TaskDocument, sign_task
 from crowdml.wire.signed_task import Arrays
@@ -64,9 +66,9 @@ def make_task(request: TaskRequest, key: SigningKey, coins: Callable[[], Coins],
         definition=definition_of(task),
         arrays=tuple(dict(arrays) for arrays in learnt),
     )
-    signed = sign_task(document, key)
     # Opened as devices and every later start will open it: whatever is wrong comes to light before it is stored.
-    live = open_task(signed.open())
+    live = open_task(sign_task(document, key).open())
+    signed = sign_task(dataclasses.replace(document, browser=browser_plan(live)), key)
     return NewTask(
         name=task.name,
         state="draft" if request.draft else "open",
