@@ -102,6 +102,15 @@ async def curve(
     return written(await documents.curve(running))
 
 
+@described("Private statistics of a task", tags=["status"], response_model=json_bodies.Statistics)
+async def statistics(
+    documents: Annotated[Documents, Depends(documents_of)],
+    running: Annotated[RunningTask, Depends(running_of)],
+) -> Response:
+    """Return statistics that follow from what was released already."""
+    return written(documents.statistics(running))
+
+
 @described("What a server answers, for programs")
 async def description(request: Request) -> Response:
     """Return the OpenAPI description, in bytes made once: to write it takes longer than a hundred check-outs."""
