@@ -37,14 +37,14 @@ class Documents:
 
     def tasks(self, all_tasks: Iterable[RunningTask]) -> bytes:
         """List the tasks."""
-        return b'{"tasks":[' + b",".join(map(self._summary, all_tasks)) + b"]}"
+        return b'{"tasks":[' + b",".join(map(self.summary, all_tasks)) + b"]}"
 
     def task(self, running: RunningTask) -> bytes:
         """Tell everything public about a task. What was signed never changes, and may be long."""
         key = ("signed", running.id)
         if key not in self._made:
             self._made[key] = (None, _write(running.envelope())[1:])
-        return self._summary(running)[:-1] + b"," + self._made[key][1]
+        return self.summary(running)[:-1] + b"," + self._made[key][1]
 
     async def curve(self, running: RunningTask) -> bytes:
         """Tell the learning curve, as far as the snapshot has come."""
@@ -71,7 +71,8 @@ class Documents:
             known = self._made[key] = (mark, _write(statistics_of(running, now).to_json(running.name)))
         return known[1]
 
-    def _summary(self, running: RunningTask) -> bytes:
+    def summary(self, running: RunningTask) -> bytes:
+        """Tell how a task stands."""
         now, key = running.snapshot, ("summary", running.id)
         known = self._made.get(key)
         if known is None or known[0] is not now:
