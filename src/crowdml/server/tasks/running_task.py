@@ -24,7 +24,7 @@ from crowdml.server.tasks.device_tokens import DeviceState
 from crowdml.server.tasks.new_task import read_public_set
 from crowdml.server.tasks.snapshot import DeviceTotals, Published, Snapshot
 from crowdml.task.live_task import LiveTask, open_task
-from crowdml.task.promise_words import promise_words
+from crowdml.task.owners import owner_promise
 from crowdml.task.recent_error import count_noise_variance
 from crowdml.wire import SignedTask
 
@@ -118,7 +118,7 @@ class RunningTask:
         self.looks_together = self.live.server_messages.check_in.size_bytes <= SMALL
         self.devices: dict[int, DeviceState] = {}
         self.noise_variance = count_noise_variance(self.live.plan)
-        self.promise = promise_words(self.live.task, self.live.plan)
+        self.promise = owner_promise(self.live.task, self.live.plan)
         self._invited = Invited(algorithm.schedule.cohort, patience_s, choose) if algorithm.schedule.invites else None
         self._snapshot: Snapshot | None = None
         self.validated: tuple[StoredError, ...] = ()
@@ -183,7 +183,7 @@ class RunningTask:
         return {
             "incarnation": self.incarnation,
             "task_hash": self.task_hash,
-            "promise": self.promise.promise,
+            "promise": self.promise.in_epsilon,
             "rests_on": self.promise.rests_on,
             "signed_task": self.signed.to_json(),
         }
