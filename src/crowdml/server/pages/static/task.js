@@ -1,6 +1,8 @@
 // Keeps the page of a task up to date: numbers at once, by server-sent events; what the server draws, a little later.
 const task = document.getElementById("task").dataset.task;
 const PAUSE_MS = 3000;
+const NUMBERS = ["version", "devices", "check_ins", "state"];
+let told = null;
 
 function put(name, text) {
   const found = document.getElementById(name);
@@ -8,7 +10,8 @@ function put(name, text) {
 }
 
 function show(state) {
-  for (const name of ["version", "devices", "check_ins"]) put(name, String(state[name]));
+  told = state;
+  for (const name of NUMBERS) put(name, String(state[name]));
 }
 
 // Takes every part that may have changed from a fresh copy of this page; what is open or focused stays so.
@@ -16,6 +19,8 @@ async function refresh() {
   const answer = await fetch(`/tasks/${task}?live`, { headers: { accept: "text/html" } });
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  // The server may hand out a copy that is a moment old; then it is asked once more.
+  if (NUMBERS.some((name) => told && fresh.getElementById(name).textContent !== String(told[name]))) soon();
   for (const part of document.querySelectorAll("[data-live]")) {
     const other = fresh.querySelector(`[data-live="${part.dataset.live}"]`);
     if (!other || part.outerHTML === other.outerHTML) continue;
