@@ -20,6 +20,7 @@ from crowdml.data import Dataset
 from crowdml.data import load as load_dataset
 from crowdml.data.transforms import fit_all
 from crowdml.task import Task, load
+from crowdml.wire.signed_task import write_arrays
 
 PATIENCE_S = 60.0
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -60,8 +61,14 @@ class Crowd:
         """Address of the server."""
         return self._operator.address
 
-    def open(self, file: Path, changes: Sequence[str]) -> None:
-        """Start the server and open the task."""
+    def open(self, file: Path, changes: Sequence[str], measured: bool = True) -> None:
+        """Start the server and open the task.
+
+        Args:
+            file: The task file.
+            changes: What is changed of it.
+            measured: Whether the server is given the dataset's test rows, to measure the model on.
+        """
         home = self._folder / "server"
         command = [sys.executable, "-m", "crowdml", "serve", "--home", str(home), "--port", "0"]
         log = (self._folder / "server.log").open("wb")
@@ -71,13 +78,17 @@ class Crowd:
         self._operator = Operator(None, home, None)
         self._changes = list(changes)
         self.task = load(file, changes)
-        self._operator.ask("POST", "/v1/tasks", {"file": file.read_text(), "changes": self._changes})
+        request: dict[str, Any] = {"file": file.read_text(), "changes": self._changes}
+        if measured:
+            # Images that no device has are public here: the page shows how well the model does on them.
+            labels = self._transformed.test_targets.astype(np.float32)
+            request["public"] = write_arrays([{"rows": self._transformed.test_rows, "labels": labels}])[0]
+        self._operator.ask("POST", "/v1/tasks", request)
 
     def invite(self, count: int) -> list[str]:
         """Make links, each good for one device."""
-        links: list[str] = self._operator.ask("POST", f"/v1/tasks/{self.task.name}/invites", {"count": count})[
-            "invites"
-        ]
+        path = f"/v1/tasks/{self.task.name}/invites"
+        links: list[str] = self._operator.ask("POST", path, {"count": count})["invites"]
         return links
 
     def start(self, work: Callable[..., None], given: Sequence[tuple[Any, ...]]) -> None:

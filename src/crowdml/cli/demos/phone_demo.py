@@ -31,7 +31,7 @@ TASKS = {"activity": "activity-phone", "digit": "draw-a-digit"}
 def phone_demo(crowd: Crowd, kind: str) -> None:
     """Open a task for a phone, keep it alive, and show how it goes on until Ctrl-C."""
     with output.Progress("starting the server") as progress:
-        crowd.open(Path(__file__).with_name(f"{TASKS[kind]}.toml"), [])
+        crowd.open(Path(__file__).with_name(f"{TASKS[kind]}.toml"), [], measured=kind == "digit")
         own, *others = crowd.invite(1 + FURTHER + COMPANIONS)
         crowd.start(_accompany, [(link, kind, seed) for seed, link in enumerate(others[FURTHER:])])
         _print(crowd, own, others[:FURTHER])

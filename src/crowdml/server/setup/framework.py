@@ -62,6 +62,7 @@ def make_framework(
     fast = _routes()
     fast.state.coordinator, fast.state.documents = coordinator, Documents(coordinator.store)
     fast.state.public_address = address
+    fast.state.task_pages = task_page.TaskPages(fast.state.documents)
     fast.state.watchers = status_routes.Watchers()
     fast.state.creating = asyncio.Lock()
     fast.state.require_pace = lambda request: strangers.require(
