@@ -61,10 +61,11 @@ _API: tuple[tuple[str, str, Who, str], ...] = (
 )
 _PAGES: tuple[tuple[str, str, Who, str], ...] = (
     ("GET", "/openapi.json", "anyone", "status_routes.description"),
-    ("GET HEAD", "/", "anyone", "pages.tasks_page"),
-    ("GET HEAD", "/tasks/{task}", "anyone", "pages.task_page"),
-    ("GET HEAD", "/join/{task}", "anyone", "pages.join_page"),
-    ("GET HEAD", "/static/{name:path}", "anyone", "pages.static_file"),
+    ("GET HEAD", "/", "anyone", "tasks_page.tasks_page"),
+    ("GET HEAD", "/tasks/{task}", "anyone", "task_page.task_page"),
+    ("GET HEAD", "/join/{task}", "anyone", "join_page.join_page"),
+    ("GET HEAD", "/device", "anyone", "device_page.device_page"),
+    ("GET HEAD", "/static/{name:path}", "anyone", "static_files.static_file"),
 )
 
 

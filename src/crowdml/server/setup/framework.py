@@ -21,7 +21,7 @@ from crowdml.server.http import control, openapi
 from crowdml.server.http.documents import Documents
 from crowdml.server.http.requests import Limiter, caller_of
 from crowdml.server.http.routes import FRAMEWORK_ROUTES, Who
-from crowdml.server.pages import pages, status_routes
+from crowdml.server.pages import device_page, join_page, rendering, static_files, status_routes, task_page, tasks_page
 from crowdml.server.refusals import Refusal, refusal_of
 from crowdml.server.store import StoreFailed
 from crowdml.server.tasks.coordinator import Coordinator
@@ -29,7 +29,11 @@ from crowdml.server.tasks.coordinator import Coordinator
 LARGEST_TEXT = 500
 """Characters of an error that repeats what was sent."""
 
-_MODULES: dict[str, ModuleType] = {"control": control, "status_routes": status_routes, "pages": pages}
+_MODULES: dict[str, ModuleType] = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (control, status_routes, tasks_page, task_page, join_page, device_page, static_files)
+}
+"""Where the functions are that the table names."""
 _REQUIRED: dict[Who, list[Any]] = {
     "anyone": [],
     "operator": [Depends(control.require_operator)],
@@ -104,8 +108,8 @@ def _add_errors(fast: FastAPI, failed: Callable[[BaseException], None]) -> None:
     @fast.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        if first["loc"][0] == "path" and pages.wants_page(request):
-            return pages.refusal_page(Refusal(404, "not-found", "there is nothing of that name"))
+        if first["loc"][0] == "path" and rendering.wants_page(request):
+            return rendering.refusal_page(Refusal(404, "not-found", "there is nothing of that name"))
         place = ".".join(str(part) for part in first["loc"][1:])
         text = f"{place}: {first['msg']}".lstrip(": ")
         return _refuse(request, Refusal(422, "bad-input", text[:LARGEST_TEXT]))
@@ -127,4 +131,4 @@ def _add_errors(fast: FastAPI, failed: Callable[[BaseException], None]) -> None:
 
 def _refuse(request: Request, refusal: Refusal) -> Response:
     """Answer people with a page, and programs in the one shape."""
-    return pages.refusal_page(refusal) if pages.wants_page(request) else control.to_response(refusal.answer())
+    return rendering.refusal_page(refusal) if rendering.wants_page(request) else control.to_response(refusal.answer())

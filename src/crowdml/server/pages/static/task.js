@@ -1,5 +1,5 @@
 // Keeps the page of a task up to date: numbers from server-sent events, the curve from /curve.
-const task = document.getElementById("task-script").dataset.task;
+const task = document.getElementById("task").dataset.task;
 const curve = document.getElementById("curve");
 const SHAPE = { left: 64, right: 16, top: 16, bottom: 56, width: 640, height: 280 };
 const STANDING = {
