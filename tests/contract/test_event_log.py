@@ -66,7 +66,7 @@ def test_who_withdraws_is_no_longer_in_the_log(store: Store) -> None:
 
 def test_what_strangers_repeat_is_counted_within_an_hour(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(event_log.time, "time", lambda: now[0])
+    monkeypatch.setattr("crowdml.server.store.event_log.time.time", lambda: now[0])
     for _ in range(50):
         store.note("stranger", "refused sign-in", count=2)
     now[0] += event_log.HOUR_S + 1

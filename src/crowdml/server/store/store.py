@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from crowdml.core import BadInput
@@ -281,6 +282,13 @@ class Store:
         """Return entries of the event log, latest first: those before a number, those about a task, or all."""
         with self._failing(), self._database.look_up() as cursor:
             return event_log.entries(self._database.statements(cursor), before, task, most)
+
+    def backup(self, path: Path) -> None:
+        """Copy everything into a new file, while this store goes on."""
+        # Here, because it brings SQLAlchemy along, which a server that is started does not wait for.
+        from crowdml.server.store.backups import backup
+
+        backup(self.url, path)
 
     def _found(self, text: str, *given: Any) -> list[dict[str, Any]]:
         """Read rows, by the names of their columns."""

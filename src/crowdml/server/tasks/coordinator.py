@@ -98,9 +98,11 @@ class Coordinator:
 
     def rotate(self, allowed: Callable[[], bool], by: Actor = "operator") -> str:
         """Change the operator's token, if whoever asks is still allowed to; all sessions end. Return the new one."""
-        token = self.operator_token.rotate(allowed, by)
-        self.sessions.forget_all()
-        return token
+        return self.operator_token.rotate(allowed, self.sessions.forget_all, by)
+
+    def sign_in(self, token: bytes) -> str | None:
+        """Begin a session for the operator; return what its cookie holds, or None for another token."""
+        return self.operator_token.begin(token, self.sessions.begin)
 
     def count_refusal(self, actor: Actor, action: str, task: int | None = None) -> None:
         """Count a refusal for the event log. Runs in the event loop."""

@@ -1,9 +1,9 @@
 """The operator's sessions: browsers in which the operator's token was given, each known by a secret of its own.
 
-A session is a random number that its browser keeps in a cookie; the store has its hash, so a restart signs nobody out. It
-ends by signing out, an hour after it was last used, twelve hours after it began, and with the operator's token. Every form
-carries a second secret that follows from the first: another site's page may make a browser send its cookie, but cannot
-read that.
+A session is a random number that its browser keeps in a cookie; the store has its hash, so a restart signs nobody out.
+It ends by signing out, an hour after it was last used, twelve hours after it began, and with the operator's token.
+Every form carries a second secret that follows from the first: another site's page may make a browser send its cookie,
+but cannot read that.
 """
 
 from __future__ import annotations

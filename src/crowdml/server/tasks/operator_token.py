@@ -1,7 +1,7 @@
 """The operator's token: compared, and changed for another one.
 
-A new token is first written beside the old one, then stored, then put in its place. Wherever a process ends in between, the
-next start finds out which of the two the store knows, so the operator is never left without.
+A new token is first written beside the old one, then stored, then put in its place. Wherever a process ends in between,
+the next start finds out which of the two the store knows, so the operator is never left without.
 """
 
 from __future__ import annotations
@@ -54,11 +54,17 @@ class OperatorToken:
         """Compare a token with the operator's, in constant time."""
         return hmac.compare_digest(token_hash(token), self._hash)
 
-    def rotate(self, allowed: Callable[[], bool], by: Actor = "operator") -> str:
+    def begin(self, token: bytes, work: Callable[[], str]) -> str | None:
+        """Do something for whoever has the token, which is not changed meanwhile; None for others."""
+        with self._lock:
+            return work() if self.matches(token) else None
+
+    def rotate(self, allowed: Callable[[], bool], ended: Callable[[], None], by: Actor = "operator") -> str:
         """Change the token for a new one and return it: it is shown this once. All sessions end in the store.
 
         Args:
             allowed: Tells whether whoever asks may still do so: of several that ask at once, one does.
+            ended: Called when all sessions have ended, before any other can begin.
             by: Who asks.
         """
         with self._lock:
@@ -70,6 +76,7 @@ class OperatorToken:
                 write_whole(_beside(self._file), f"{token}\n".encode(), secret=True)
             self._store.rotate(hashed, by)
             self._hash = hashed
+            ended()
             if self._file is not None:
                 os.replace(_beside(self._file), self._file)
         return token
