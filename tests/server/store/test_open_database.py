@@ -20,11 +20,11 @@ from crowdml.server.store import Store, open_database, open_store
 from crowdml.server.store.backups import restore
 from crowdml.server.store.open_database import FIRST, HEAD, SCRIPTS, TABLES, VERSION_TABLE, parse
 
-MORE = '''"""One more table."""
+SECOND = f'''"""One more table."""
 from alembic import op
 import sqlalchemy as sa
 revision = "9999"
-down_revision = "HEAD"
+down_revision = "{HEAD}"
 def upgrade() -> None:
     op.create_table("more", sa.Column("id", sa.Integer(), primary_key=True))
 '''
@@ -35,7 +35,7 @@ def later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Pretend that a later release has one more migration; return the folder of migrations."""
     scripts = tmp_path / "scripts"
     shutil.copytree(SCRIPTS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
-    (scripts / "versions" / "m9999_more.py").write_text(MORE.replace("HEAD", HEAD))
+    (scripts / "versions" / "m9999_more.py").write_text(SECOND)
     monkeypatch.setattr(open_database, "SCRIPTS", scripts)
     monkeypatch.setattr(open_database, "HEAD", "9999")
     return scripts

@@ -50,6 +50,7 @@ _API: tuple[tuple[str, str, Who, str], ...] = (
     ("PATCH", "/v1/tasks/{task}", "operator", "control.change_task"),
     ("GET", "/v1/tasks/{task}/model", "operator or device", "control.get_model"),
     ("GET", "/v1/tasks/{task}/curve", "anyone", "status_routes.curve"),
+    ("GET", "/v1/tasks/{task}/statistics", "anyone", "status_routes.statistics"),
     ("GET", "/v1/tasks/{task}/events", "anyone", "status_routes.events"),
     ("POST", "/v1/tasks/{task}/invites", "operator", "control.make_invites"),
     ("GET", "/v1/tasks/{task}/devices", "operator", "control.list_devices"),

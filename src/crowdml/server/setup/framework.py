@@ -74,6 +74,7 @@ def make_framework(
     fast = _routes()
     fast.state.coordinator, fast.state.documents = coordinator, Documents(coordinator.store)
     fast.state.public_address = address
+    fast.state.task_pages = task_page.TaskPages(fast.state.documents)
     fast.state.watchers = status_routes.Watchers()
     fast.state.creating, fast.state.backing_up = asyncio.Lock(), asyncio.Lock()
     fast.state.cookies, fast.state.sign_ins = cookies, sign_in.sign_in_limiter()

@@ -8,11 +8,14 @@ from crowdml.server.store.store import open_store as open_store
 from crowdml.server.store.store_records import Applied as Applied
 from crowdml.server.store.store_records import Identity as Identity
 from crowdml.server.store.store_records import Joined as Joined
+from crowdml.server.store.store_records import NewDay as NewDay
 from crowdml.server.store.store_records import NewDevice as NewDevice
 from crowdml.server.store.store_records import NewTask as NewTask
 from crowdml.server.store.store_records import Point as Point
 from crowdml.server.store.store_records import Receipt as Receipt
 from crowdml.server.store.store_records import StoreConflict as StoreConflict
+from crowdml.server.store.store_records import StoredDay as StoredDay
 from crowdml.server.store.store_records import StoredDevice as StoredDevice
+from crowdml.server.store.store_records import StoredError as StoredError
 from crowdml.server.store.store_records import StoredTask as StoredTask
 from crowdml.server.store.store_records import StoreFailed as StoreFailed

@@ -29,7 +29,9 @@ from crowdml.server.store.store_records import (
     Receipt,
     Refused,
     StoreConflict,
+    StoredDay,
     StoredDevice,
+    StoredError,
     StoredTask,
     StoreFailed,
 )
@@ -43,7 +45,7 @@ TASKS = (
 )
 CURVE = (
     "SELECT version, check_ins, rows, estimated_error, time, counted, errors FROM points WHERE task = ? "
-    "ORDER BY check_ins"
+    "AND check_ins > ? ORDER BY check_ins"
 )
 
 
@@ -232,9 +234,34 @@ class Store:
         found = self._found('SELECT slot, "row" FROM device_rows WHERE task = ?', task)
         return {row["slot"]: row["row"] for row in found}
 
-    def points(self, task: int) -> list[Point]:
-        """Return the learning curve."""
-        return [Point(**row) for row in self._found(CURVE, task)]
+    def points(self, task: int, after: int = -1) -> list[Point]:
+        """Return the learning curve; points after so many check-ins alone, where that is said."""
+        return [Point(**row) for row in self._found(CURVE, task, after)]
+
+    def days(self, task: int) -> list[StoredDay]:
+        """Return the days on which devices took part, in order."""
+        text = "SELECT day, first, version, staleness, check_ins, devices FROM days WHERE task = ? ORDER BY day"
+        return [StoredDay(**row) for row in self._found(text, task)]
+
+    def log(self, task: int, first: int = 0) -> list[tuple[int, int, int]]:
+        """Return slot, version and started of each receipt from a place in the log on, in order."""
+        text = "SELECT slot, version, started FROM receipts WHERE id >= ? AND task = ? ORDER BY id"
+        with self._failing(), self._database.look_up() as cursor:
+            return [(row[0], row[1], row[2]) for row in self._database.statements(cursor).rows(text, first, task)]
+
+    def validations(self, task: int) -> list[StoredError]:
+        """Return errors on the operator's public rows, by version."""
+        text = "SELECT version, error, time FROM validations WHERE task = ? ORDER BY version"
+        return [StoredError(**row) for row in self._found(text, task)]
+
+    def add_validation(self, task: int, found: StoredError) -> None:
+        """Keep an error on the operator's public rows; that of a version which was looked at before stays."""
+        with self._write() as statements:
+            text = (
+                "INSERT INTO validations (task, version, error, time) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (task, version) DO NOTHING"
+            )
+            statements.run(text, task, found.version, found.error, found.time)
 
     # The server itself
 

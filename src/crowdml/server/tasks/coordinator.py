@@ -16,15 +16,17 @@ from crowdml.core import BadInput, Coins, record
 from crowdml.core.keys import SigningKey, fingerprint
 from crowdml.server.refusals import Answer, Refusal, json_answer
 from crowdml.server.store import Actor, Store, StoredTask, StoreFailed
+from crowdml.server.tasks.activity import ActivityLog
 from crowdml.server.tasks.device_tokens import DeviceState, Tokens
 from crowdml.server.tasks.enrolment import Enrolment
 from crowdml.server.tasks.mutable_task import MutableTask
-from crowdml.server.tasks.new_task import EntropyCoins, TaskRequest, make_task
+from crowdml.server.tasks.new_task import EntropyCoins, TaskRequest, make_task, read_validation_set
 from crowdml.server.tasks.operator_sessions import Sessions
 from crowdml.server.tasks.operator_token import OperatorToken
 from crowdml.server.tasks.refusal_counts import RefusalCounts
 from crowdml.server.tasks.running_task import Choose, RunningTask, by_hash
 from crowdml.server.tasks.task_writer import LARGEST_BATCH, Writer
+from crowdml.server.tasks.validation import Validation
 
 TRANSITIONS = {"draft": ("open", "stopped"), "open": ("paused", "stopped"), "paused": ("open", "stopped")}
 
@@ -68,6 +70,7 @@ class Coordinator:
         enrolment: Lets devices in and out.
         tasks: What everybody may see of each task, by name.
         writers: What changes each task, by name.
+        validations: What measures models on public rows, by the name of each task that has some.
         check_outs: Check-outs answered since the server started, by status.
         check_ins: Check-ins answered, by status.
     """
@@ -91,6 +94,7 @@ class Coordinator:
         self.enrolment = Enrolment(store, self.tokens, fingerprint(self._key.public))
         self.tasks: dict[str, RunningTask] = {}
         self.writers: dict[str, Writer] = {}
+        self.validations: dict[str, Validation] = {}
 
     def is_operator(self, token: bytes) -> bool:
         """Compare a token with the operator's, in constant time."""
@@ -112,6 +116,8 @@ class Coordinator:
 
     async def close(self) -> None:
         """Finish what waits and let go of the store."""
+        for validation in self.validations.values():
+            await validation.close()
         for writer in self.writers.values():
             await writer.close()
         with contextlib.suppress(StoreFailed):
@@ -155,7 +161,10 @@ class Coordinator:
         for device in known:
             if device.revoked:
                 self.tokens.revoke(device.token_hash)
-        task = MutableTask(running, stored, self.store.rows(stored.id), devices, self.store.points(stored.id))
+        rows, points, days = self.store.rows(stored.id), self.store.points(stored.id), self.store.days(stored.id)
+        log = self.store.log(stored.id, days[-1].first if days else 0)
+        activity = ActivityLog(days, log, running.live.masked is not None)
+        task = MutableTask(running, stored, rows, devices, points, activity)
         self.tasks[name] = running
         self.writers[name] = Writer(
             task,
@@ -164,4 +173,8 @@ class Coordinator:
             self.options.capacity,
             self.options.largest_batch,
         )
+        public = read_validation_set(stored.public)
+        if public is not None and Validation.can_measure(running):
+            self.validations[name] = Validation(running, public, self.store, self._failed)
+            self.validations[name].begin()
         return running

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0300"
-down_revision = "0100"
+down_revision = "0200"
 branch_labels = None
 depends_on = None
 
