@@ -18,8 +18,8 @@ import uvloop
 from crowdml.core import BadInput, record
 from crowdml.server.http.bounded_connection import BoundedProtocol, ConnectionLimits, bounded
 from crowdml.server.http.requests import Asgi, Limiter, Pace
-from crowdml.server.tasks.operator_token import TOKEN_FILE as TOKEN_FILE
-from crowdml.server.tasks.operator_token import require_identity as require_identity
+from crowdml.server.tasks.operator.operator_token import TOKEN_FILE as TOKEN_FILE
+from crowdml.server.tasks.operator.operator_token import require_identity as require_identity
 
 BACKLOG = 4096
 MOST_FILES = 65_536

@@ -21,9 +21,9 @@ from crowdml.server.tasks.device_tokens import DeviceState, Tokens
 from crowdml.server.tasks.enrolment import Enrolment
 from crowdml.server.tasks.mutable_task import MutableTask
 from crowdml.server.tasks.new_task import EntropyCoins, TaskRequest, make_task, read_validation_set
-from crowdml.server.tasks.operator_sessions import Sessions
-from crowdml.server.tasks.operator_token import OperatorToken
-from crowdml.server.tasks.refusal_counts import RefusalCounts
+from crowdml.server.tasks.operator.operator_sessions import Sessions
+from crowdml.server.tasks.operator.operator_token import OperatorToken
+from crowdml.server.tasks.operator.refusal_counts import RefusalCounts
 from crowdml.server.tasks.running_task import Choose, RunningTask, by_hash
 from crowdml.server.tasks.task_writer import LARGEST_BATCH, Writer
 from crowdml.server.tasks.validation import Validation

@@ -21,7 +21,7 @@ from crowdml.server.pages.operator.task_form import place, to_toml, written
 from crowdml.server.refusals import Refusal
 from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.new_task import TaskRequest, write_public_set
-from crowdml.server.tasks.operator_sessions import Session
+from crowdml.server.tasks.operator.operator_sessions import Session
 from crowdml.task import parse
 from crowdml.task.averaging_terms import warnings
 from crowdml.task.explanation import Explanation, explain

@@ -23,7 +23,7 @@ from crowdml.server.pages.operator.session_gate import In, Sent, Signed, cookies
 from crowdml.server.pages.rendering import respond
 from crowdml.server.refusals import Refusal
 from crowdml.server.tasks.coordinator import Coordinator
-from crowdml.server.tasks.operator_sessions import Session
+from crowdml.server.tasks.operator.operator_sessions import Session
 
 Folder = tempfile.TemporaryDirectory[str]
 PIECE = 1 << 18

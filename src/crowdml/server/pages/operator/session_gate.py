@@ -19,7 +19,7 @@ from crowdml.server.http.session_cookies import SessionCookies
 from crowdml.server.pages.rendering import respond
 from crowdml.server.refusals import Refusal
 from crowdml.server.tasks.coordinator import Coordinator
-from crowdml.server.tasks.operator_sessions import Session, is_form_of
+from crowdml.server.tasks.operator.operator_sessions import Session, is_form_of
 
 FORM_SECRET = "form-secret"  # noqa: S105  the name of a field
 SAFE = ("GET", "HEAD")

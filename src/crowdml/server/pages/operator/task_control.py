@@ -97,7 +97,7 @@ async def control_page(session: Signed, coordinator: In, running: Of) -> Respons
     page = ControlPage(
         summary=running.summary(now),
         error=now.recent_error.words() if now.recent_error else "",
-        promise=running.promise.promise,
+        promise=running.promise.in_epsilon,
         moves=tuple((wanted, VERBS[now.state, wanted]) for wanted in TRANSITIONS.get(now.state, ())),
         latest=tuple(map(Line.of, latest)),
         task_hash=running.task_hash,
