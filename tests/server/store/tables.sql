@@ -126,3 +126,21 @@ CREATE TABLE validations (
     CONSTRAINT pk_validations PRIMARY KEY (task, version),
     CONSTRAINT fk_validations_task FOREIGN KEY(task) REFERENCES tasks (id)
 ) WITHOUT ROWID;
+CREATE TABLE operator_sessions (
+    token_hash BLOB NOT NULL,
+    made DOUBLE NOT NULL,
+    expires DOUBLE NOT NULL,
+    CONSTRAINT pk_operator_sessions PRIMARY KEY (token_hash)
+) WITHOUT ROWID;
+CREATE TABLE event_log (
+    id INTEGER NOT NULL,
+    time DOUBLE NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    task INTEGER,
+    slot INTEGER,
+    count BIGINT NOT NULL,
+    detail TEXT NOT NULL,
+    CONSTRAINT pk_event_log PRIMARY KEY (id),
+    CONSTRAINT fk_event_log_task FOREIGN KEY(task) REFERENCES tasks (id)
+);

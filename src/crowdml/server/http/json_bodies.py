@@ -250,3 +250,29 @@ class Health(_Answer):
     """Whether the server works."""
 
     status: Literal["ok", "failed"]
+
+
+class NewToken(_Answer):
+    """A token of the operator's."""
+
+    token: str = Field(description="shown this once")
+
+
+class LoggedEvent(_Answer):
+    """Something that somebody did."""
+
+    id: int = Field(description="later ones have larger numbers")
+    time: float = Field(description="seconds since 1970; of counted ones, when the first happened")
+    actor: str = Field(description="operator (by token), portal (the operator, signed in), device, server, or stranger")
+    action: str
+    task: str | None = Field(description="the task it was done to; null: to the server")
+    slot: int | None = Field(description="slot of the device it is about; null also after that has withdrawn")
+    count: int = Field(description="how often, or how many")
+    detail: str
+
+
+class EventLog(_Answer):
+    """A page of the event log, latest first."""
+
+    events: list[LoggedEvent]
+    next: int | None = Field(description="`before` of the next page, if there is one")

@@ -15,17 +15,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from crowdml.core import record
+from crowdml.server.pages.page_headers import page_headers
 from crowdml.server.pages.static_files import integrity
 from crowdml.server.refusals import PROTOCOL, Refusal
 from crowdml.version import __version__
-
-SECURITY = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
 
 
 @record
@@ -42,19 +35,20 @@ def render(template: str, page: Any) -> str:
     return _TEMPLATES.get_template(template).render(page=page)
 
 
-def respond(template: str, page: Any, status: int = 200) -> Response:
-    """Answer with a page."""
-    return html(render(template, page), status)
+def respond(template: str, page: Any, status: int = 200, *, forms: bool = False) -> Response:
+    """Answer with a page; one with forms has to say so, or browsers send none."""
+    return html(render(template, page), status, forms=forms)
 
 
-def html(text: str | bytes, status: int = 200) -> Response:
+def html(text: str | bytes, status: int = 200, *, forms: bool = False) -> Response:
     """Answer with a page that is written already."""
-    return HTMLResponse(text, status, headers=SECURITY)
+    return HTMLResponse(text, status, headers=page_headers(forms))
 
 
 def wants_page(request: Request) -> bool:
     """Tell whether a person asks: a browser that looks for a page, not a program that calls the API."""
-    return request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
+    reads = request.method in ("GET", "HEAD") or request.url.path.startswith("/operator/")
+    return reads and "text/html" in request.headers.get("accept", "")
 
 
 def refusal_page(refusal: Refusal) -> Response:

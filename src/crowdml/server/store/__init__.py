@@ -1,5 +1,8 @@
 """The store of the live server: tasks, devices, invites and receipts, in SQLite or PostgreSQL."""
 
+from crowdml.server.store.event_log import Actor as Actor
+from crowdml.server.store.event_log import Event as Event
+from crowdml.server.store.session_tables import StoredSession as StoredSession
 from crowdml.server.store.store import Store as Store
 from crowdml.server.store.store import open_store as open_store
 from crowdml.server.store.store_records import Applied as Applied
