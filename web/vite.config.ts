@@ -6,7 +6,7 @@
 import { defineConfig } from "vite";
 
 const entries = {
-  "device-core": "core/index.ts",
+  device: "app/main.ts",
 };
 
 export default defineConfig({

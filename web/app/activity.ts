@@ -7,8 +7,14 @@ import { h } from "./dom.js";
 const SILENCE_MS = 1500;
 const REDRAW_MS = 200;
 
-interface Asks {
-  requestPermission?: () => Promise<"granted" | "denied">;
+/** Ask for the motion sensor where the browser wants to be asked; must be called inside of a tap. */
+export async function askForMotion(): Promise<string> {
+  const asks = globalThis.DeviceMotionEvent as unknown as { requestPermission?: () => Promise<string> } | undefined;
+  if (asks?.requestPermission) return asks.requestPermission().catch(() => "denied");
+  // Elsewhere a refusal shows in the permission alone; a browser that does not know the name says nothing.
+  const named = { name: "accelerometer" as PermissionName };
+  const found = await navigator.permissions?.query(named).catch(() => null);
+  return found?.state === "denied" ? "denied" : "granted";
 }
 
 export class Activity implements Collector {
@@ -24,6 +30,7 @@ export class Activity implements Collector {
   private label = -1;
   private isOn = false;
   private drawn = 0;
+  private seconds = 0;
   private silence = 0;
   private lock: WakeLockSentinel | null = null;
 
@@ -35,7 +42,11 @@ export class Activity implements Collector {
     this.keeper = new Keeper(sensor.keep ?? "slots", sensor["slot-s"] ?? 3.2);
     this.motion = new Motion((row) => void this.window(row));
     this.buttons = labels.map((label, at) =>
-      h("button", { type: "button", className: "choice", "aria-pressed": false, onclick: () => this.choose(at) }, label),
+      h(
+        "button",
+        { type: "button", className: "choice", "aria-pressed": false, onclick: () => this.choose(at) },
+        label,
+      ),
     );
     this.view = h(
       "div",
@@ -43,14 +54,16 @@ export class Activity implements Collector {
       h("p", { className: "ask", id: "ask" }, "What are you doing now?"),
       h("div", { className: "choices", role: "group", "aria-labelledby": "ask" }, ...this.buttons),
       this.canvas,
-      h("p", { className: "small" }, "Your motion of the last 3.2 seconds, by frequency (0 to 10 Hz). It stays on this phone."),
+      h(
+        "p",
+        { className: "small" },
+        "Your motion of the last 3.2 seconds, by frequency (0 to 10 Hz). It stays on this phone.",
+      ),
     );
   }
 
-  async begin(): Promise<void> {
-    const asks = (globalThis.DeviceMotionEvent ?? {}) as Asks;
-    const given = asks.requestPermission ? await asks.requestPermission().catch(() => "denied") : "granted";
-    if (given !== "granted") return this.around.stands("no-permission");
+  async begin(allowed = askForMotion()): Promise<void> {
+    if ((await allowed) !== "granted") return this.around.stands("no-permission");
     this.isOn = true;
     globalThis.addEventListener("devicemotion", this.read);
     document.addEventListener("visibilitychange", this.look);
@@ -90,9 +103,11 @@ export class Activity implements Collector {
     if (this.silence) this.around.stands("ready");
     clearTimeout(this.silence);
     this.silence = 0;
-    this.motion.push(timeStamp / 1000, at.x, at.y, at.z);
-    if (timeStamp - this.drawn < REDRAW_MS || this.motion.recent.length < BINS) return;
-    this.drawn = timeStamp;
+    this.seconds = timeStamp / 1000;
+    this.motion.push(this.seconds, at.x, at.y, at.z);
+    const now = performance.now();
+    if (now - this.drawn < REDRAW_MS || this.motion.recent.length < BINS) return;
+    this.drawn = now;
     const row = spectrum(this.motion.recent);
     this.draw(row);
     this.onspectrum(row);
@@ -100,7 +115,7 @@ export class Activity implements Collector {
 
   private async window(row: Float32Array): Promise<void> {
     const label = this.labels[this.label];
-    if (label !== undefined && this.keeper.takes(performance.now() / 1000, this.label)) await this.around.keep(row, label);
+    if (label !== undefined && this.keeper.takes(this.seconds, this.label)) await this.around.keep(row, label);
   }
 
   private draw(row: Float32Array): void {

@@ -22,8 +22,8 @@ export interface Surroundings {
 /** A way to samples. */
 export interface Collector {
   readonly view: HTMLElement;
-  /** Begin; called inside of a tap, before anything is awaited, as some browsers want it. */
-  begin(): Promise<void>;
+  /** Begin; called inside of a tap, as some browsers want it, or with what a tap has allowed. */
+  begin(allowed?: Promise<string>): Promise<void>;
   /** Stop: nothing is measured any more. */
   end(): void;
   /** Whether samples come one by one, for as long as one likes. */

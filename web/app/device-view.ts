@@ -29,7 +29,12 @@ export class DeviceView {
   private readonly notice = h("div", { className: "notice", role: "status", id: "notice" });
   private readonly toggle = button("Start", () => this.toggled(), "large");
   private readonly ways = h("div", { className: "card collect" });
-  private readonly progress = h("progress", { id: "progress", max: 1, value: 0, "aria-label": "Samples for the next contribution" });
+  private readonly progress = h("progress", {
+    id: "progress",
+    max: 1,
+    value: 0,
+    "aria-label": "Samples for the next contribution",
+  });
   private readonly towards = small();
   private readonly figures = h("dl", { className: "figures" });
   private readonly thinks = h("div", { className: "thinks", id: "thinks", "aria-live": "off" });
@@ -55,24 +60,31 @@ export class DeviceView {
     this.contributing = new Contributing(device, this.collector.streams);
   }
 
-  /** Show the device; `begin` inside of a tap begins collecting at once. */
+  /** Show the device, and settle what it left behind. */
   async open(): Promise<void> {
     this.root.replaceChildren(...this.parts());
     this.device.subscribe((state) => this.show(state));
     await this.contributing.resume();
   }
 
-  /** Begin to collect; must be called inside of a tap. */
-  begin(): void {
+  /** Begin to collect; inside of a tap, or with the permission that was asked for inside of one. */
+  begin(allowed?: Promise<string>): void {
     this.isOn = true;
-    void this.collector.begin();
+    void this.collector.begin(allowed);
     this.show(this.device.state());
   }
 
   private parts(): HTMLElement[] {
     const { objective, data } = this.device.task.definition;
-    const measured = !sensorOf(this.device.task) ? null : h("section", { className: "card" }, h("h2", {}, "What does the model think?"), this.thinks);
-    if (measured) this.thinks.append(small(data.labels?.length ? "It answers here, without a network, as soon as there is something to look at." : ""));
+    const measured = !sensorOf(this.device.task)
+      ? null
+      : h("section", { className: "card" }, h("h2", {}, "What does the model think?"), this.thinks);
+    if (measured)
+      this.thinks.append(
+        small(
+          data.labels?.length ? "It answers here, without a network, as soon as there is something to look at." : "",
+        ),
+      );
     this.ways.append(this.collector.view, h("div", { className: "towards" }, this.progress, this.towards));
     return [
       h("div", { className: "row apart" }, h("h1", {}, objective || this.device.task.name), this.badge),
@@ -82,7 +94,10 @@ export class DeviceView {
       ...(measured ? [measured] : []),
       this.figures,
       h("section", { className: "card stack" }, this.ledger.view, recoveryView(this.device), this.leaving()),
-      small("This device is this browser: its ledger is in it, and nowhere else. ", h("a", { href: `/tasks/${this.device.task.name}` }, "About the task")),
+      small(
+        "This device is this browser: its ledger is in it, and nowhere else. ",
+        h("a", { href: `/tasks/${this.device.task.name}` }, "About the task"),
+      ),
     ];
   }
 
@@ -90,7 +105,13 @@ export class DeviceView {
   private show(state: DeviceState): void {
     const isOver = OVER.includes(state.status);
     const isNews = !QUIET.includes(state.status);
-    let standing: Standing = isNews ? state.status : this.isOn ? (this.local === "ready" ? "collecting" : this.local) : "ready";
+    let standing: Standing = isNews
+      ? state.status
+      : this.isOn
+        ? this.local === "ready"
+          ? "collecting"
+          : this.local
+        : "ready";
     if (state.status === "exhausted" && (!this.collector.streams || !this.isOn)) standing = "exhausted";
     const { badge, tone, meaning } = STANDINGS[standing] ?? STANDINGS.malformed;
     this.badge.textContent = badge;
@@ -113,25 +134,58 @@ export class DeviceView {
     const whole = Math.max(missing, batch, 1);
     this.progress.max = whole;
     this.progress.value = whole - missing;
-    this.towards.textContent = missing ? `${counted(missing, this.collector.noun)} until the next contribution` : "Enough for the next contribution";
+    this.towards.textContent = missing
+      ? `${counted(missing, this.collector.noun)} until the next contribution`
+      : "Enough for the next contribution";
     const figure = (name: string, value: string, more: string): HTMLElement =>
       h("div", {}, h("dt", {}, name), h("dd", { id: `figure-${name}` }, value), h("dd", { className: "small" }, more));
     const has = Number.isFinite(epsilon);
+    const { event, uses } = this.device.task.terms;
+    const most = Math.ceil(event.times(uses).odds - 1e-9);
     this.figures.replaceChildren(
       figure("kept", String(rows), `${this.collector.noun}s, on this phone only`),
-      figure("sent", String(receipts), unsettled ? `and ${unsettled} waiting to be sent` : `of ${counted(releases, "contribution")} charged`),
-      figure("odds", has ? `${Math.max(50, Math.ceil(odds - 1e-9))} in 100` : "none", has ? "of a guess about you; 50 is a coin" : "nothing is promised"),
-      figure("spent", has ? `ε ${spent.toPrecision(2)}` : "–", has ? `of ${epsilon}; ${counted(left, "use")} left for the busiest` : "no formal guarantee"),
+      figure(
+        "sent",
+        String(receipts),
+        unsettled ? `and ${unsettled} waiting to be sent` : `of ${counted(releases, "contribution")} charged`,
+      ),
+      figure(
+        "odds",
+        has ? `${Math.max(50, Math.ceil(odds - 1e-9))} in 100` : "none",
+        has ? `for a guess; a coin has 50, all of it ${most}` : "nothing is promised",
+      ),
+      figure(
+        "spent",
+        has ? `ε ${spent.toPrecision(2)}` : "–",
+        has ? `of ${epsilon}; ${counted(left, "use")} left for the busiest` : "no formal guarantee",
+      ),
     );
     void this.ledger.refresh(releases, this.device.account);
   }
 
   private remedy(standing: Standing): HTMLElement[] {
     const act = (words: string, work: () => Promise<unknown>): HTMLElement =>
-      h("div", { className: "actions" }, button(words, () => void work().catch((error: unknown) => this.notice.append(refusal(error)))));
+      h(
+        "div",
+        { className: "actions" },
+        button(words, () => void work().catch((error: unknown) => this.notice.append(refusal(error)))),
+      );
     if (standing === "paused") return [act("Resume", () => this.device.resume())];
-    if (standing === "restored") return [act("Go on with the restored task", async () => (await this.device.confirmRestore(), this.contributing.soon(0)))];
-    if (standing === "no-permission" || standing === "no-sensor") return [h("div", { className: "actions" }, button("Try again", () => this.begin()))];
+    if (standing === "restored")
+      return [
+        act(
+          "Go on with the restored task",
+          async () => (await this.device.confirmRestore(), this.contributing.soon(0)),
+        ),
+      ];
+    if (standing === "no-permission" || standing === "no-sensor")
+      return [
+        h(
+          "div",
+          { className: "actions" },
+          button("Try again", () => this.begin()),
+        ),
+      ];
     return [];
   }
 
@@ -161,23 +215,43 @@ export class DeviceView {
     const found = await this.device.predict(row);
     if (!found) return;
     const lines = guesses(found, labels).slice(0, 3);
+    if (lines.length > 1 && lines[0]!.share === lines[1]!.share)
+      return this.thinks.replaceChildren(small("It has learnt nothing yet."));
     this.thinks.replaceChildren(
       ...lines.map(({ label, share }, at) =>
-        h("p", { className: at ? "guess" : "guess first" }, h("span", {}, label), share !== null && h("progress", { max: 1, value: share, "aria-label": label }), share !== null && h("span", { className: "share" }, `${Math.round(100 * share)} %`)),
+        h(
+          "p",
+          { className: at ? "guess" : "guess first" },
+          h("span", {}, label),
+          share !== null && h("progress", { max: 1, value: share, "aria-label": label }),
+          share !== null && h("span", { className: "share" }, `${Math.round(100 * share)} %`),
+        ),
       ),
     );
   }
 
   private leaving(): HTMLElement {
     const said = h("div");
-    const pause = button("Pause", () => void (this.device.state().status === "paused" ? this.device.resume() : this.device.pause()), "plain");
+    const pause = button(
+      "Pause",
+      () => void (this.device.state().status === "paused" ? this.device.resume() : this.device.pause()),
+      "plain",
+    );
     this.device.subscribe(({ status }) => (pause.textContent = status === "paused" ? "Resume" : "Pause"));
-    const sure = button("Withdraw and erase", () => {
-      said.replaceChildren(
-        h("p", {}, "The server erases this device, your samples are erased here, and what was learnt from them stays in the model. This cannot be undone."),
-        button("Yes, withdraw and erase", () => void this.withdraw(said), "bad"),
-      );
-    }, "bad");
+    const sure = button(
+      "Withdraw and erase",
+      () => {
+        said.replaceChildren(
+          h(
+            "p",
+            {},
+            "The server erases this device, your samples are erased here, and what was learnt from them stays in the model. This cannot be undone.",
+          ),
+          button("Yes, withdraw and erase", () => void this.withdraw(said), "bad"),
+        );
+      },
+      "bad",
+    );
     return h("div", {}, h("div", { className: "actions" }, pause, sure), said);
   }
 
@@ -192,4 +266,3 @@ export class DeviceView {
     }
   }
 }
-

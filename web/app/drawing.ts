@@ -38,7 +38,7 @@ export class Drawing implements Collector {
         { className: "actions" },
         this.keep,
         button("Clear", () => this.clear(), "plain"),
-        button("Another one", () => this.next(), "plain"),
+        button("Skip", () => this.next(), "plain"),
       ),
     );
     this.next();

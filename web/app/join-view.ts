@@ -12,7 +12,10 @@ export function sensorOf(task: Device["task"]): Sensor | undefined {
 }
 
 /** Show what an invite offers, and call back with the device inside of the tap that accepts it. */
-export async function showInvite(root: HTMLElement, accepted: (joining: Promise<Device>, offer: Offer) => void): Promise<void> {
+export async function showInvite(
+  root: HTMLElement,
+  accepted: (joining: Promise<Device>, offer: Offer) => void,
+): Promise<void> {
   let offer: Offer;
   try {
     offer = await join(location.href);
@@ -40,18 +43,22 @@ function decision(offer: Offer, go: (joining: Promise<Device>) => void): HTMLEle
   const { promised } = offer;
   const said = h("div", { role: "status" });
   const agrees = h("input", { type: "checkbox", id: "agrees" });
-  const press = button("Join", () => {
-    press.disabled = true;
-    press.textContent = "Joining…";
-    // Not awaited: a permission must be asked for inside of the tap.
-    const joining = offer.accept({ withoutGuarantee: agrees.checked });
-    joining.catch((error: unknown) => {
-      press.disabled = false;
-      press.textContent = "Join";
-      said.replaceChildren(refusal(error));
-    });
-    go(joining);
-  }, "large");
+  const press = button(
+    "Join",
+    () => {
+      press.disabled = true;
+      press.textContent = "Joining…";
+      // Not awaited: a permission must be asked for inside of the tap.
+      const joining = offer.accept({ withoutGuarantee: agrees.checked });
+      joining.catch((error: unknown) => {
+        press.disabled = false;
+        press.textContent = "Join";
+        said.replaceChildren(refusal(error));
+      });
+      go(joining);
+    },
+    "large",
+  );
   if (!promised.guarantee) {
     press.disabled = true;
     agrees.addEventListener("change", () => (press.disabled = !agrees.checked));
@@ -60,7 +67,12 @@ function decision(offer: Offer, go: (joining: Promise<Device>) => void): HTMLEle
     h("section", { className: "card promise" }, ...(promised.guarantee ? odds(offer) : nothing())),
     h("ol", { className: "steps" }, ...happens(offer).map((step) => h("li", {}, step))),
     !promised.guarantee ? h("p", {}, h("label", {}, agrees, " I accept that nothing is promised.")) : h("span"),
-    h("div", { className: "decide" }, press, small("You can pause, or withdraw and erase everything, whenever you like.")),
+    h(
+      "div",
+      { className: "decide" },
+      press,
+      small("You can pause, or withdraw and erase everything, whenever you like."),
+    ),
     said,
     folded("In detail", ...details(offer)),
   ];
@@ -68,7 +80,10 @@ function decision(offer: Offer, go: (joining: Promise<Device>) => void): HTMLEle
 
 function odds({ promised, task }: Offer): HTMLElement[] {
   const most = Math.ceil(promised.odds - 1e-9);
-  const what = promised.unit === "device" ? "that you take part" : `which of two ${NOUNS[sensorOf(task)?.kind ?? ""] ?? "rows"} is yours`;
+  const what =
+    promised.unit === "device"
+      ? "that you take part"
+      : `which of two ${NOUNS[sensorOf(task)?.kind ?? ""] ?? "rows"} is yours`;
   return [
     h("h2", {}, "What you are promised"),
     h(
@@ -78,9 +93,9 @@ function odds({ promised, task }: Offer): HTMLElement[] {
       h(
         "p",
         {},
-        `Somebody who sees everything you will ever send and must guess ${what} is right at most `,
+        `Somebody who sees all you ever send and must guess ${what} is right at most `,
         h("strong", {}, `${most} times in 100`),
-        ". A coin is right 50 times. If you do not join, it stays 50.",
+        ". A coin: 50 times. If you do not join, it stays 50.",
       ),
     ),
     small(promised.unit === "device" ? "" : "About all of them together nothing is promised."),
@@ -99,21 +114,38 @@ function happens({ task, promised, leaving }: Offer): string[] {
   const bytes = leaving.reduce((sum, part) => sum + part.bytes, 0);
   const sends = `It sends ${(bytes / 1000).toFixed(1)} kB now and then: ${promised.guarantee ? "numbers with noise, each charged in a ledger first" : "numbers without noise"}.`;
   if (sensor === "activity")
-    return ["You tell by a button what you are doing; your phone measures its motion while this page is open.", "It learns from that here. What was measured stays on the phone.", sends];
-  if (sensor === "draw-a-digit") return ["You draw digits with a finger.", "Your phone learns from them here. They stay on the phone.", sends];
+    return [
+      "You tell by a button what you are doing; your phone measures its motion while this page is open.",
+      "It learns from that here. What was measured stays on the phone.",
+      sends,
+    ];
+  if (sensor === "draw-a-digit")
+    return ["You draw digits with a finger.", "Your phone learns from them here. They stay on the phone.", sends];
   return ["You open a file of rows in this browser.", "It learns from them here. They stay in this browser.", sends];
 }
 
 function details(offer: Offer): HTMLElement[] {
   const { promised, leaving, link } = offer;
   const rows = leaving.map(({ name, bytes, noisy }) =>
-    h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, `${bytes} bytes`), h("td", {}, noisy ? "with noise" : "as it is")),
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, name),
+      h("td", {}, `${bytes} bytes`),
+      h("td", {}, noisy ? "with noise" : "as it is"),
+    ),
   );
   return [
     promised.guarantee &&
-      h("p", {}, `ε = ${promised.epsilon}, δ = ${promised.delta}, for each ${promised.unit}, over ${promised.uses} contributions it may enter. Worked out here, from the task as its operator signed it.`),
+      h(
+        "p",
+        {},
+        `ε = ${promised.epsilon}, δ = ${promised.delta}, for each ${promised.unit}, over ${promised.uses} contributions it may enter. Worked out here, from the task as its operator signed it.`,
+      ),
     h("table", {}, h("caption", {}, "What leaves this phone each time"), h("tbody", {}, ...rows)),
     small(`Signed task ${link.taskHash.slice(0, 16)}…, checked against your invite.`),
-    small("In a browser you trust the operator's page to do what it says. A Python device is the strong form; crowdml portal verify compares this page with the published one."),
+    small(
+      "In a browser you trust the operator's page to do what it says. A Python device is the strong form; crowdml portal verify compares this page with the published one.",
+    ),
   ].filter((part) => part instanceof HTMLElement);
 }

@@ -37,7 +37,8 @@ export class LedgerView {
 
 function words(entry: Record<string, string | number>): string {
   const { kind, version, samples } = entry;
-  if (kind === "accept") return `accepted: ε ${Number(entry["epsilon"])}, δ ${Number(entry["delta"])}, ${entry["uses"]} uses`;
+  if (kind === "accept")
+    return `accepted: ε ${Number(entry["epsilon"])}, δ ${Number(entry["delta"])}, ${entry["uses"]} uses`;
   if (kind === "charge") return `charged: a release from version ${version}, ${samples} samples`;
   return String(kind);
 }

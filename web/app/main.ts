@@ -1,66 +1,84 @@
 /** The script of /join and /device: an invite becomes a device, and the device stays in view. */
 
 import { Device, Refusal } from "../core/index.js";
+import { askForMotion } from "./activity.js";
 import { DeviceView } from "./device-view.js";
 import { button, folded, h } from "./dom.js";
-import { refusal, showInvite } from "./join-view.js";
+import { refusal, sensorOf, showInvite } from "./join-view.js";
 import { recoverView } from "./recovery-view.js";
 import { STANDINGS } from "./words.js";
 
-const root = document.getElementById("device-app")!;
+/** The engine, for whoever writes a device of their own, and for tests. */
+export * from "../core/index.js";
+
+const root = document.getElementById("device-app") ?? h("div");
 
 /** Show one device. */
 async function show(device: Device): Promise<DeviceView> {
+  document.getElementById("about")?.remove();
+  document.querySelector("main > h1")?.remove();
+  document.querySelector("main")!.classList.remove("deciding");
   const view = new DeviceView(root, device);
   await view.open();
   return view;
 }
 
-/** Take the whole page for the one decision; what the server wrote about the task is folded away below. */
-function takeOver(): void {
+/** Take the page; what the server wrote for those without scripts is folded away below. */
+function takeOver(summary: string): void {
   const main = document.querySelector("main")!;
-  const heading = main.querySelector("h1");
-  const rest = folded("Everything about this task", h("div", {}, ...[...main.childNodes].filter((node) => node !== heading && node !== root)));
+  const heading = main.querySelector("h1")!;
+  const rest = folded(
+    summary,
+    h(
+      "div",
+      {},
+      ...[...main.childNodes].filter((node) => node !== heading && !node.contains(root)),
+      root.closest("section") ?? "",
+    ),
+  );
   rest.id = "about";
-  main.replaceChildren(...(heading ? [heading] : []), root, rest);
+  main.className += " narrow deciding";
+  main.replaceChildren(heading, root, rest);
 }
 
 async function joining(): Promise<void> {
-  takeOver();
+  takeOver("Everything about this task");
   await showInvite(root, (coming, offer) => {
     // The tap asks for the sensor now; the device follows when the server has answered.
-    const motion = (globalThis.DeviceMotionEvent ?? {}) as { requestPermission?: () => Promise<string> };
-    const isMotion = (offer.task.definition.data as { sensor?: { kind: string } }).sensor?.kind === "activity";
-    const allowed = isMotion ? motion.requestPermission?.().catch(() => "denied") : undefined;
-    void coming.then(async (device) => {
-      await allowed;
-      history.replaceState(null, "", "/device"); // the secret of the invite is used, and leaves the address
-      document.getElementById("about")?.remove();
-      document.querySelector("main > h1")?.remove();
-      const view = await show(device);
-      view.begin();
-    }, () => undefined);
+    const allowed = sensorOf(offer.task)?.kind === "activity" ? askForMotion() : undefined;
+    void coming.then(
+      async (device) => {
+        history.replaceState(null, "", "/device"); // the secret of the invite is used, and leaves the address
+        const view = await show(device);
+        view.begin(allowed);
+      },
+      () => undefined,
+    );
   });
 }
 
 async function returning(): Promise<void> {
-  document.querySelectorAll("main > :not(#device-app)").forEach((part) => part.remove());
+  takeOver("A device in Python instead");
   const joined = (await Device.list()).filter(({ state }) => state !== "joining");
   const open = async (account: string): Promise<void> => {
     try {
       await show(await Device.open(account));
     } catch (error) {
-      root.replaceChildren(h("h1", {}, "This device"), refusal(error), recoverView((device) => void show(device)));
+      root.replaceChildren(
+        refusal(error),
+        recoverView((device) => void show(device)),
+      );
     }
   };
   if (joined.length === 1) return open(joined[0]!.account);
   if (joined.length) {
-    const choices = joined.map(({ account, state }) => button(state === "joined" ? account : `${account} (${state})`, () => void open(account), "plain large"));
-    return root.replaceChildren(h("h1", {}, "This browser's tasks"), ...choices);
+    const choices = joined.map(({ account, state }) =>
+      button(state === "joined" ? account : `${account} (${state})`, () => void open(account), "plain large"),
+    );
+    return root.replaceChildren(h("p", { className: "lead" }, "This browser takes part in several tasks:"), ...choices);
   }
   root.replaceChildren(
-    h("h1", {}, "This browser is no device yet"),
-    h("p", { className: "lead" }, "Scan the code of an invite, or open its link here."),
+    h("p", { className: "lead" }, "This browser is no device yet. Scan the code of an invite, or open its link here."),
     h("div", { className: "notice", id: "notice" }, STANDINGS["none-here"].meaning),
     recoverView((device) => void show(device)),
   );
@@ -75,7 +93,11 @@ function alone(work: () => Promise<void>): void {
       .then(() => new Promise<void>(() => undefined));
   };
   if (!navigator.locks || !globalThis.indexedDB) {
-    root.replaceChildren(refusal(new Refusal("unsupported", "this browser cannot be a device here: open the page by https in a current browser")));
+    root.replaceChildren(
+      refusal(
+        new Refusal("unsupported", "this browser cannot be a device here: open the page by https in a current browser"),
+      ),
+    );
     return;
   }
   void navigator.locks.request("crowdml-tab", { ifAvailable: true }, (lock) => {
@@ -86,4 +108,4 @@ function alone(work: () => Promise<void>): void {
   });
 }
 
-alone(root.dataset["kind"] === "join" ? joining : returning);
+if (root.id) alone(root.dataset["kind"] === "join" ? joining : returning);

@@ -14,8 +14,18 @@ export function recoveryView(device: Device): HTMLElement {
       const file = URL.createObjectURL(new Blob([sealed], { type: "text/plain" }));
       shown.replaceChildren(
         h("p", { className: "code" }, h("code", { id: "code" }, code)),
-        h("p", {}, h("a", { className: "button plain", href: file, download: `${device.account}.recovery.txt` }, "Save the file")),
-        small("Write the code down and keep the file apart from it: both together are this device. Using them in another browser retires this one."),
+        h(
+          "p",
+          {},
+          h(
+            "a",
+            { className: "button plain", href: file, download: `${device.account}.recovery.txt` },
+            "Save the file",
+          ),
+        ),
+        small(
+          "Write the code down and keep the file apart from it: both together are this device. Using them in another browser retires this one.",
+        ),
       );
     } catch (error) {
       shown.replaceChildren(refusal(error));
@@ -23,7 +33,9 @@ export function recoveryView(device: Device): HTMLElement {
   }
   return folded(
     "Recovery code",
-    small("A browser may erase what it keeps, and a lost ledger ends this device. With a code and a file another browser can go on."),
+    small(
+      "A browser may erase what it keeps, and a lost ledger ends this device. With a code and a file another browser can go on.",
+    ),
     make,
     shown,
   );

@@ -51,10 +51,12 @@ export function readRows(text: string, data: Device["task"]["definition"]["data"
     refuse(`line 1: ${others.length} columns beside ${target}, but a row of this task has ${data.features}`);
   }
   return rest.map(({ number, fields }) => {
-    if (fields.length !== header.fields.length) refuse(`line ${number}: ${fields.length} fields, not ${header.fields.length}`);
+    if (fields.length !== header.fields.length)
+      refuse(`line ${number}: ${fields.length} fields, not ${header.fields.length}`);
     const value = (at: number): number => {
       const read = fields[at] ? Number(fields[at]) : NaN;
-      if (!Number.isFinite(Math.fround(read))) refuse(`line ${number}, ${header.fields[at]}: "${fields[at]}" is not a number`);
+      if (!Number.isFinite(Math.fround(read)))
+        refuse(`line ${number}, ${header.fields[at]}: "${fields[at]}" is not a number`);
       return read;
     };
     return { row: features.map(value), label: data.target ? value(label) : fields[label]! };
@@ -71,7 +73,12 @@ export class RowsFile implements Collector {
   constructor(private readonly around: Surroundings) {
     const { columns, features, target } = this.data;
     const names = [...(columns ?? [`${features} numbers`]), target?.name ?? "label"].join(", ");
-    const file = h("input", { type: "file", id: "file", accept: ".csv,text/csv", onchange: () => void this.open(file) });
+    const file = h("input", {
+      type: "file",
+      id: "file",
+      accept: ".csv,text/csv",
+      onchange: () => void this.open(file),
+    });
     this.view = h(
       "div",
       {},

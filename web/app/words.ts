@@ -53,7 +53,11 @@ export const STANDINGS: Record<Standing, Words> = {
     tone: "warn",
     meaning: "Terms and ledger stay as they are: what was spent stays spent. Go on only if the operator told you so.",
   },
-  "set-back": { badge: "stopped", tone: "bad", meaning: "Nothing is sent. Ask the operator whether a backup was restored." },
+  "set-back": {
+    badge: "stopped",
+    tone: "bad",
+    meaning: "Nothing is sent. Ask the operator whether a backup was restored.",
+  },
   "ledger-lost": {
     badge: "ledger lost",
     tone: "bad",
@@ -66,8 +70,16 @@ export const STANDINGS: Record<Standing, Words> = {
       "If you had joined, the browser has erased its storage since, as some do after days without a visit. An invite works once, so nothing can be spent twice.",
   },
   busy: { badge: "in another tab", tone: "warn", meaning: "Close the other tab, and this one takes over." },
-  unsupported: { badge: "not possible here", tone: "bad", meaning: "A private window, or a page without https, keeps no ledger." },
-  "not-admitted": { badge: "not for phones", tone: "bad", meaning: "A Python device can join: the commands are below." },
+  unsupported: {
+    badge: "not possible here",
+    tone: "bad",
+    meaning: "A private window, or a page without https, keeps no ledger.",
+  },
+  "not-admitted": {
+    badge: "not for phones",
+    tone: "bad",
+    meaning: "A Python device can join: the commands are below.",
+  },
   terms: { badge: "stopped", tone: "bad", meaning: "" },
   "bad-link": { badge: "no invite", tone: "bad", meaning: "Scan the code again, or open the whole link." },
   "bad-task": { badge: "not trusted", tone: "bad", meaning: "Nothing was sent." },

@@ -83,7 +83,7 @@ export class Motion {
   }
 
   private interpolate(seconds: number, value: number): void {
-    for (let at = this.began + this.made / FINE_HZ; at <= seconds + 1e-9 / FINE_HZ; ) {
+    for (let at = this.began + this.made / FINE_HZ; at <= seconds + 1e-9 / FINE_HZ;) {
       const share = seconds > this.last ? Math.min(1, (at - this.last) / (seconds - this.last)) : 1;
       this.addFine(this.value + share * (value - this.value));
       at = this.began + this.made / FINE_HZ;

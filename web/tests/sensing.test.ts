@@ -8,7 +8,9 @@ interface Vectors {
   motion: { name: string; seconds: number[]; acceleration: [number, number, number][]; rows: number[][] }[];
   digits: { strokes: Stroke[]; row: number[] }[];
 }
-const vectors = JSON.parse(readFileSync(new URL("../../tests/vectors/sensing.json", import.meta.url), "utf8")) as Vectors;
+const vectors = JSON.parse(
+  readFileSync(new URL("../../tests/vectors/sensing.json", import.meta.url), "utf8"),
+) as Vectors;
 
 test.each(vectors.motion)("rows of a recording: $name", ({ seconds, acceleration, rows }) => {
   const made: Float32Array[] = [];
