@@ -40,7 +40,7 @@ export class Contributing {
   /** Settle what a closed page left behind, and go on where there is enough to go on with. */
   async resume(): Promise<void> {
     await this.guarded(() => this.device.resend());
-    await this.guarded(async () => void (await this.device.refreshModel()));
+    await this.guarded(() => this.device.refreshModel());
     if (!this.streams) this.soon(0);
   }
 
@@ -76,6 +76,8 @@ export class Contributing {
       this.begun = true;
       this.fresh = 0;
     }
+    // The owner uses the newest model, not the one that the contribution began with.
+    await this.guarded(() => this.device.refreshModel());
     if (!this.streams || unsettled || !this.missing) this.soon(1000);
   }
 

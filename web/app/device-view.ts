@@ -8,6 +8,7 @@ import { button, counted, h, small } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { refusal, sensorOf } from "./join-view.js";
 import { LedgerView } from "./ledger-view.js";
+import { oddsAfter } from "./odds.js";
 import { recoveryView } from "./recovery-view.js";
 import { RowsFile } from "./rows-file.js";
 import { STANDINGS, sentence, type Local, type Standing } from "./words.js";
@@ -129,7 +130,7 @@ export class DeviceView {
   }
 
   private showFigures(state: DeviceState): void {
-    const { rows, batch, releases, receipts, unsettled, spent, epsilon, odds, left } = state;
+    const { rows, batch, releases, receipts, unsettled, spent, epsilon, left } = state;
     const missing = this.contributing.missing;
     const whole = Math.max(missing, batch, 1);
     this.progress.max = whole;
@@ -141,7 +142,6 @@ export class DeviceView {
       h("div", {}, h("dt", {}, name), h("dd", { id: `figure-${name}` }, value), h("dd", { className: "small" }, more));
     const has = Number.isFinite(epsilon);
     const { event, uses } = this.device.task.terms;
-    const most = Math.ceil(event.times(uses).odds - 1e-9);
     this.figures.replaceChildren(
       figure("kept", String(rows), `${this.collector.noun}s, on this phone only`),
       figure(
@@ -151,8 +151,8 @@ export class DeviceView {
       ),
       figure(
         "odds",
-        has ? `${Math.max(50, Math.ceil(odds - 1e-9))} in 100` : "none",
-        has ? `for a guess; a coin has 50, all of it ${most}` : "nothing is promised",
+        has ? `${oddsAfter(event, uses - left)} in 100` : "none",
+        has ? `for a guess; a coin has 50, all of it ${oddsAfter(event, uses)}` : "nothing is promised",
       ),
       figure(
         "spent",

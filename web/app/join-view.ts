@@ -3,6 +3,7 @@
 import { join, type Device, type Offer } from "../core/index.js";
 import type { Sensor } from "./collecting.js";
 import { button, dots, folded, h, small } from "./dom.js";
+import { oddsAfter } from "./odds.js";
 import { STANDINGS, sentence, type Standing } from "./words.js";
 
 const NOUNS: Record<string, string> = { activity: "windows of your motion", "draw-a-digit": "of your drawings" };
@@ -79,7 +80,7 @@ function decision(offer: Offer, go: (joining: Promise<Device>) => void): HTMLEle
 }
 
 function odds({ promised, task }: Offer): HTMLElement[] {
-  const most = Math.ceil(promised.odds - 1e-9);
+  const most = oddsAfter(task.terms.event, promised.uses);
   const what =
     promised.unit === "device"
       ? "that you take part"
