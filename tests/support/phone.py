@@ -42,6 +42,12 @@ class Phone:
     def close(self) -> None:
         self.context.close()
 
+    def refuse(self, permission: str) -> None:
+        """Refuse a permission, as an owner does in the settings."""
+        mine = self._session.send("Target.getTargetInfo")["targetInfo"]["browserContextId"]
+        given = {"permission": {"name": permission}, "setting": "denied", "browserContextId": mine}
+        self._session.send("Browser.setPermission", given)
+
     def feel(self, x: float, y: float, z: float) -> None:
         """Have all sensors measure an acceleration, gravity included."""
         for kind, (a, b, c) in zip(SENSORS, ((x, y, z), (x, y, z - 9.81), (0.0, 0.0, 0.0)), strict=True):

@@ -115,7 +115,8 @@ export class Activity implements Collector {
 
   private async window(row: Float32Array): Promise<void> {
     const label = this.labels[this.label];
-    if (label !== undefined && this.keeper.takes(this.seconds, this.label)) await this.around.keep(row, label);
+    if (label !== undefined && this.keeper.takes(this.seconds, this.label))
+      await this.around.keep(row, label).catch(() => undefined); // the page says why
   }
 
   private draw(row: Float32Array): void {

@@ -57,7 +57,8 @@ export class DeviceView {
     if (sensor?.kind === "activity") this.collector = new Activity(labels, sensor, around);
     else if (sensor?.kind === "draw-a-digit") this.collector = new Drawing(labels, around);
     else this.collector = new RowsFile(around);
-    if ("onspectrum" in this.collector) (this.collector as Drawing).onspectrum = (row) => void this.think(row, labels);
+    if ("onspectrum" in this.collector)
+      (this.collector as Drawing).onspectrum = (row) => void this.think(row, labels).catch(() => undefined);
     this.contributing = new Contributing(device, this.collector.streams);
   }
 

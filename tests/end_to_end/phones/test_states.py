@@ -66,8 +66,7 @@ def test_a_phone_without_sensor_says_so(phones: Any, server: Process) -> None:
 
 def test_a_refused_permission_measures_nothing(phones: Any, server: Process) -> None:
     phone = phones(server, sensors=True)
-    refusing = {"permission": {"name": "accelerometer"}, "setting": "denied", "origin": server.address}
-    phone._session.send("Browser.setPermission", refusing)
+    phone.refuse("accelerometer")
     phone.join("activity-phone")
     phone.stands("no-permission", "may not read the motion sensor")
     assert phone.figure("kept") == "0"
@@ -108,7 +107,7 @@ def test_two_tabs_are_one_device(phones: Any, server: Process) -> None:
     phone.draw(1)
     second = phone.context.new_page()
     second.goto(f"{server.address}/device")
-    expect(second.get_by_role("alert")).to_contain_text("another tab of this browser is the device", timeout=WAIT_MS)
+    expect(second.get_by_role("alert")).to_contain_text("Another tab of this browser is the device", timeout=WAIT_MS)
     first, phone.page = phone.page, second
     first.close()
     phone.stands("ready")
@@ -137,7 +136,7 @@ def test_a_killed_server_costs_no_second_charge(phones: Any, own_server: Process
     phone.sent(1)
     port = own_server.address.rpartition(":")[2]
     own_server.end(signal.SIGKILL)
-    phone.draw(2)
+    phone.draw(1)
     phone.stands("offline")
     again = Process(own_server.home, None, "--port", port)
     try:
@@ -186,7 +185,7 @@ def test_the_operator_pauses_revokes_and_stops(phones: Any, own_server: Process)
     other.draw(2)
     other.stands("revoked", "ask for a new invite")
     own_server.move("stopped", "draw-a-digit")
-    phone.draw(2)
+    phone.draw(1)
     phone.stands("ended", "Nothing leaves this device any more")
 
 
@@ -215,7 +214,7 @@ def test_the_owner_pauses_withdraws_and_moves_to_another_browser(phones: Any, ow
     other.press("Go on with this device")
     other.stands("ready")
     assert other.figure("sent") == "1", "the ledger came along"
-    phone.draw(2)
+    phone.draw(1)
     phone.stands("revoked")
     other.press("Withdraw and erase")
     other.press("Yes, withdraw and erase")
