@@ -85,8 +85,9 @@ export function canonical(entry: Entry): string {
   const sorted = Object.keys(entry).sort();
   // Strings in ASCII: every other letter is escaped, as Python does.
   const quoted = (text: string): string =>
-    JSON.stringify(text).replace(/[\x7f-\uffff]/g, (letter) =>
-      letter === "\x7f" ? letter : `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`,
+    JSON.stringify(text).replace(
+      /[^\x20-\x7e]/g,
+      (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`,
     );
   const written = (value: number | string): string => (typeof value === "string" ? quoted(value) : String(value));
   return `{${sorted.map((name) => `${quoted(name)}:${written(entry[name]!)}`).join(",")}}`;
