@@ -226,7 +226,7 @@ async function readUpTo(response: Response, limit: number): Promise<Uint8Array> 
 }
 
 function jsonOf(response: Response, body: Uint8Array): Record<string, unknown> {
-  if (!response.headers.get("content-type")?.includes("json")) return {};
+  if (!body.length || !response.headers.get("content-type")?.includes("json")) return {};
   try {
     const content: unknown = JSON.parse(new TextDecoder().decode(body));
     return typeof content === "object" && content !== null ? (content as Record<string, unknown>) : {};

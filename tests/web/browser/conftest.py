@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.browser import open_browser
 from tests.support.process import Process
 
 SOUND = """
@@ -65,6 +65,12 @@ async () => {
 """
 
 
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The system's chromium: one for all tests, with a fresh profile for each page."""
+    yield from open_browser()
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """A server process, for all tests of a file."""
@@ -91,9 +97,3 @@ def make_page(browser: Any, server: Process) -> Iterator[Callable[..., Any]]:
     yield make
     for context in contexts:
         context.close()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder for files of this test."""
-    return tmp_path

@@ -12,9 +12,9 @@ import pytest
 
 from crowdml.core.ops import ZeroCoins
 from crowdml.task.live_task import LiveTask
-from tests.end_to_end.browser.conftest import FILL, JOIN, LEDGER, SOUND
 from tests.support.process import Process
 from tests.support.served import Member
+from tests.web.browser.conftest import FILL, JOIN, LEDGER, SOUND
 
 PROMISES_NOTHING = ['privacy={ mode = "none" }']
 
@@ -57,7 +57,9 @@ def replay(live: LiveTask, bodies: list[bytes]) -> Any:
     return part.check_out(state).parameters
 
 
-@pytest.mark.parametrize("changes", [[], PROMISES_NOTHING], ids=["sound", "none"])
+@pytest.mark.parametrize(
+    "changes", [pytest.param([], id="sound"), pytest.param(PROMISES_NOTHING, id="none", marks=pytest.mark.live)]
+)
 def test_a_browser_contributes(server: Process, make_page: Callable[..., Any], changes: list[str]) -> None:
     task = server.fresh(*changes, file=SOUND)
     page = make_page()
