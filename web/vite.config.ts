@@ -5,9 +5,12 @@
 
 import { defineConfig } from "vite";
 
-const entries = {
-  "device-core": "core/index.ts",
-};
+const only = process.env["CROWDML_WEB_ENTRY"]; // to measure or try one part
+const entries: Record<string, string> = only
+  ? { only }
+  : {
+      "device-core": "core/index.ts",
+    };
 
 export default defineConfig({
   publicDir: false,

