@@ -18,7 +18,8 @@ from crowdml.core.errors import BudgetExhausted, TermsViolated
 from crowdml.privacy import Event, Filter, Promise
 from crowdml.privacy.accounting import FilterKind
 from crowdml.privacy.ledger.entries import AcceptedTerms, accepted, decimal_up
-from crowdml.privacy.ledger.ledger_chain import Cap, LedgerChain, canonical, next_hash
+from crowdml.privacy.ledger.entry_bytes import canonical
+from crowdml.privacy.ledger.ledger_chain import Cap, LedgerChain, next_hash
 from crowdml.privacy.ledger.spending import packed
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "ledger.json"

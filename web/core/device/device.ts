@@ -11,6 +11,7 @@ import { Refusal, require } from "../refusal.js";
 import { toBase64 } from "../wire/bytes.js";
 import { hashOf, openSigned, type TaskDocument } from "../wire/signed-task.js";
 import { openTask, type BrowserTask } from "./browser-task.js";
+import { checkInBody } from "./check-in-body.js";
 import { gather, type Gathered } from "./gathering.js";
 import { Ledger } from "./ledger.js";
 import { factsOf, keepRow, keptRows, requireNumbering } from "./samples.js";
@@ -198,29 +199,14 @@ export class Device {
 
   /** Work on a check-out, charge what comes of it, and send that. */
   private async release(sending: Sending, found: CheckedOut, gathered: Gathered): Promise<Outcome> {
-    const { job, checkIn: layout } = this.task;
+    const { job } = this.task;
     const facts = await factsOf(this.store, this.account);
     const spending = this.ledger.chain.spending(this.account);
     const numbering = await requireNumbering(this.store, this.account, spending);
     const { version } = found;
     const begun = performance.now();
     const [made, after] = contribute(job, found.parameters, found.count, facts, gathered.batch, this.words);
-    const values = new Map<string, ArrayLike<number>>([
-      ["version", [version]],
-      ["content/weight", [made.weight]],
-    ]);
-    let at = 0;
-    for (const { path, count } of layout.fields.filter((field) => field.path.startsWith("content/update/"))) {
-      values.set(path, made.update.subarray(at, at + count));
-      at += count;
-    }
-    if (made.counts) {
-      const { rows, counted, errors, spread } = made.counts;
-      for (const [name, value] of Object.entries({ rows, counted, errors }))
-        values.set(`content/counts/${name}`, [value]);
-      values.set("content/counts/spread", spread);
-    }
-    const body = layout.encode(values);
+    const body = checkInBody(this.task.checkIn, version, made);
     this.board.workedMs = performance.now() - begun;
     const letters = toBase64(crypto.getRandomValues(new Uint8Array(12)));
     const key = `${version.toString(16).padStart(10, "0")}-${letters}`;

@@ -162,13 +162,13 @@ export class Server {
         referrerPolicy: "no-referrer",
         signal: AbortSignal.timeout(this.patienceMs),
       });
-      body = await readUpTo(response, limit);
-    } catch (error) {
-      if (error instanceof Refusal) throw error;
+      body = new Uint8Array(await response.arrayBuffer());
+    } catch {
       throw new Refusal("offline", "the server does not answer: what waits is kept, and sent when it does");
     }
+    require(body.length <= limit, "the server's answer is too large");
     const spoken = response.headers.get("crowdml-protocol") ?? PROTOCOL;
-    require(spoken === PROTOCOL, `the server speaks protocol ${spoken.slice(0, 20)}, and ${PROTOCOL} is spoken here`);
+    require(spoken === PROTOCOL, "the server speaks another protocol: reload the page");
     const json = jsonOf(response, body);
     const error = json["error"] as Record<string, unknown> | undefined;
     return { status: response.status, headers: response.headers, body, json, code: readable(error?.["code"]) };
@@ -202,31 +202,8 @@ export function refusalOf(answer: Answer): Refusal {
   return new Refusal(reason, sentences[reason] ?? `the server refused: ${said}`);
 }
 
-async function readUpTo(response: Response, limit: number): Promise<Uint8Array> {
-  const reader = response.body?.getReader();
-  const parts: Uint8Array[] = [];
-  let size = 0;
-  for (;;) {
-    const { done, value } = (await reader?.read()) ?? { done: true };
-    if (done || !value) break;
-    size += value.length;
-    if (size > limit) {
-      await reader?.cancel();
-      throw new Refusal("malformed", `the server's answer is larger than ${limit} bytes`);
-    }
-    parts.push(value);
-  }
-  const made = new Uint8Array(size);
-  let at = 0;
-  for (const part of parts) {
-    made.set(part, at);
-    at += part.length;
-  }
-  return made;
-}
-
 function jsonOf(response: Response, body: Uint8Array): Record<string, unknown> {
-  if (!response.headers.get("content-type")?.includes("json")) return {};
+  if (!body.length || !response.headers.get("content-type")?.includes("json")) return {};
   try {
     const content: unknown = JSON.parse(new TextDecoder().decode(body));
     return typeof content === "object" && content !== null ? (content as Record<string, unknown>) : {};

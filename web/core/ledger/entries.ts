@@ -5,7 +5,7 @@
  * before it (32 zero bytes at first) followed by its bytes.
  */
 
-import { Refusal, require } from "../refusal.js";
+import { require } from "../refusal.js";
 import { joined, sha256, utf8, type Bytes } from "../wire/bytes.js";
 import { isObject, parseJson, type Json } from "../wire/json.js";
 import { Event, type Filter, type FilterKind } from "./event.js";
@@ -85,8 +85,9 @@ export function canonical(entry: Entry): string {
   const sorted = Object.keys(entry).sort();
   // Strings in ASCII: every other letter is escaped, as Python does.
   const quoted = (text: string): string =>
-    JSON.stringify(text).replace(/[\x7f-\uffff]/g, (letter) =>
-      letter === "\x7f" ? letter : `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`,
+    JSON.stringify(text).replace(
+      /[^\x20-\x7e]/g,
+      (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`,
     );
   const written = (value: number | string): string => (typeof value === "string" ? quoted(value) : String(value));
   return `{${sorted.map((name) => `${quoted(name)}:${written(entry[name]!)}`).join(",")}}`;
@@ -97,62 +98,59 @@ export async function nextHash(before: Uint8Array, raw: string): Promise<Bytes> 
   return sha256(joined(before, utf8(raw)));
 }
 
-type Kind = "text" | "number" | "few" | "decimal" | readonly string[];
-const DECIMALS = ["rho", "pure", "apart", "rest", "device-rho", "device-pure"];
-const FORMS: Record<string, [required: Record<string, Kind>, optional: Record<string, Kind>]> = {
-  accept: [
-    {
-      "task-hash": "text",
-      unit: ["sample", "device"],
-      filter: ["pure", "rdp", "mixed", "gaussian"],
-      epsilon: "decimal",
-      delta: "decimal",
-      uses: "number",
-      rho: "decimal",
-    },
-    {
-      ...Object.fromEntries(DECIMALS.map((name) => [name, "decimal" as const])),
-      orders: ["whole"],
-      noise: ["gaussian"],
-      "device-noise": ["gaussian"],
-    },
-  ],
-  charge: [
-    { key: "text", body: "text", samples: "number", named: "text", most: "number", version: "number" },
-    { uses: "few", known: "number", numbering: "text" },
-  ],
-  lost: [{ most: "number" }, {}],
-  renew: [{ "task-hash": "text" }, {}],
-  close: [{}, { public: "number" }],
+/** What a value of an entry may be, by its letter. */
+const KINDS: Record<string, RegExp> = {
+  t: /^/, // any text
+  d: /^(Infinity|(0|[1-9][0-9]*)(\.[0-9]+)?)$/,
+  u: /^(sample|device)$/,
+  f: /^(pure|rdp|mixed|gaussian)$/,
+  w: /^whole$/,
+  g: /^gaussian$/,
 };
+/** Names of each kind of entry besides `kind` and `task`, each with its letter: those it has, and those it may have. */
+const FORMS: Record<string, readonly [string, string]> = {
+  accept: [
+    "task-hash:t unit:u filter:f epsilon:d delta:d uses:n rho:d",
+    "pure:d apart:d rest:d orders:w noise:g device-rho:d device-pure:d device-noise:g",
+  ],
+  charge: ["key:t body:t samples:n named:t most:n version:n", "uses:n known:n numbering:t"],
+  lost: ["most:n", ""],
+  renew: ["task-hash:t", ""],
+  close: ["", "public:n"],
+};
+const MOST_USES = 65536n;
 
 /** Read an entry exactly as it was written, or refuse it. */
 export function readEntry(raw: string): Entry {
   const content = parseJson(raw);
   require(isObject(content) && typeof content["kind"] === "string", "that is no entry of a ledger", "ledger-lost");
-  const form = Object.hasOwn(FORMS, content["kind"]) ? FORMS[content["kind"]]! : null;
-  require(form, `no entry is called ${content["kind"]}`, "ledger-lost");
-  const required: Record<string, Kind> = { kind: "text", task: "text", ...form[0] };
-  const known: Record<string, Kind> = { ...required, ...form[1] };
+  const kind = content["kind"];
+  const form = Object.hasOwn(FORMS, kind) ? FORMS[kind]! : null;
+  require(form, `no entry is called ${kind}`, "ledger-lost");
+  const letters = (names: string): [string, string][] =>
+    names.split(" ").map((each) => each.split(":") as [string, string]);
+  const required = letters(`kind:t task:t ${form[0]}`.trim());
+  const known = new Map([...required, ...letters(form[1])]);
   const entry: Record<string, number | string> = {};
   for (const [name, value] of Object.entries(content)) {
-    const kind = Object.hasOwn(known, name) ? known[name]! : null;
-    require(kind && isOf(kind, value), `${name} of an entry is not what it should be`, "ledger-lost");
+    const most = kind === "charge" && name === "uses" ? MOST_USES : 1n << 53n;
+    const isRight = known.get(name) === "n" ? isWhole(value, most) : isText(value, KINDS[known.get(name) ?? ""]);
+    require(isRight, `${name} of an entry is not what it should be`, "ledger-lost");
     entry[name] = typeof value === "bigint" ? Number(value) : (value as string);
   }
-  for (const name of Object.keys(required)) require(name in entry, `an entry lacks ${name}`, "ledger-lost");
-  require("apart" in entry === "rest" in entry, "apart and rest belong together", "ledger-lost");
-  require("known" in entry === "numbering" in entry, "known and numbering belong together", "ledger-lost");
-  const needsDelta = entry["kind"] === "accept" && entry["filter"] !== "pure";
-  if (needsDelta && Number(entry["delta"]) <= 0) throw new Refusal("ledger-lost", "Σρ says something at δ > 0 only");
-  require(canonical(entry) === raw, "an entry is not written as every runtime writes it", "ledger-lost");
+  const isThere = (name: string): boolean => name in entry;
+  const areWhole = required.every(([name]) => isThere(name)) && isThere("apart") === isThere("rest");
+  const needsDelta = kind === "accept" && entry["filter"] !== "pure";
+  const isMeant = isThere("known") === isThere("numbering") && !(needsDelta && Number(entry["delta"]) <= 0);
+  const isExact = areWhole && isMeant && canonical(entry) === raw;
+  require(isExact, "an entry is not written as every runtime writes it", "ledger-lost");
   return entry;
 }
 
-function isOf(kind: Kind, value: Json): boolean {
-  if (kind === "number") return typeof value === "bigint" && value >= 0n && value < 1n << 53n;
-  if (kind === "few") return typeof value === "bigint" && value >= 0n && value < 65536n;
-  if (typeof value !== "string") return false;
-  if (kind === "text") return true;
-  return kind === "decimal" ? /^(Infinity|(0|[1-9][0-9]*)(\.[0-9]+)?)$/.test(value) : kind.includes(value);
+function isWhole(value: Json, most: bigint): boolean {
+  return typeof value === "bigint" && value >= 0n && value < most;
+}
+
+function isText(value: Json, form: RegExp | undefined): boolean {
+  return typeof value === "string" && form !== undefined && form.test(value);
 }

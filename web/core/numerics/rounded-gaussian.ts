@@ -7,13 +7,15 @@
  */
 
 import { inLowestTerms } from "./discrete-laplace.js";
-import { inverse } from "./inverse-normal.js";
+import { FARTHEST, inverse } from "./inverse-normal.js";
 import { cell } from "./upper-tail.js";
 import type { Words } from "./words.js";
 
 const BLOCK = 65536;
 /** What the inverse in floating point may be off by, as a share of |z| + 0.01. */
 const LARGEST_SLIP = 1e-12;
+/** Words below this, of which there is one in 10¹⁰, are left to integers: the inverse is rough there. */
+const LEAST = Math.exp(-(FARTHEST ** 2)) * 2 ** 64 * 1.001;
 
 export function roundedGaussian(words: Words, scale: number, lanes: number): Float64Array {
   const [t, s] = inLowestTerms(scale);
@@ -29,7 +31,7 @@ export function roundedGaussian(words: Words, scale: number, lanes: number): Flo
       const distance = tail && scale * inverse(high, low);
       const whole = Math.round(distance);
       const slip = LARGEST_SLIP * (distance + 0.01 * scale) + (scale * 2.6) / tail;
-      if (Math.abs(distance - whole) < 0.5 - slip) drawn[begin + lane] = whole;
+      if (tail > LEAST && Math.abs(distance - whole) < 0.5 - slip) drawn[begin + lane] = whole;
       else waiting.push([lane, (BigInt(high) << 32n) | BigInt(low)]);
     }
     for (let bits = 64; waiting.length; bits += 64) {
