@@ -56,6 +56,7 @@ def charged(phone: Phone) -> list[str]:
     return [entry["key"] for entry in entries if entry["kind"] == "charge"]
 
 
+@pytest.mark.live
 def test_a_phone_without_sensor_says_so(phones: Any, server: Process) -> None:
     phone = phones(server)
     phone.join("activity-phone")
@@ -72,6 +73,7 @@ def test_a_refused_permission_measures_nothing(phones: Any, server: Process) -> 
     assert phone.figure("kept") == "0"
 
 
+@pytest.mark.live
 def test_a_hidden_page_measures_nothing_and_goes_on_when_it_is_seen(phones: Any, server: Process) -> None:
     phone = phones(server, sensors=True)
     phone.join("activity-phone")
@@ -86,6 +88,7 @@ def test_a_hidden_page_measures_nothing_and_goes_on_when_it_is_seen(phones: Any,
     phone.stands("collecting")
 
 
+@pytest.mark.live
 def test_a_reload_goes_on_after_a_tap(phones: Any, server: Process) -> None:
     phone = phones(server)
     phone.join("draw-a-digit")
@@ -101,6 +104,7 @@ def test_a_reload_goes_on_after_a_tap(phones: Any, server: Process) -> None:
     assert len(charged(phone)) == 2
 
 
+@pytest.mark.live
 def test_two_tabs_are_one_device(phones: Any, server: Process) -> None:
     phone = phones(server)
     phone.join("draw-a-digit")
@@ -129,6 +133,7 @@ def test_offline_for_a_while_keeps_what_was_charged_and_sends_it_once(phones: An
     assert server.show("draw-a-digit")["check_ins"] == before + 1 and len(charged(phone)) == 1
 
 
+@pytest.mark.live
 def test_a_killed_server_costs_no_second_charge(phones: Any, own_server: Process, tmp_path: Path) -> None:
     phone = phones(own_server)
     phone.join("draw-a-digit")
@@ -147,6 +152,7 @@ def test_a_killed_server_costs_no_second_charge(phones: Any, own_server: Process
         again.end()
 
 
+@pytest.mark.live
 def test_wiped_storage_sends_nothing_and_cannot_join_again(phones: Any, server: Process) -> None:
     phone = phones(server)
     link = phone.join("draw-a-digit")
@@ -168,6 +174,7 @@ def test_wiped_storage_sends_nothing_and_cannot_join_again(phones: Any, server: 
     assert server.show("draw-a-digit")["check_ins"] == before
 
 
+@pytest.mark.live
 def test_the_operator_pauses_revokes_and_stops(phones: Any, own_server: Process) -> None:
     phone = phones(own_server)
     phone.join("draw-a-digit")
@@ -189,6 +196,7 @@ def test_the_operator_pauses_revokes_and_stops(phones: Any, own_server: Process)
     phone.stands("ended", "Nothing leaves this device any more")
 
 
+@pytest.mark.live
 def test_the_owner_pauses_withdraws_and_moves_to_another_browser(phones: Any, own_server: Process) -> None:
     phone = phones(own_server)
     phone.join("draw-a-digit")

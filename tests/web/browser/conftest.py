@@ -90,7 +90,7 @@ def make_page(browser: Any, server: Process) -> Iterator[Callable[..., Any]]:
             contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(30_000)
-        page.goto(f"{server.address}/")
+        page.goto(f"{server.address}/healthz")
         page.evaluate(OPEN)
         return page
 
