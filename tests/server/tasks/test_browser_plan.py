@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crowdml.server.tasks.browser_plan import browser_plan
 from crowdml.task import parse
-from crowdml.task.browser_plan import browser_plan
 from crowdml.task.live_task import LiveTask, definition_of, open_task
 from crowdml.wire import TaskDocument
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def live_of(name: str, *changes: str) -> LiveTask:
     task = parse((EXAMPLES / name).read_text(), name, changes)
-    arrays = tuple({} for _ in task.data.transform)
+    arrays: tuple[dict[str, Any], ...] = tuple({} for _ in task.data.transform)
     return open_task(TaskDocument(task=task.name, incarnation=1, definition=definition_of(task), arrays=arrays))
 
 
