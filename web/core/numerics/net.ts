@@ -104,12 +104,22 @@ export class Net {
       for (let out = 0; out < outputs; out++) {
         sums.fill(0);
         let constant = 0;
-        for (let example = 0; example < count; example++) {
-          const factor = slope[example * outputs + out]! * weights[example]!;
-          if (!factor) continue;
-          constant += factor;
-          const begin = example * inputs;
-          for (let at = 0; at < inputs; at++) sums[at]! += factor * x[begin + at]!;
+        const factor = (example: number): number =>
+          example < count ? slope[example * outputs + out]! * weights[example]! : 0;
+        // Four examples at a time, so that sums are read and written a fourth as often.
+        for (let example = 0; example < count; example += 4) {
+          const [f, g, h, i] = [factor(example), factor(example + 1), factor(example + 2), factor(example + 3)];
+          constant += f + g + h + i;
+          if (!f && !g && !h && !i) continue;
+          const from = example * inputs;
+          const [to, by, on] = [1, 2, 3].map((more) => Math.min(example + more, count - 1) * inputs) as [
+            number,
+            number,
+            number,
+          ];
+          for (let at = 0; at < inputs; at++) {
+            sums[at]! += f * x[from + at]! + g * x[to + at]! + h * x[by + at]! + i * x[on + at]!;
+          }
         }
         total.set(sums, first + out * inputs);
         if (bias) total[biases + out] = constant;
@@ -152,18 +162,28 @@ function affine(layer: Layer, parameters: Vector, x: Vector, count: number): Vec
   const y = like(x, count * outputs);
   for (let example = 0; example < count; example++) {
     const from = example * inputs;
-    for (let out = 0; out < outputs; out++) {
+    // Four outputs at a time, so that a row is read a fourth as often.
+    for (let out = 0; out < outputs; out += 4) {
+      const last = outputs - 1;
       const row = weights + out * inputs;
-      let [a, b, c, d] = [0, 0, 0, 0];
-      let at = 0;
-      for (; at + 3 < inputs; at += 4) {
-        a += parameters[row + at]! * x[from + at]!;
-        b += parameters[row + at + 1]! * x[from + at + 1]!;
-        c += parameters[row + at + 2]! * x[from + at + 2]!;
-        d += parameters[row + at + 3]! * x[from + at + 3]!;
+      const second = weights + Math.min(out + 1, last) * inputs;
+      const third = weights + Math.min(out + 2, last) * inputs;
+      const fourth = weights + Math.min(out + 3, last) * inputs;
+      let a = 0;
+      let b = 0;
+      let c = 0;
+      let d = 0;
+      for (let at = 0; at < inputs; at++) {
+        const value = x[from + at]!;
+        a += parameters[row + at]! * value;
+        b += parameters[second + at]! * value;
+        c += parameters[third + at]! * value;
+        d += parameters[fourth + at]! * value;
       }
-      for (; at < inputs; at++) a += parameters[row + at]! * x[from + at]!;
-      y[example * outputs + out] = a + b + c + d + (bias ? parameters[biases + out]! : 0);
+      const sums = [a, b, c, d];
+      for (let more = 0; more < 4 && out + more < outputs; more++) {
+        y[example * outputs + out + more] = sums[more]! + (bias ? parameters[biases + out + more]! : 0);
+      }
     }
   }
   return y;
