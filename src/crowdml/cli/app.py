@@ -8,7 +8,19 @@ from typing import Annotated, ClassVar
 import typer
 
 import crowdml
-from crowdml.cli import compare, data, demo, device, privacy, reproduce, serve, simulate, slicing, task
+from crowdml.cli import (
+    compare,
+    data,
+    demo,
+    device,
+    operator_commands,
+    privacy,
+    reproduce,
+    serve,
+    simulate,
+    slicing,
+    task,
+)
 from crowdml.cli.command_groups import Commands
 
 EXTRAS = {
@@ -36,7 +48,7 @@ class Programme(Commands):
             "cache",
             "import-legacy",
         ),
-        "Run a server": ("serve", "task", "invite", "backup", "restore"),
+        "Run a server": ("serve", "task", "invite", "operator", "backup", "restore"),
         "Take part": ("device",),
     }
 
@@ -68,6 +80,7 @@ app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="serve")(serve.serve)
 app.add_typer(task.app, name="task")
 app.command(name="invite")(task.invite)
+app.add_typer(operator_commands.app, name="operator")
 app.add_typer(device.app, name="device")
 app.command(name="backup")(serve.backup)
 app.command(name="restore")(serve.restore)
