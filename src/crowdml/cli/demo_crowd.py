@@ -20,6 +20,7 @@ from crowdml.data import Dataset
 from crowdml.data import load as load_dataset
 from crowdml.data.transforms import fit_all
 from crowdml.task import Task, load
+from crowdml.wire.signed_task import write_arrays
 
 PATIENCE_S = 60.0
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -71,9 +72,12 @@ class Crowd:
         self._operator = Operator(None, home, None)
         self._changes = list(changes)
         self.task = load(file, changes)
-        self._operator.ask("POST", "/v1/tasks", {"file": file.read_text(), "changes": self._changes})
         assert self.task.data.dataset is not None  # noqa: S101  the demo's task has one
         self._dataset = load_dataset(self.task.data.dataset)
+        # Images that no device has are public here: the page shows how well the model does on them.
+        unseen = {"rows": self._transformed.test_rows, "labels": self._transformed.test_targets.astype(np.float32)}
+        request = {"file": file.read_text(), "changes": self._changes, "public": write_arrays([unseen])[0]}
+        self._operator.ask("POST", "/v1/tasks", request)
 
     def join(self, devices: int) -> None:
         """Give every device its share of the images and let it join and work, each in a process of its own."""

@@ -88,6 +88,9 @@ class Summary(_Answer):
     recent_error: WindowError | None = Field(description="error of the recent check-ins, with its noise band")
     rows: int = Field(description="rows that devices said they learnt from")
     averaging: ShownAverage | None = Field(None, description="where weights are learnt or follow from check-ins")
+    validation_error: float | None = Field(
+        None, description="error of a recent version on the operator's public rows, where there are any"
+    )
 
 
 class Tasks(_Answer):

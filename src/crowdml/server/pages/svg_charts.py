@@ -178,7 +178,9 @@ def bar_chart(bars: Sequence[Bar], *, id: str, label: str, most: float, written:
         top = 6 + pitch * number
         length = room * min(1.0, max(0.0, bar.value / (most or 1.0)))
         parts.append(_text("strong", left - 12, top + 19, _short(bar.name), "end"))
-        parts.append(f'<rect class="bar" x="{left}" y="{top}" width="{length:.1f}" height="{pitch - 8}" rx="3"/>')
+        banded = bar.low is not None and bar.high is not None
+        kind = "bar banded" if banded else "bar"
+        parts.append(f'<rect class="{kind}" x="{left}" y="{top}" width="{length:.1f}" height="{pitch - 8}" rx="3"/>')
         if bar.low is not None and bar.high is not None:
             low, high = (left + room * min(1.0, max(0.0, end / (most or 1.0))) for end in (bar.low, bar.high))
             middle = top + (pitch - 8) / 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from markupsafe import Markup
@@ -22,11 +23,21 @@ from crowdml.server.pages.svg_charts import (
     thinned,
     whole_ticks,
 )
+from crowdml.server.store import StoredError
 from crowdml.server.tasks.learning_curve import CurvePoint
 from crowdml.server.tasks.statistics import DAYS_SHOWN, Statistics, Validated, day_name, staleness_bins
 from crowdml.task.recent_error import RecentError
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@record
+class _Measured:
+    """An error of the recent check-ins, and when it was."""
+
+    version: int
+    check_ins: int
+    recent: RecentError
 
 
 @record
@@ -49,7 +60,7 @@ def draw_charts(target: Target, statistics: Statistics, curve: Sequence[CurvePoi
     )
 
 
-def draw_spark(curve: Sequence[CurvePoint]) -> Markup:
+def draw_spark(curve: Sequence[CurvePoint], validated: Sequence[StoredError]) -> Markup:
     """Draw the curve of a task as small as a word: its error where one is known, else its check-ins."""
     measured = [(point, point.recent_error) for point in curve if point.recent_error]
     if len(measured) > 1:
@@ -57,6 +68,9 @@ def draw_spark(curve: Sequence[CurvePoint]) -> Markup:
         band = [(recent.low, recent.high) for _, recent in measured]
         words = f"Error of recent check-ins: from {points[0][1]:.2f} to {points[-1][1]:.2f}"
         return spark_line(points, band, words)
+    if len(validated) > 1:
+        errors = [(float(found.version), found.error) for found in validated]
+        return spark_line(errors, (), f"Error on public rows: from {errors[0][1]:.2f} to {errors[-1][1]:.2f}")
     counts = [(float(point.stored.version), float(point.stored.check_ins)) for point in curve]
     return spark_line(counts, (), f"Check-ins: {curve[-1].stored.check_ins}" if curve else "")
 
@@ -67,31 +81,36 @@ def clamp(number: float) -> float:
 
 
 def _error(statistics: Statistics, curve: Sequence[CurvePoint]) -> Chart:
-    measured = [(point, point.recent_error) for point in curve if point.recent_error]
-    validated = statistics.validated
-    if len(measured) < 2 and not (validated and validated.errors):
+    measured, validated = _measured(statistics, curve), statistics.validated
+    errors = validated.errors if validated else ()
+    if len(measured) < 2 and not errors:
         return _check_ins(curve, bool(measured))
     series = []
     if len(measured) > 1:
         kept = [measured[at] for at in thinned(measured, MOST_POINTS)]
-        points = [(float(point.stored.version), clamp(recent.estimate)) for point, recent in kept]
-        series.append(
-            Series(points=points, band=[(recent.low, recent.high) for _, recent in kept], name="recent check-ins")
-        )
-    if validated and validated.errors:
-        errors = [validated.errors[at] for at in thinned(validated.errors, MOST_POINTS)]
-        kind = "second" if series else ""
-        series.append(
-            Series(
-                points=[(float(found.version), found.error) for found in errors],
-                name="operator’s public rows",
-                kind=kind,
-            )
-        )
-    words = _error_words(measured[-1][1] if len(measured) > 1 else None, validated)
+        points = [(float(found.version), clamp(found.recent.estimate)) for found in kept]
+        band = [(found.recent.low, found.recent.high) for found in kept]
+        series.append(Series(points=points, band=band, name="recent check-ins"))
+    if errors:
+        points = [(float(found.version), found.error) for found in (errors[at] for at in thinned(errors, MOST_POINTS))]
+        series.append(Series(points=points, name="operator’s public rows", kind="second" if series else ""))
+    words = _error_words(measured[-1].recent if len(measured) > 1 else None, validated)
     svg = line_chart(series, id="curve", across="version", ticks=SHARES, most=1.0, label=words)
-    names, rows = _error_table(measured, validated)
+    names, rows = _error_table(measured, errors)
     return Chart(svg=svg, caption=words, names=names, rows=rows)
+
+
+def _measured(statistics: Statistics, curve: Sequence[CurvePoint]) -> list[_Measured]:
+    """Return the errors of the curve, and the present one behind them."""
+    found = [
+        _Measured(version=point.stored.version, check_ins=point.stored.check_ins, recent=point.recent_error)
+        for point in curve
+        if point.recent_error
+    ]
+    now = statistics.recent_error
+    if now and (not found or found[-1].check_ins < statistics.check_ins):
+        found.append(_Measured(version=statistics.version, check_ins=statistics.check_ins, recent=now))
+    return found
 
 
 def _error_words(recent: RecentError | None, validated: Validated | None) -> str:
@@ -112,21 +131,21 @@ def _error_words(recent: RecentError | None, validated: Validated | None) -> str
 
 
 def _error_table(
-    measured: Sequence[tuple[CurvePoint, RecentError]], validated: Validated | None
+    measured: Sequence[_Measured], errors: Sequence[StoredError]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    found = {error.version: f"{error.error:.2f}" for error in validated.errors} if validated else {}
-    if not measured:
-        versions = [list(found)[at] for at in thinned(list(found), TABLE_ROWS)]
-        return ("version", "error on public rows"), tuple((str(version), found[version]) for version in versions)
+    if len(measured) < 2:
+        kept = (errors[at] for at in thinned(errors, TABLE_ROWS))
+        return ("version", "error on public rows"), tuple((str(own.version), f"{own.error:.2f}") for own in kept)
     rows = []
-    for point, recent in (measured[at] for at in thinned(measured, TABLE_ROWS)):
-        version, check_ins = point.stored.version, f"{point.stored.check_ins:,}"
-        shown = [str(version), check_ins, f"{clamp(recent.estimate):.2f}", f"{recent.low:.2f} to {recent.high:.2f}"]
-        if found:
-            before = [at for at in found if at <= version]
-            shown.append(found[before[-1]] if before else "–")
+    for found in (measured[at] for at in thinned(measured, TABLE_ROWS)):
+        recent = found.recent
+        shown = [str(found.version), f"{found.check_ins:,}", f"{clamp(recent.estimate):.2f}"]
+        shown.append(f"{recent.low:.2f} to {recent.high:.2f}")
+        if errors:
+            at = bisect_right(errors, found.version, key=lambda own: own.version)
+            shown.append(f"{errors[at - 1].error:.2f}" if at else "–")
         rows.append(tuple(shown))
-    names = ("version", "check-ins", "recent error", "95 % band", *(("on public rows",) if found else ()))
+    names = ("version", "check-ins", "recent error", "95 % band", *(("on public rows",) if errors else ()))
     return names, tuple(rows)
 
 

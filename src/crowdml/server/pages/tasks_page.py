@@ -14,6 +14,7 @@ from crowdml.server.pages.rendering import respond
 from crowdml.server.pages.task_charts import clamp, draw_spark
 from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.running_task import RunningTask
+from crowdml.task.owners import OwnerPromise
 
 ORDER = {"open": 0, "paused": 1, "draft": 2, "stopped": 3}
 """Tasks that go on stand first."""
@@ -65,11 +66,17 @@ async def _card(running: RunningTask, documents: Documents) -> TaskCard:
         error = f"{clamp(now.recent_error.estimate):.2f}"
     elif validated:
         error = f"{validated[-1].error:.2f}"
-    promise = running.promise
     return TaskCard(
         summary=running.summary(now),
         predicted=running.live.task.target.described,
         error=error,
-        promise=promise.promised.short if promise.guaranteed else "no formal guarantee",
-        spark=draw_spark(await documents.points(running, now)),
+        promise=_in_short(running.promise),
+        spark=draw_spark(await documents.points(running, now), validated),
     )
+
+
+def _in_short(promise: OwnerPromise) -> str:
+    dots = promise.promised.dots if promise.guaranteed else None
+    if dots:
+        return f"at most {dots.right} of 100 guesses right"
+    return "too weak to help" if promise.guaranteed else "no formal guarantee"

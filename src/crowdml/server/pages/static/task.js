@@ -1,14 +1,20 @@
 // Keeps the page of a task up to date: numbers at once, by server-sent events; what the server draws, a little later.
 const task = document.getElementById("task").dataset.task;
 const PAUSE_MS = 3000;
+const NUMBERS = ["version", "devices", "check_ins", "state"];
+let told = null;
 
 function put(name, text) {
   const found = document.getElementById(name);
   if (found && found.textContent !== text) found.textContent = text;
 }
 
+// Shows a state; says whether the page showed another one.
 function show(state) {
-  for (const name of ["version", "devices", "check_ins"]) put(name, String(state[name]));
+  const changed = told !== null || NUMBERS.some((name) => document.getElementById(name).textContent !== String(state[name]));
+  told = state;
+  for (const name of NUMBERS) put(name, String(state[name]));
+  return changed;
 }
 
 // Takes every part that may have changed from a fresh copy of this page; what is open or focused stays so.
@@ -16,6 +22,8 @@ async function refresh() {
   const answer = await fetch(`/tasks/${task}?live`, { headers: { accept: "text/html" } });
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  // The server may hand out a copy that is a moment old; then it is asked once more.
+  if (NUMBERS.some((name) => told && fresh.getElementById(name).textContent !== String(told[name]))) soon();
   for (const part of document.querySelectorAll("[data-live]")) {
     const other = fresh.querySelector(`[data-live="${part.dataset.live}"]`);
     if (!other || part.outerHTML === other.outerHTML) continue;
@@ -50,8 +58,7 @@ function soon() {
 const events = new EventSource(`/v1/tasks/${task}/events`);
 events.addEventListener("state", (event) => {
   const state = JSON.parse(event.data);
-  show(state);
-  soon();
+  if (show(state)) soon();
   if (state.state === "stopped") events.close();
 });
-document.addEventListener("visibilitychange", soon);
+document.addEventListener("visibilitychange", () => { if (told) soon(); });

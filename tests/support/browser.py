@@ -1,0 +1,34 @@
+"""A real browser for the pages of real servers. A conftest that imports the fixture gives it to its folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+FLAGS = (
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The system's chromium: one for all tests, with a fresh profile for each page."""
+    from playwright.sync_api import sync_playwright
+
+    program = os.environ.get("CROWDML_CHROMIUM") or shutil.which("chromium")
+    if program is None:
+        assert not os.environ.get("CROWDML_CI"), "chromium is not installed (make system-packages)"
+        pytest.skip("chromium is not installed (make system-packages)")
+    with sync_playwright() as driver:
+        # As root, as in a container, chromium cannot start its sandbox.
+        opened = driver.chromium.launch(executable_path=program, chromium_sandbox=os.getuid() != 0, args=list(FLAGS))
+        yield opened
+        opened.close()
