@@ -36,7 +36,7 @@ def other(shared: Any) -> Browser:
 
 
 def untouched(app: Any) -> bool:
-    return app.show()["state"] == "open"
+    return bool(app.show()["state"] == "open")
 
 
 def test_there_are_forms_to_look_at() -> None:
