@@ -59,7 +59,7 @@ def bearer_of(request: Request) -> bytes:
     return RawRequest.of(request.scope).bearer()
 
 
-def require_operator(
+async def require_operator(
     request: Request,
     token: Annotated[bytes, Depends(bearer_of)],
     coordinator: Annotated[Coordinator, Depends(coordinator_of)],

@@ -242,3 +242,24 @@ def test_over_tls_the_cookie_is_secure_and_browsers_stay_with_tls(make_app: Any)
     plain = HTML | {"origin": f"http://{HERE}"}
     refused = app.send("POST", "/operator/sign-in", headers=plain, data={"token": app.token})
     assert refused.status_code == 403 and "set-cookie" not in refused.headers
+
+
+def test_a_token_that_cannot_be_written_is_not_changed(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("crowdml.server.tasks.operator.operator_token.write_whole", full)
+    browser = signed_in(app)
+    answer = browser.post("/operator/server/token", {"token": app.token})
+    assert answer.status_code == 503 and "the old one stays" in answer.text
+    assert browser.get("/operator/log").status_code == 200
+
+
+def test_refusals_are_written_from_time_to_time(make_app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crowdml.server.tasks.operator.refusal_counts.EVERY_S", 0.0)
+    app = make_app()
+    for _ in range(3):
+        wrong = app.send("GET", "/v1/operator/log", headers={"authorization": "Bearer wrong"})
+        assert wrong.status_code == 401 and Browser(app).sign_in("wrong").status_code == 403
+    counts = {event["action"]: event["count"] for event in app.as_operator("GET", "/v1/operator/log").json()["events"]}
+    assert counts == {"refused token": 3, "refused sign-in": 3} and not app.failures
