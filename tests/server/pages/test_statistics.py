@@ -95,7 +95,7 @@ def test_public_rows_give_an_error_where_devices_count_none(make_app: Any) -> No
 def test_rows_that_a_server_learns_from_say_so(make_app: Any) -> None:
     app = make_app()
     several = 'algorithm={ kind = "fedavg", per-round = 3, local-batch = 4 }'
-    task = with_public_rows(app, 'robust.rule={ kind = "root-cosine" }', several)
+    task = with_public_rows(app, 'robust.rule={ kind = "root-cosine" }', several, "data.public=40")
     measure(app, task)
     assert statistics(app, task)["validation"]["learnt_from"]
 
