@@ -14,12 +14,12 @@ from crowdml.core import BadInput, Coins, record
 from crowdml.core.keys import SigningKey, fingerprint
 from crowdml.server.refusals import Answer, Refusal, json_answer
 from crowdml.server.store import Store, StoredTask
-from crowdml.server.tasks.activity import ActivityLog
 from crowdml.server.tasks.device_tokens import DeviceState, Tokens, token_hash
 from crowdml.server.tasks.enrolment import Enrolment
 from crowdml.server.tasks.mutable_task import MutableTask
 from crowdml.server.tasks.new_task import EntropyCoins, TaskRequest, make_task, read_validation_set
 from crowdml.server.tasks.running_task import Choose, RunningTask, by_hash
+from crowdml.server.tasks.task_activity import ActivityLog
 from crowdml.server.tasks.task_writer import LARGEST_BATCH, Writer
 from crowdml.server.tasks.validation import Validation
 

@@ -9,7 +9,7 @@ import pytest
 
 from crowdml.server.store import NewDay, Receipt, StoredDay
 from crowdml.server.tasks import mutable_task
-from crowdml.server.tasks.activity import DAY_S, ActivityLog, Day
+from crowdml.server.tasks.task_activity import DAY_S, ActivityLog, Day
 
 
 def receipt(slot: int, version: int, started: int) -> Receipt:
