@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from crowdml.server.store import NewDay, Receipt, StoredDay
-from crowdml.server.tasks import mutable_task
 from crowdml.server.tasks.task_activity import DAY_S, ActivityLog, Day
 
 
@@ -86,7 +85,7 @@ def test_receipts_from_before_days_were_kept_have_a_staleness_and_no_day() -> No
 
 def test_a_server_shows_the_same_after_a_restart(make_app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.5 * DAY_S]
-    monkeypatch.setattr(mutable_task.time, "time", lambda: now[0])
+    monkeypatch.setattr("crowdml.server.tasks.mutable_task.time.time", lambda: now[0])
     app = make_app()
     app.create()
     one, other = app.device(), app.device()
