@@ -229,7 +229,7 @@ async def get_model(
     token: Annotated[bytes, Depends(bearer_of)],
     format: Literal["safetensors", "onnx"] = "safetensors",
 ) -> Response:
-    """Return the model with terms and ε in its metadata, to the operator or to a device of the task."""
+    """Return the model with terms, odds and ε in its metadata, to the operator or to a device of the task."""
     if not coordinator.is_operator(token):
         device = device_of(request, token, coordinator)
         if device.task != running.name:

@@ -114,6 +114,7 @@ def _metadata_of(running: RunningTask, now: Snapshot) -> dict[str, str]:
         "check-ins": str(now.check_ins),
         "task_hash": running.task_hash,
         "privacy": json.dumps(privacy) if running.live.plan.terms.promised else "no formal guarantee",
+        **running.promise.metadata,
     }
 
 

@@ -112,7 +112,8 @@ class Described(Summary):
 
     incarnation: int = Field(description="1 at first; one more after every restore of a backup")
     task_hash: str = Field(description="SHA-256 of the text of the signed task, hexadecimal")
-    promise: str = Field(description="what owners are promised, in words")
+    odds: str = Field(description="what owners are promised, in odds: how often the best guess is right")
+    promise: str = Field(description="the same in ε")
     rests_on: str = Field(description="what has to be so for the promise to hold")
     signed_task: Envelope
 

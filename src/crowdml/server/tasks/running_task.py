@@ -192,6 +192,7 @@ class RunningTask:
         return {
             "incarnation": self.incarnation,
             "task_hash": self.task_hash,
+            "odds": self.promise.in_odds,
             "promise": self.promise.in_epsilon,
             "rests_on": self.promise.rests_on,
             "signed_task": self.signed.to_json(),

@@ -48,8 +48,8 @@ class Dots:
     def legend(self) -> str:
         """Say what the characters mean."""
         return (
-            f"{RIGHT} {COIN} that a coin gets right   {ADDED} {self.right - COIN} that joining may add   "
-            f"{WRONG} {DOTS - self.right} wrong all the same"
+            f"{RIGHT} {COIN} a coin gets right   {ADDED} {self.right - COIN} more if you join   "
+            f"{WRONG} {DOTS - self.right} stay wrong"
         )
 
     def described(self) -> str:
