@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from crowdml.cli.operator import ADDRESS_FILE, ServerRefused
-from crowdml.cli.operator_commands import log, rotate
+from crowdml.cli.serve import log, rotate
 from crowdml.server.setup.serving import TOKEN_FILE
 from tests.support.application import Makes
 from tests.support.on_socket import OnSocket

@@ -13,7 +13,6 @@ from crowdml.cli import (
     data,
     demo,
     device,
-    operator_commands,
     privacy,
     reproduce,
     serve,
@@ -80,7 +79,7 @@ app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="serve")(serve.serve)
 app.add_typer(task.app, name="task")
 app.command(name="invite")(task.invite)
-app.add_typer(operator_commands.app, name="operator")
+app.add_typer(serve.operator, name="operator")
 app.add_typer(device.app, name="device")
 app.command(name="backup")(serve.backup)
 app.command(name="restore")(serve.restore)
