@@ -5,7 +5,7 @@ UV_VERSION := 0.13.7
 STAMP := .venv/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live test-torch check docs soak soak-short bench reproduce lock system-packages clean
+.PHONY: help setup demo test test-live test-torch check docs web soak soak-short bench reproduce lock system-packages clean
 MINUTES ?= 60
 TORCH ?= torch
 
@@ -52,6 +52,10 @@ check: setup  ## Check format, lint, types, layers and generated documentation
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m docs.generate --check
+	$(BIN)/python web/build.py --check
+
+web: setup  ## Build the browser device from web/ into the server's static files
+	$(BIN)/python web/build.py
 
 docs: setup  ## Write the generated pages anew: reference, and papers from results/
 	$(BIN)/python -m docs.generate
@@ -77,7 +81,7 @@ lock: setup  ## Resolve requirements.lock anew from pyproject.toml
 
 system-packages:  ## Install what some tests need beyond Python (Debian; as root)
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium strace
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends caddy chromium strace
 
 clean:  ## Remove the environment and caches
-	rm -rf .venv .venv-torch .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

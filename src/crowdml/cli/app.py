@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar
 import typer
 
 import crowdml
-from crowdml.cli import compare, data, demo, device, privacy, reproduce, serve, simulate, slicing, task
+from crowdml.cli import compare, data, device, portal, privacy, reproduce, serve, simulate, slicing, task
 from crowdml.cli.command_groups import Commands
+from crowdml.cli.demos import demo
 
 EXTRAS = {
     **{name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL", "pymetis")},
@@ -36,8 +37,8 @@ class Programme(Commands):
             "cache",
             "import-legacy",
         ),
-        "Run a server": ("serve", "task", "invite", "backup", "restore"),
-        "Take part": ("device",),
+        "Run a server": ("serve", "task", "invite", "operator", "backup", "restore"),
+        "Take part": ("device", "portal"),
     }
 
 
@@ -68,6 +69,7 @@ app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="serve")(serve.serve)
 app.add_typer(task.app, name="task")
 app.command(name="invite")(task.invite)
+app.add_typer(serve.operator, name="operator")
 app.add_typer(device.app, name="device")
 app.command(name="backup")(serve.backup)
 app.command(name="restore")(serve.restore)
@@ -75,6 +77,7 @@ app.command(name="import-legacy")(simulate.import_legacy)
 app.add_typer(data.app, name="data")
 app.add_typer(simulate.cache, name="cache")
 app.add_typer(privacy.app, name="privacy")
+app.add_typer(portal.app, name="portal")
 
 
 def _version(wanted: bool) -> None:

@@ -52,6 +52,7 @@ class TaskDocument:
         definition: The task file's content, without the simulated crowd.
         arrays: For every transform what it learnt; empty for fixed ones.
         restored: The notice of the last restore; None for a task that never was restored.
+        browser: What browsers need of it; None in tasks from before they could join.
     """
 
     task: str
@@ -59,6 +60,7 @@ class TaskDocument:
     definition: dict[str, Any]
     arrays: tuple[dict[str, npt.NDArray[Any]], ...]
     restored: Restored | None = None
+    browser: dict[str, Any] | None = None
 
 
 @record
@@ -124,6 +126,8 @@ def sign_task(document: TaskDocument, key: SigningKey) -> SignedTask:
     }
     if document.restored is not None:
         content["restored"] = {"after": document.restored.after, "version": document.restored.version}
+    if document.browser is not None:
+        content["browser"] = document.browser
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
     return SignedTask(text=text, signature=key.sign(_PURPOSE + text), key=key.public)
 
@@ -143,6 +147,7 @@ def _read(text: bytes) -> TaskDocument:
             definition=_checked(content["definition"], dict),
             arrays=read_arrays(content["arrays"]),
             restored=_restored(content["restored"]) if "restored" in content else None,
+            browser=_checked(content["browser"], dict) if "browser" in content else None,
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedMessage(f"the text says no task: {error}") from None
@@ -160,8 +165,9 @@ def write_arrays(arrays: Sequence[Arrays]) -> list[dict[str, Any]]:
 def read_arrays(content: Sequence[Any]) -> tuple[dict[str, npt.NDArray[Any]], ...]:
     """Read what `write_arrays` wrote, or raise `MalformedMessage`."""
     try:
-        return tuple({name: _to_array(value) for name, value in _checked(learnt, dict).items()} for learnt in content)
-    except (ValueError, KeyError, TypeError) as error:
+        given = _checked(content, list)
+        return tuple({name: _to_array(value) for name, value in _checked(learnt, dict).items()} for learnt in given)
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise MalformedMessage(f"not arrays of transforms: {error}") from None
 
 
@@ -177,7 +183,7 @@ def _array(value: npt.NDArray[Any]) -> dict[str, Any]:
 
 
 def _to_array(value: Mapping[str, Any]) -> npt.NDArray[Any]:
-    shape: Sequence[int] = value["shape"]
+    shape: Sequence[int] = _checked(value["shape"], list)
     if not all(type(size) is int and size >= 0 for size in shape):
         raise ValueError(f"{shape} is no shape")
     read = np.frombuffer(_decode(value["values"]), "<f4").astype(np.float32).reshape(shape)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +22,7 @@ from crowdml.core import record
 from crowdml.core.errors import BudgetExhausted, CapReached, TermsViolated
 from crowdml.privacy.accounting import sum_up
 from crowdml.privacy.ledger.entries import AcceptedTerms, Entry, accepted, terms_of
+from crowdml.privacy.ledger.entry_bytes import canonical, read_entry
 from crowdml.privacy.ledger.spending import MOST, Numbering, SpendingState, counted, packed
 from crowdml.privacy.promise import Promise
 
@@ -183,7 +183,7 @@ class LedgerChain:
 
     def replay(self, raw: bytes, numbers: bytes = b"") -> None:
         """Take an entry that was kept, exactly as it was written; numbers of other samples are refused."""
-        entry = json.loads(raw.decode("ascii"))
+        entry = read_entry(raw)
         if entry["kind"] == "charge" and hashlib.sha256(numbers).hexdigest() != entry["named"]:
             raise TermsViolated(f"{entry['task']}: the samples of {entry['key']} are not those that were charged")
         self._take(raw, entry, numbers)
@@ -250,17 +250,6 @@ class LedgerChain:
             state.task_hash = entry["task-hash"]
         else:
             state.closed, state.freed = True, entry.get("public") == 1
-
-
-def canonical(entry: Mapping[str, Any]) -> bytes:
-    """Write an entry as every runtime writes it.
-
-    >>> canonical({"b": 2, "a": "0.5"})
-    b'{"a":"0.5","b":2}'
-    """
-    if not all(type(value) in (int, str) for value in entry.values()):
-        raise TypeError(f"an entry holds integers and strings only: {entry}")
-    return json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
 
 
 def next_hash(before: bytes, raw: bytes) -> bytes:

@@ -59,7 +59,7 @@ def bearer_of(request: Request) -> bytes:
     return RawRequest.of(request.scope).bearer()
 
 
-def require_operator(
+async def require_operator(
     request: Request,
     token: Annotated[bytes, Depends(bearer_of)],
     coordinator: Annotated[Coordinator, Depends(coordinator_of)],
@@ -69,6 +69,7 @@ def require_operator(
         return
     if coordinator.tokens.find(token) is not None:
         raise Refusal(404, "not-found", "there is nothing here")
+    coordinator.count_refusal("stranger", "refused token")
     request.app.state.require_pace(request)
     raise Refusal(
         401,

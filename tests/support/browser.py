@@ -1,4 +1,4 @@
-"""A real browser for the pages of real servers."""
+"""A real browser for the pages of real servers: one for the whole suite, since a process can drive only one."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ from typing import Any
 
 import pytest
 
+FLAGS = (
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """The system's chromium: one for all tests, with a fresh profile for each page."""
     from playwright.sync_api import sync_playwright
 
-    program = shutil.which("chromium")
+    program = os.environ.get("CROWDML_CHROMIUM") or shutil.which("chromium")
     if program is None:
+        assert not os.environ.get("CROWDML_CI"), "chromium is not installed (make system-packages)"
         pytest.skip("chromium is not installed (make system-packages)")
     with sync_playwright() as driver:
         # As root, as in a container, chromium cannot start its sandbox.
-        opened = driver.chromium.launch(executable_path=program, chromium_sandbox=os.getuid() != 0)
+        opened = driver.chromium.launch(executable_path=program, chromium_sandbox=os.getuid() != 0, args=list(FLAGS))
         yield opened
         opened.close()

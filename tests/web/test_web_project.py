@@ -1,0 +1,36 @@
+"""The web project: its own tests pass, its bundle stays small, and its lock file names no registry."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+from tests.support.web import BUILD, WEB, run_web
+
+LARGEST_DEVICE, LARGEST_CORE = 34_500, 8_000
+"""Bytes of the whole device and of its numerical core at most, compressed by gzip."""
+
+
+def test_web_tests_pass() -> None:
+    made = run_web("vitest/vitest.mjs", "run")
+    assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-1000:]
+
+
+def test_the_device_is_small(tmp_path: Path) -> None:
+    assert len(gzip.compress((BUILD.STATIC / "device.js").read_bytes(), 9)) <= LARGEST_DEVICE
+    made = run_web(
+        "vite/bin/vite.js", "build", CROWDML_WEB_OUT=str(tmp_path), CROWDML_WEB_ENTRY="core/numerics/index.ts"
+    )
+    assert made.returncode == 0, made.stderr
+    (core,) = tmp_path.iterdir()
+    assert len(gzip.compress(core.read_bytes(), 9)) <= LARGEST_CORE
+
+
+def test_the_lock_file_names_no_registry_and_versions_are_exact() -> None:
+    lock = json.loads((WEB / "package-lock.json").read_text())
+    assert not [name for name, package in lock["packages"].items() if "resolved" in package]
+    wanted = json.loads((WEB / "package.json").read_text())
+    assert "dependencies" not in wanted, "nothing but our own code runs on a device"
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in wanted["devDependencies"].values())

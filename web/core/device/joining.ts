@@ -1,0 +1,165 @@
+/**
+ * Joining a task: look at the signed task, let the owner decide, write it down, then enrol.
+ *
+ * Nothing is taken from the server on trust: the invite names the operator's key and the hash of the signed task, what is
+ * shown is worked out here from the task itself, and the ledger has accepted the terms before the server hears of it.
+ */
+
+import { Refusal, require } from "../refusal.js";
+import { toHex } from "../wire/bytes.js";
+import { parseLink, type InviteLink } from "../wire/join-link.js";
+import { ed25519, hashOf, openSigned, type SignedTask, type TaskDocument } from "../wire/signed-task.js";
+import { openTask, type BrowserTask } from "./browser-task.js";
+import { Device } from "./device.js";
+import { Ledger } from "./ledger.js";
+import { beginFacts } from "./samples.js";
+import { Server } from "./server.js";
+import { exclusively, Store, type Member } from "./store.js";
+
+/** What is promised, for the owner to read; all of it worked out on this device. */
+export interface Promised {
+  /** Whether anything is promised at all. */
+  readonly guarantee: boolean;
+  readonly unit: "sample" | "device";
+  readonly epsilon: number;
+  readonly delta: number;
+  /** Releases a sample may enter, or a device may make. */
+  readonly uses: number;
+  /** How often in 100 a guess which of two rows was used is right at most, after all releases; a coin has 50. */
+  readonly odds: number;
+}
+
+/** One part of what leaves the device with every check-in. */
+export interface Leaving {
+  readonly name: string;
+  readonly bytes: number;
+  /** Whether it carries noise. */
+  readonly noisy: boolean;
+}
+
+/** What an invite offers, checked. Nothing has been sent but the question which task it is. */
+export class Offer {
+  constructor(
+    readonly link: InviteLink,
+    readonly signed: SignedTask,
+    readonly document: TaskDocument,
+    /** The task as this browser would run it. */
+    readonly task: BrowserTask,
+    /** State of the task, as the server says: draft, open or paused. */
+    readonly state: string,
+    private readonly store: Store,
+  ) {}
+
+  get promised(): Promised {
+    return promisedBy(this.task);
+  }
+
+  /** What leaves the device with every check-in. */
+  get leaving(): Leaving[] {
+    const { checkIn, job } = this.task;
+    const noisy = (path: string): boolean =>
+      job.sound !== null && (path.startsWith("content/update/") || /\/(errors|spread)$/.test(path));
+    return checkIn.fields.map(({ path, dtype, count }) => ({
+      name: path.replace(/^content\//, ""),
+      bytes: count * (dtype === "I64" ? 8 : 4),
+      noisy: noisy(path),
+    }));
+  }
+
+  /**
+   * Accept: the ledger takes the terms, then the invite is used. Doing it again changes nothing.
+   *
+   * @param confirmed Whether the owner accepted, where nothing is promised, that nothing is.
+   */
+  async accept(confirmed: { withoutGuarantee?: boolean } = {}): Promise<Device> {
+    const warned = `${this.task.name} gives no formal guarantee: what leaves the device carries no noise`;
+    require(this.promised.guarantee ||
+      confirmed.withoutGuarantee, `${warned}; the owner must accept that too`, "terms");
+    await navigator.storage?.persist?.();
+    const member = await exclusively(this.store.name, () => this.enrol());
+    return Device.open(member.account, this.store);
+  }
+
+  private async enrol(): Promise<Member> {
+    const ledger = new Ledger(this.store);
+    await ledger.refresh();
+    const before = (await this.store.all("members")).find(
+      (member) => member.task === this.link.task && member.operator === this.link.key,
+    );
+    const left = `this browser has withdrawn from ${this.link.task}, and its ledger is closed for it`;
+    require(before?.state !== "withdrawn", left, "ended");
+    if (before?.state === "joined") return before;
+    const isSame = before !== undefined && before.code === this.link.code;
+    const keys = isSame ? before : await makeKeys();
+    const member: Member = {
+      account: before?.account ?? this.account(ledger),
+      server: this.link.server,
+      task: this.link.task,
+      operator: this.link.key,
+      taskHash: this.link.taskHash,
+      incarnation: this.document.incarnation,
+      signed: this.signed,
+      secret: keys.secret,
+      publicKey: keys.publicKey,
+      state: "joining",
+      paused: false,
+      code: this.link.code,
+      device: "",
+      token: "",
+    };
+    await ledger.accept(member, await beginFacts(member.account), this.task.terms);
+    const server = new Server(member.server, member.task);
+    const joined: Member = {
+      ...member,
+      state: "joined",
+      ...(await server.enrol(this.link, keys.secret, keys.publicKey)),
+    };
+    await this.store.run(["members"], "readwrite", async (within) => within.put("members", joined));
+    return joined;
+  }
+
+  /** Name the task in the ledger: by its name, unless another operator's task has it. */
+  private account(ledger: Ledger): string {
+    const { task, key } = this.link;
+    return ledger.chain.tasks.has(task) ? `${task}@${key.slice(0, 12)}` : task;
+  }
+}
+
+/** Look at what an invite offers. Nothing is sent but the question which task it is. */
+export async function join(link: string, store = new Store()): Promise<Offer> {
+  requireBrowser();
+  const invite = parseLink(link);
+  const here = globalThis.location?.origin;
+  require(!here ||
+    new URL(invite.server).origin === here, "this invite is for another server: open its link", "bad-link");
+  const described = await new Server(invite.server, invite.task).described();
+  const why = described.reason ? ` (${described.reason})` : "";
+  require(described.state !== "stopped", `${invite.task} has ended${why}: nobody can join it any more`, "ended");
+  const isNamed = (await hashOf(described.signed)) === invite.taskHash;
+  require(isNamed, "the server shows another signed task than the invite names: ask for a new invite", "bad-task");
+  const document = await openSigned(described.signed, invite.key);
+  require(document.task === invite.task, `the invite is for ${invite.task}, but another task is signed`, "bad-task");
+  return new Offer(invite, described.signed, document, openTask(document), described.state, store);
+}
+
+export function promisedBy({ terms }: BrowserTask): Promised {
+  const { unit, filter, uses, event } = terms;
+  const guarantee = Number.isFinite(filter.epsilon);
+  return { guarantee, unit, epsilon: filter.epsilon, delta: filter.delta, uses, odds: event.times(uses).odds };
+}
+
+/** Say at once what this browser lacks: on a page without https nearly everything is missing. */
+function requireBrowser(): void {
+  const has = globalThis.crypto?.subtle && globalThis.indexedDB && globalThis.navigator?.locks;
+  const hint = "open the page by https in a current browser, and not in a private window";
+  if (!has) throw new Refusal("unsupported", `this browser cannot be a device here: ${hint}`);
+}
+
+async function makeKeys(): Promise<Pick<Member, "secret" | "publicKey">> {
+  const made = (await ed25519(() => crypto.subtle.generateKey("Ed25519", true, ["sign", "verify"]))) as CryptoKeyPair;
+  const secret = new Uint8Array(await crypto.subtle.exportKey("pkcs8", made.privateKey));
+  const publicKey = new Uint8Array(await crypto.subtle.exportKey("raw", made.publicKey));
+  require(publicKey.length === 32 &&
+    toHex(publicKey), "this browser makes other keys than were asked for", "unsupported");
+  return { secret, publicKey };
+}

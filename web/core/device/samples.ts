@@ -1,0 +1,92 @@
+/**
+ * Which row is which sample: equal rows are one, and keep its number, also when the row itself is gone.
+ *
+ * Uses are counted by number, so whoever loses the numbers begins to count anew; therefore a running hash over them goes
+ * into the ledger with every charge. Numbers are on disk before the charge that uses them.
+ */
+
+import { Refusal, require } from "../refusal.js";
+import { fromHex, joined, sha256, toHex, utf8, type Bytes } from "../wire/bytes.js";
+import type { Numbering, Spending } from "../ledger/chain.js";
+import type { Facts, KeptRow, Sample, Store } from "./store.js";
+
+const LAST = "\uffff";
+
+/** Begin what a device knows: no sample has a number. */
+export async function beginFacts(account: string): Promise<Facts> {
+  const salt = crypto.getRandomValues(new Uint8Array(32));
+  const numbering = toHex(await sha256(joined(utf8("crowdml samples 1\0"), salt)));
+  const seen = { version: -1, contributed: -1, number: 0, contacts: 0, steps: 0 };
+  return { account, ...seen, salt, following: 0, numbering, parameters: null };
+}
+
+/** Keep a row and number it; one that is kept already stays as it is. Tells whether it is new. */
+export async function keepRow(store: Store, account: string, row: Float32Array, target: number): Promise<boolean> {
+  const facts = await factsOf(store, account);
+  const name = await nameOf(facts.salt, row, target);
+  const numbering = toHex(await linked(fromHex(facts.numbering), name, facts.following));
+  return store.run(["facts", "samples", "rows"], "readwrite", async (within) => {
+    const now = await within.get("facts", account);
+    if (now?.numbering !== facts.numbering) throw new Refusal("busy", "two rows at once: keep the row again");
+    const known = await within.get("samples", [account, name]);
+    const sample = known?.sample ?? facts.following;
+    if (!known) {
+      within.add("samples", { account, name, sample });
+      within.put("facts", { ...now, following: facts.following + 1, numbering });
+    }
+    const kept = await within.get("rows", [account, sample]);
+    if (!kept) within.add("rows", { account, sample, row, target });
+    return !kept;
+  });
+}
+
+/** Return the rows of a task. */
+export async function keptRows(store: Store, account: string): Promise<KeptRow[]> {
+  return store.run(["rows"], "readonly", (within) => within.all("rows", [account], [account, []]));
+}
+
+export async function factsOf(store: Store, account: string): Promise<Facts> {
+  const found = await store.run(["facts"], "readonly", (within) => within.get("facts", account));
+  const missing = "this browser has lost what it knew of its rows: nothing is sent, as their uses cannot be counted";
+  require(found, missing, "ledger-lost");
+  return found;
+}
+
+/** Refuse to go on with other numbers of samples than the ledger has counted with. */
+export async function requireNumbering(store: Store, account: string, spending: Spending): Promise<Numbering | null> {
+  if (spending.terms.unit !== "sample") return null;
+  const facts = await factsOf(store, account);
+  const samples = await samplesOf(store, account);
+  let hash = await sha256(joined(utf8("crowdml samples 1\0"), facts.salt));
+  const known = spending.numbering;
+  const lost = "this browser's list of samples is not the one that the ledger has counted with: nothing is sent";
+  let isThere = !known || known.count === 0;
+  for (const [at, { name, sample }] of samples.entries()) {
+    hash = await linked(hash, name, sample);
+    if (known?.count === at + 1) isThere = toHex(hash) === known.hash;
+  }
+  require(isThere && toHex(hash) === facts.numbering, lost, "ledger-lost");
+  return { count: samples.length, hash: facts.numbering };
+}
+
+export async function samplesOf(store: Store, account: string): Promise<Sample[]> {
+  const found = await store.run(["samples"], "readonly", (within) =>
+    within.all("samples", [account, ""], [account, LAST]),
+  );
+  return found.sort((one, other) => one.sample - other.sample);
+}
+
+/** Name a row by its numbers and its target; without the salt the name says nothing. */
+async function nameOf(salt: Bytes, row: Float32Array, target: number): Promise<string> {
+  const content = new Uint8Array(4 * row.length + 4);
+  const view = new DataView(content.buffer);
+  row.forEach((value, at) => view.setFloat32(4 * at, value + 0, true)); // minus zero is zero
+  view.setFloat32(4 * row.length, target, true);
+  return toHex((await sha256(joined(salt, content))).subarray(0, 16));
+}
+
+async function linked(before: Bytes, name: string, sample: number): Promise<Bytes> {
+  const numbers = new DataView(new ArrayBuffer(16));
+  numbers.setUint32(8, sample, true);
+  return sha256(joined(before, fromHex(name), new Uint8Array(numbers.buffer)));
+}
