@@ -131,8 +131,14 @@ def personal_of(
     if member.state != "joined":
         raise BadInput(f"this device is not in the crowd of {member.task}", hint="crowdml device join URL")
     live = home.live(member)
-    with connected(member, connect) as calls:
-        model = calls.model(trees.size(live.task.model_for(NUMPY).zeros()) * 4)
+    if live.sliced is not None:
+        # Each group has a model of its own, and its members alone have it.
+        from crowdml.device.slice_member import group_model
+
+        model = group_model(home.folder(member))
+    else:
+        with connected(member, connect) as calls:
+            model = calls.model(trees.size(live.task.model_for(NUMPY).zeros()) * 4)
     return personal(live, model, rows, settings, held_out=held_out, label_column=label_column, warn=warn)
 
 

@@ -11,6 +11,7 @@ from crowdml.core.blas_threads import one_blas_thread
 from crowdml.server.http.exchange import Exchange
 from crowdml.server.http.front_door import Access as Access
 from crowdml.server.http.front_door import DirectHandler, FrontDoor, RawHandler
+from crowdml.server.http.relay import Relay
 from crowdml.server.http.requests import Asgi, BodyLimit, Limiter, Receive, Scope, Send
 from crowdml.server.http.secure_routes import SecureRoutes
 from crowdml.server.store import Store
@@ -51,17 +52,19 @@ def create_app(
 
     framework = LazyApp(load)
     exchange = Exchange(coordinator, devices, strangers)
-    secure = SecureRoutes(coordinator, exchange)
+    secure, relay = SecureRoutes(coordinator, exchange), Relay(coordinator, exchange)
     handlers: dict[str, RawHandler] = {
         "exchange.check_out": exchange.check_out,
         "exchange.check_in": exchange.check_in,
         "secure_routes.status": secure.status,
         "secure_routes.hand_over": secure.hand_over,
         "secure_routes.ask_again": secure.ask_again,
+        "relay.plain": relay.plain,
     }
     limited = BodyLimit(framework, coordinator.is_operator)
     direct: dict[str, DirectHandler] = {"exchange.check_in": exchange.expect_check_in}
-    return FrontDoor(coordinator, handlers, limited, access, Lifespan(coordinator, framework.begin), direct)
+    lifespan = Lifespan(coordinator, framework.begin)
+    return FrontDoor(coordinator, handlers, limited, access, lifespan, direct, relay.serve)
 
 
 class LazyApp:

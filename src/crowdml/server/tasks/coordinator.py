@@ -19,6 +19,7 @@ from crowdml.server.tasks.enrolment import Enrolment
 from crowdml.server.tasks.mutable_task import MutableTask
 from crowdml.server.tasks.new_task import EntropyCoins, TaskRequest, make_task
 from crowdml.server.tasks.running_task import Choose, RunningTask, by_hash
+from crowdml.server.tasks.slice_groups import SliceGroups
 from crowdml.server.tasks.task_writer import LARGEST_BATCH, Writer
 
 TRANSITIONS = {"draft": ("open", "stopped"), "open": ("paused", "stopped"), "paused": ("open", "stopped")}
@@ -78,6 +79,7 @@ class Coordinator:
         self._operator_hash = identity.operator_token_hash
         self.tokens = Tokens()
         self.enrolment = Enrolment(store, self.tokens, fingerprint(self._key.public))
+        self._groups: dict[str, SliceGroups] = {}
         self.tasks: dict[str, RunningTask] = {}
         self.writers: dict[str, Writer] = {}
 
@@ -87,6 +89,8 @@ class Coordinator:
 
     async def close(self) -> None:
         """Finish what waits and let go of the store."""
+        for groups in self._groups.values():
+            groups.close()
         for writer in self.writers.values():
             await writer.close()
         self.store.close()
@@ -96,6 +100,16 @@ class Coordinator:
         found = self.tasks.get(name)
         if found is None:
             raise Refusal(404, "no-task", "there is no such task")
+        return found
+
+    def groups_of(self, running: RunningTask) -> SliceGroups:
+        """Return the groups of a task whose devices hold pieces of one net, or refuse."""
+        if running.live.sliced is None:
+            raise Refusal(404, "no-groups", "devices of this task hold no pieces of a net")
+        found = self._groups.get(running.name)
+        if found is None or found.running is not running:
+            found = SliceGroups(running, self.writers[running.name], self.store, self._key.secret)
+            self._groups[running.name] = found
         return found
 
     def create(self, request: TaskRequest) -> StoredTask:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from crowdml.core import CheckIn
@@ -20,6 +21,7 @@ from crowdml.server.store import Point, StoredTask
 from crowdml.server.tasks.device_tokens import DeviceState
 from crowdml.server.tasks.new_task import read_public_set
 from crowdml.server.tasks.snapshot import DeviceTotals, Snapshot
+from crowdml.slicing.live.slice_terms import SliceTerms
 from crowdml.task.live_task import LiveTask, open_task
 from crowdml.task.promise_words import promise_words
 from crowdml.task.recent_error import Totals, count_noise_variance, recent_error
@@ -116,6 +118,13 @@ class RunningTask:
         self.promise = promise_words(self.live.task, self.live.plan)
         self._invited = Invited(algorithm.schedule.cohort, patience_s, choose) if algorithm.schedule.invites else None
         self._snapshot: Snapshot | None = None
+
+    @property
+    def sliced_terms(self) -> SliceTerms:
+        """What groups of this task agree on, whose members hold pieces of one net."""
+        if self.live.sliced is None:
+            raise ValueError("devices of this task hold no pieces of a net")
+        return replace(self.live.sliced, task_hash=self.task_hash)
 
     @property
     def snapshot(self) -> Snapshot:

@@ -83,6 +83,7 @@ class Group:
         events: What happened, oldest first; a driver takes them out.
         upload: What is to be stored and shared, while the group waits for that.
         replays: Attempts that went back to a cut.
+        next_every: Batches between two cuts from the next attempt on.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Group:
         self.assignment: tuple[int, ...] = ()
         self.events: list[Event] = []
         self.upload: SharedNumbers | None = None
-        self.every = terms.cut_every or USUAL_CUT
+        self.every = self.next_every = terms.cut_every or USUAL_CUT
         self.batches = self.replays = 0
         self._pending: SharedNumbers | None = first
         self._kept: dict[int, bytes] = {}
@@ -180,7 +181,7 @@ class Group:
 
     def left(self, member: int, why: str) -> Out:
         """A member is lost."""
-        if self.cards.pop(member, None) is None:
+        if self.cards.pop(member, None) is None or self.stage == DONE:
             return []
         return self._without(member, why)
 
@@ -399,6 +400,7 @@ class Group:
         self.replays += self._turn_attempts > 1
         self.attempt = attempt_number(self._incarnation, self._attempts)
         self.stage, self._ready, self._deposits, self._answers = PREPARING, set(), {}, None
+        self.every = self.next_every
         self._uploads, self.upload = {}, None
         self._roster = dict(sorted((member, self.cards[member]) for member in self.present))
         message = say.Prepare(
@@ -438,6 +440,11 @@ class Group:
         return out
 
     # Who is there.
+
+    @property
+    def asking(self) -> bool:
+        """Whether owners were asked whom they wait for."""
+        return self._answers is not None
 
     @property
     def present(self) -> list[int]:

@@ -30,7 +30,9 @@ class SliceTerms:
         rate: Learning rate of the first pass.
         decay: Factor on the rate from each pass to the next.
         theta: Share of its weights that each owner uploads after a pass.
+        tau: A group takes over a number that more than this share of the window's uploads contains.
         passes: Passes of a group.
+        dummies: Members that stand by.
         named: Whether peers see signed cards, and pin identities.
         shuffle: Whether all pieces are dealt anew in every turn, or as few as possible.
         cut_every: Batches between two cuts of a turn; 0: as the server finds from the group's pace.
@@ -42,10 +44,17 @@ class SliceTerms:
     rate: float
     decay: float = 1.0
     theta: float = 0.5
+    tau: float = 0.5
     passes: int
+    dummies: int = 0
     named: bool = True
     shuffle: Literal["all", "least"] = "all"
     cut_every: int = 0
+
+    @property
+    def size(self) -> int:
+        """Members of a group."""
+        return 1 + self.plan.followers + self.dummies
 
     def batches(self, rows: int) -> int:
         """Return how many batches so many rows make."""
