@@ -103,7 +103,7 @@ def net_of(task: Task) -> SlicedNet:
     except BadInput as error:
         # A slicer names its argument; whoever runs a task looks for a key of its file.
         raise BadInput(error.what, where=f"algorithm.{error.where}", hint=error.hint) from None
-    return sliced_net(model, pieces, graph)
+    return sliced_net(model, pieces, graph, settings.numbers)
 
 
 def released_by(

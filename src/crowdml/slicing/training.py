@@ -7,11 +7,12 @@ turn does not take place.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from crowdml.core import BadInput, Batch, record, trees
+from crowdml.core import Array, BadInput, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.models import flatten
 from crowdml.slicing.sharing import Floats, UploadNoise, Window, choose
@@ -130,8 +131,18 @@ def train_turn(
     for begin in range(0, len(order), batch):
         numbers = order[begin : begin + batch]
         slopes = gradient(group.parameters, as_batch(examples[numbers], labels[numbers]), device, numbers)
-        _step(group.parameters, matters, slopes, np.float32(rate))
+        take_step(group.parameters, matters, slopes, np.float32(rate))
         group.steps += 1
+
+
+def row_order(secret: bytes, turn: int, rows: int) -> Indices:
+    """Draw the order in which a dominator lets its rows in, once for a turn: whoever replays it gets the same batches.
+
+    >>> row_order(b"s" * 32, 3, 5).tolist() == row_order(b"s" * 32, 3, 5).tolist()
+    True
+    """
+    drawn = hmac.digest(secret, b"crowdml row order" + turn.to_bytes(8, "big"), "sha256")
+    return np.random.Generator(np.random.PCG64(int.from_bytes(drawn, "big"))).permutation(rows)
 
 
 def as_batch(rows: Floats, targets: Indices) -> Batch:
@@ -139,15 +150,20 @@ def as_batch(rows: Floats, targets: Indices) -> Batch:
     return Batch(rows=rows, targets=targets, mask=np.ones(len(targets), np.float32))
 
 
-def _step(parameters: Tree, matters: Tree, gradient: Tree, rate: np.float32) -> None:
+def take_step(parameters: Tree, matters: Tree, gradient: Tree, rate: np.float32) -> None:
     """Take a step in place, and remember how far each weight's slope was from zero."""
     for layer, moved, slopes in zip(parameters, matters, gradient, strict=True):
         for name, slope in slopes.items():
-            slope = np.asarray(slope, np.float32)
-            if name == "w":
-                moved[name] += np.abs(slope)
-            # Statistics of a batch normalisation move towards those of the batch, at most all the way.
-            layer[name] -= min(rate, np.float32(1)) * slope if name in ("mean", "variance") else rate * slope
+            step(layer[name], slope, rate, name, moved[name])
+
+
+def step(numbers: Array, slope: Array, rate: np.float32, name: str, matters: Array | None) -> None:
+    """Take a step with one array in place; |gradient| of weights is added to `matters`."""
+    slope = np.asarray(slope, np.float32)
+    if name == "w" and matters is not None:
+        matters += np.abs(slope)
+    # Statistics of a batch normalisation move towards those of the batch, at most all the way.
+    numbers -= min(rate, np.float32(1)) * slope if name in ("mean", "variance") else rate * slope
 
 
 def share(

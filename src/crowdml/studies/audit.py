@@ -19,7 +19,8 @@ from crowdml.simulation.prepare import prepare
 from crowdml.simulation.sliced import deal, first_parameters, gradient_of, net_of, released_by, rules_of
 from crowdml.slicing import SlicedNet
 from crowdml.slicing.attacks import Reader, inputs_from_difference, likeness
-from crowdml.slicing.first_cut import Released, as_columns, first_sums
+from crowdml.slicing.first_cut import Released, first_sums
+from crowdml.slicing.sliced_net import as_columns
 from crowdml.slicing.training import Gradient, Group, Rows, as_batch, make_groups, train_pass, train_turn
 from crowdml.task import Task
 

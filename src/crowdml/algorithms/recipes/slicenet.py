@@ -42,6 +42,11 @@ class SliceNetSettings(Settings):
         "exact",
         description='batch normalisation over the whole batch, as unsliced, or over each micro-batch ("pipelined")',
     )
+    numbers: Literal["float32", "bfloat16", "int8"] = Field(
+        "float32",
+        description="format of the numbers that cross a cut: float32 (sliced is exactly whole), bfloat16 in half the "
+        "bytes, or int8 in a quarter, with a scale for each row",
+    )
     cut_noise: float = Field(
         0.0,
         ge=0,
