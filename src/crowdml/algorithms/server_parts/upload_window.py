@@ -178,5 +178,8 @@ class NoUpload(DevicePart):
 
     def step(self, broadcast: Broadcast, work: Tree, batch: Batch, coins: Coins) -> tuple[Release, Tree]:
         """Upload nothing: drivers learn the shape of an upload from it."""
-        upload = Upload(values=np.zeros(self.size, np.float32), held=np.zeros(self.size, np.int32))
-        return Release(update=upload, rows=np.int32(0)), work
+        return Release(update=self.nothing(), rows=np.int32(0)), work
+
+    def nothing(self) -> Upload:
+        """Return an upload without numbers."""
+        return Upload(values=np.zeros(self.size, np.float32), held=np.zeros(self.size, np.int32))
