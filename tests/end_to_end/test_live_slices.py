@@ -16,8 +16,10 @@ from tests.support.live_slices import TASK, SlicedCrowd, chance_rows, trained
 pytestmark = pytest.mark.live
 ROWS = 120
 MEMBERS = 6
-TEXT = TASK.replace("batch = 5", "batch = 2").replace("cut-every = 4", "cut-every = 15").replace(
-    "max-releases = 2", "max-releases = 1"
+TEXT = (
+    TASK.replace("batch = 5", "batch = 2")
+    .replace("cut-every = 4", "cut-every = 15")
+    .replace("max-releases = 2", "max-releases = 1")
 )
 
 

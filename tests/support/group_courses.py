@@ -19,9 +19,12 @@ from crowdml.core.ops import Tree
 from crowdml.models import flatten
 from crowdml.slicing import batch_gradients
 from crowdml.slicing.live import frames
-from crowdml.slicing.live.controls import OfMember, OfServer, read_of_member, read_of_server, write_control
+from crowdml.slicing.live.controls import Hello, OfMember, OfServer, read_of_member, read_of_server, write_control
 from crowdml.slicing.live.frames import read_header
-from crowdml.slicing.live.group_machine import DONE, GATHERING, SHARING, WAITING, Event, Group, Out
+from crowdml.slicing.live.group_events import Event
+from crowdml.slicing.live.group_machine import Group, Out
+from crowdml.slicing.live.group_stages import DONE, GATHERING, SHARING, WAITING
+from crowdml.slicing.live.group_start import GroupStart
 from crowdml.slicing.live.member_machine import Member
 from crowdml.slicing.live.slice_terms import SharedNumbers, SliceTerms
 from crowdml.slicing.training import Group as Whole
@@ -94,16 +97,26 @@ class Course:
 
     def _start(self) -> Group:
         first = SharedNumbers.every(flatten(FIRST).astype(np.float32))
-        return Group(
-            self.terms, 7, self.size, b"secret", self.incarnation, self.passes, first, SharedNumbers.none(), self.ended
+        start = GroupStart(
+            number=7,
+            size=self.size,
+            secret=b"secret",
+            incarnation=self.incarnation,
+            passes=self.passes,
+            first=first,
+            download=SharedNumbers.none(),
+            ended=self.ended,
         )
+        return Group(self.terms, start)
 
     def _connect(self, number: int) -> None:
         """A member's hello is at once at the server: queues are empty when a connection begins."""
         self.up[number].clear()
         self.down[number].clear()
-        hello, *deposits = self.members[number].hello()
-        self._deliver(self.group.joined(number, hello.card.card(), [each for each in deposits if isinstance(each, bytes)]))  # type: ignore[union-attr]
+        hello, *shown = self.members[number].hello()
+        assert isinstance(hello, Hello)
+        deposits = [each for each in shown if isinstance(each, bytes)]
+        self._deliver(self.group.joined(number, hello.card.card(), deposits))
 
     def _deliver(self, out: Out) -> None:
         for number, message in out:
@@ -213,7 +226,10 @@ class Course:
         """Return the model of any member that was handed it."""
         found = [member.model for member in self.members.values() if member.model is not None]
         for other in found[1:]:
-            assert all(one.tobytes() == two.tobytes() for one, two in zip(trees.leaves(found[0]), trees.leaves(other), strict=True))
+            assert all(
+                one.tobytes() == two.tobytes()
+                for one, two in zip(trees.leaves(found[0]), trees.leaves(other), strict=True)
+            )
         assert found, "nobody has the group's model"
         return found[0]
 
@@ -232,10 +248,17 @@ def reference(turns: list[tuple[int, int, int]], terms: SliceTerms = TERMS, size
         order = order_of(dominator)(turn, len(labels))[: batches * terms.batch]
         rate = terms.rate * terms.decay ** (turn // size)
         train_turn(
-            whole, (rows, labels), dominator, order, terms.batch, rate,
-            lambda parameters, batch, _, __: batch_gradients(
-                terms.plan.arithmetic.net, parameters, batch, micro_batches=terms.plan.arithmetic.micro_batches
-            ).gradient,
+            whole,
+            (rows, labels),
+            dominator,
+            order,
+            terms.batch,
+            rate,
+            lambda parameters, batch, _, __: (
+                batch_gradients(
+                    terms.plan.arithmetic.net, parameters, batch, micro_batches=terms.plan.arithmetic.micro_batches
+                ).gradient
+            ),
             matters,
         )
     if terms is TERMS:

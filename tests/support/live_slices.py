@@ -103,7 +103,9 @@ class SlicedCrowd:
             self.server.kill()
             print((folder / "server" / "server.log").read_text())
             raise
-        _CONTEXT.set_forkserver_preload(["crowdml.device.device", "crowdml.device.joining", "crowdml.device.slice_member"])
+        _CONTEXT.set_forkserver_preload(
+            ["crowdml.device.device", "crowdml.device.joining", "crowdml.device.slice_member"]
+        )
         self.rows = {device: (rows or chance_rows)(device) for device in range(devices)}
         self.processes: dict[int, Any] = {}
 
@@ -238,9 +240,9 @@ def trained(task: Task, first: Tree, turns: list[tuple[int, np.ndarray, np.ndarr
             np.arange(len(labels)),
             settings.batch,
             settings.rate * settings.decay ** (turn // size),
-            lambda parameters, batch, _, __: batch_gradients(
-                net, parameters, batch, micro_batches=settings.micro_batches
-            ).gradient,
+            lambda parameters, batch, _, __: (
+                batch_gradients(net, parameters, batch, micro_batches=settings.micro_batches).gradient
+            ),
             matters,
         )
     return group.parameters

@@ -49,7 +49,9 @@ def learn_in_slices(crowd: Crowd, file: Path) -> dict[str, Any]:
             shown = crowd.groups()
             story.tell(shown)
             done = sum(group["pass"] for group in shown) / (2 * PASSES)
-            progress.named(f"{len(shown)} groups, {sum(group['batches'] for group in shown)} batches", done, float("nan"))
+            progress.named(
+                f"{len(shown)} groups, {sum(group['batches'] for group in shown)} batches", done, float("nan")
+            )
             if killed is None and shown and shown[0]["pass"] >= 1 and shown[0]["stage"] == "running":
                 killed = _kill_follower(crowd, shown[0])
         story.tell(crowd.groups())

@@ -202,4 +202,3 @@ def group_model(folder: Path) -> bytes:
 
 def _said(error: BaseException) -> str:
     return str(error) or type(error).__name__
-

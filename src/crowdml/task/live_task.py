@@ -24,8 +24,8 @@ from crowdml.privacy import Plan
 from crowdml.slicing.live.slice_terms import SliceTerms
 from crowdml.task.averaging_terms import read_public
 from crowdml.task.masking import MaskedForm, make_masked_form
-from crowdml.task.sliced_task import definition_of_stop, sliced_terms
 from crowdml.task.plugins import load_plugins, require_extensions
+from crowdml.task.sliced_task import definition_of_stop, sliced_terms
 from crowdml.task.task import Task
 from crowdml.task.user_models import device_model, require_live_model
 from crowdml.wire import Layout, Messages, TaskDocument, layouts, message
@@ -204,10 +204,11 @@ def require_live(task: Task) -> None:
             hint='use "sound", or "none" to say openly that nothing is promised',
         )
     if not task.recipe.live:
+        live = [name for name, recipe in RECIPES.items() if recipe.live] + list(SLICED)
         raise BadInput(
             f"{task.algorithm.kind} exists in simulation only",
             where="algorithm.kind",
-            hint="use one of: " + ", ".join(f'"{name}"' for name, recipe in (*RECIPES.items(), *SLICED.items()) if recipe.live),
+            hint="use one of: " + ", ".join(f'"{name}"' for name in live),
         )
     require_live_model(task)
     if task.recipe.sums_only and not task.secure_aggregation.enabled:

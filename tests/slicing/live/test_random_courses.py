@@ -55,6 +55,8 @@ def test_an_altered_frame_is_named_and_its_sender_is_out_for_the_pass() -> None:
     assert len(lost) == 1 and "was altered" in lost[0].why
     out = lost[0].members[0]
     later = [event for event in course.events if event.what == "go"]
-    banned = [event for event in later[later.index(next(e for e in later if e.turn >= lost[0].turn)) + 1 :] if event.turn < 5]
+    banned = [
+        event for event in later[later.index(next(e for e in later if e.turn >= lost[0].turn)) + 1 :] if event.turn < 5
+    ]
     assert all(out not in event.members for event in banned)
     assert same_bits(course.model(), reference(course.turns()))

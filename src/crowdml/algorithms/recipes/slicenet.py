@@ -37,7 +37,9 @@ class SliceNetSettings(Settings):
     tau: float = Field(
         0.5, ge=0, le=1, description="τ: a group takes over what the window has more values of than this share of ω"
     )
-    omega: int | None = Field(None, gt=0, description="ω: size of the server's window; not given: the number of groups, and 8 live")
+    omega: int | None = Field(
+        None, gt=0, description="ω: size of the server's window; not given: the number of groups, and 8 live"
+    )
     window: Literal["uploads", "weights"] = Field(
         "uploads", description="what the window holds: the last ω uploads, or the last ω values of each weight"
     )

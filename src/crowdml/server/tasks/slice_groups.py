@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import statistics
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from crowdml.algorithms.server_parts.upload_window import Seat
@@ -21,7 +19,7 @@ from crowdml.core import CrowdError
 from crowdml.core.errors import MalformedMessage
 from crowdml.server.refusals import Refusal
 from crowdml.server.store import Store
-from crowdml.server.tasks.device_tokens import DeviceState
+from crowdml.server.tasks.live_group import Line, LiveGroup, figures_of
 from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.slice_seats import SliceSeats
 from crowdml.server.tasks.task_writer import Writer
@@ -29,7 +27,8 @@ from crowdml.slicing.live import controls as say
 from crowdml.slicing.live import frames
 from crowdml.slicing.live.deposits import deposit_bytes
 from crowdml.slicing.live.frames import HEADER_BYTES, TAG_BYTES, read_header
-from crowdml.slicing.live.group_machine import DONE, GATHERING, RUNNING, WAITING, Event, Group, Out
+from crowdml.slicing.live.group_machine import GATHERING, RUNNING, WAITING, Group, Out
+from crowdml.slicing.live.group_start import GroupStart
 from crowdml.slicing.live.member_cards import Card
 from crowdml.slicing.live.slice_terms import SliceTerms
 
@@ -42,56 +41,6 @@ WAIT_S = 3600.0
 """After so long at a cut without enough members, a pass begins again."""
 REPLAY_S = 10.0
 """A cut is made after as many batches as take so long."""
-MOST_EVENTS = 100
-_RTT_S = 0.05
-
-
-class Line:
-    """The connection of one member, as its group sees it: a queue that somebody empties.
-
-    Args:
-        device: Whose it is.
-        most_bytes: Bytes that may wait.
-        rtt_s: Seconds to the member and back, as last measured; 0 where nobody has.
-    """
-
-    def __init__(self, device: DeviceState, most_bytes: int, rtt_s: Callable[[], float] = lambda: 0.0) -> None:
-        self.device, self.most_bytes, self.rtt_s = device, most_bytes, rtt_s
-        self.waiting: deque[str | bytes] = deque()
-        self.bytes = 0
-        self.news = asyncio.Event()
-        self.closed = ""
-
-    def put(self, message: str | bytes) -> None:
-        """Queue a message; one that does not drain its queue is closed."""
-        if self.closed:
-            return
-        self.bytes += len(message)
-        if self.bytes > self.most_bytes:
-            self.close("this device does not take what is sent to it")
-        self.waiting.append(message)
-        self.news.set()
-
-    def close(self, why: str) -> None:
-        """Let whoever empties the queue end."""
-        self.closed = self.closed or why
-        self.news.set()
-
-
-class LiveGroup:
-    """A group's machine, the lines of its members, and figures about it."""
-
-    def __init__(self, machine: Group, slots: dict[int, int]) -> None:
-        self.machine, self.slots = machine, slots
-        self.lines: dict[int, Line] = {}
-        self.events: deque[tuple[float, Event]] = deque(maxlen=MOST_EVENTS)
-        self.counted: Counter[str] = Counter()
-        self.batches = self.bytes = self.frames = self.rows = 0
-        self.exact_since = time.time()
-        self.last_batch = (-1, -1)
-        self.paces: deque[float] = deque(maxlen=200)
-        self.timer: asyncio.TimerHandle | None = None
-        self.timer_for = ""
 
 
 class SliceGroups:
@@ -184,13 +133,13 @@ class SliceGroups:
         self._require_length(group, header, len(message))
         group.frames += 1
         group.bytes += len(message)
-        if header.piece == 0 and header.batch != group.last_batch[1] or header.turn != group.last_batch[0]:
+        if (header.piece == 0 and header.batch != group.last_batch[1]) or header.turn != group.last_batch[0]:
             self._note_batch(group, header)
         receiver.put(message)
 
     def figures(self) -> list[dict[str, Any]]:
         """Say of every group how it stands; nothing in it is private."""
-        return [self._figures(group) for _, group in sorted(self._groups.items())]
+        return [figures_of(group, self.terms, self.pseudonym) for _, group in sorted(self._groups.items())]
 
     @property
     def waiting_room(self) -> int:
@@ -230,17 +179,17 @@ class SliceGroups:
         members = {slot: seat for slot, seat in self._seats.seats.items() if int(seat.group) == number}
         any_seat = next(iter(members.values()))
         ended = (int(any_seat.turn), int(any_seat.batch)) if int(any_seat.turn) >= 0 else None
-        machine = Group(
-            self.terms,
-            number,
-            self.terms.size,
-            self._secret,
-            self._seats.incarnation,
-            int(any_seat.passes),
-            shared.first,
-            shared.download,
-            ended,
+        start = GroupStart(
+            number=number,
+            size=self.terms.size,
+            secret=self._secret,
+            incarnation=self._seats.incarnation,
+            passes=int(any_seat.passes),
+            first=shared.first,
+            download=shared.download,
+            ended=ended,
         )
+        machine = Group(self.terms, start)
         made = LiveGroup(machine, {int(seat.number): slot for slot, seat in members.items()})
         self._groups[number] = made
         return made
@@ -269,9 +218,18 @@ class SliceGroups:
             if event.what == "pass again":
                 group.exact_since = time.time()
         machine.events = []
-        if machine.upload is not None and machine.stage == "sharing":
+        if machine.upload is not None and machine.stage == SHARING:
             self._begin(self._store_upload(group))
+        if machine.exhausted and not group.counted["renewing"]:
+            group.counted["renewing"] = 1
+            self._begin(self._renew(group))
         self._set_timer(group)
+
+    async def _renew(self, group: LiveGroup) -> None:
+        """Take new numbers for attempts, before the old ones are used up."""
+        await self._seats.begin()
+        group.machine.renew(self._seats.incarnation)
+        group.counted["renewing"] = 0
 
     async def _store_upload(self, group: LiveGroup) -> None:
         """Store what a group uploads; only then it goes on."""
@@ -345,53 +303,6 @@ class SliceGroups:
     def pseudonym(self, slot: int) -> str:
         """Name a member on pages and in logs."""
         return hashlib.blake2b(f"name/{slot}".encode(), key=self._secret, digest_size=3).hexdigest()
-
-    def _figures(self, group: LiveGroup) -> dict[str, Any]:
-        machine = group.machine
-        roles = {member: "dominator" if not at else f"follower {at}" for at, member in enumerate(machine.assignment)}
-        rtts = [line.rtt_s() for line in group.lines.values() if line.rtt_s()]
-        floor = 1 / (self.terms.plan.hops * statistics.median(rtts)) if rtts and self.terms.plan.hops else None
-        recent = [at for at in group.paces if at > time.monotonic() - 60]
-        pace = (len(recent) - 1) / (recent[-1] - recent[0]) if len(recent) > 1 and recent[-1] > recent[0] else None
-        names = {number: self.pseudonym(slot) for number, slot in group.slots.items()}
-        planned = self.terms.plan.batch_bytes(self.terms.batch) / self.terms.batch
-        return {
-            "group": machine.number,
-            "stage": machine.stage,
-            "pass": machine.passes,
-            "passes": self.terms.passes,
-            "turn": max(machine.turn, 0),
-            "attempt": machine.attempt,
-            "members": [
-                {
-                    "member": names[number],
-                    "there": number in machine.cards,
-                    "role": roles.get(number, "dummy") if machine.stage != DONE else "",
-                }
-                for number in sorted(group.slots)
-            ],
-            "batches": group.batches,
-            "batches_per_s": None if pace is None else round(pace, 2),
-            "floor_batches_per_s": None if floor is None else round(floor, 2),
-            "bytes_per_row": round(group.bytes / group.rows, 1) if group.rows else None,
-            "planned_bytes_per_row": round(planned, 1),
-            "lost": group.counted["lost"],
-            "turns_lost": group.counted["turn lost"],
-            "replays": machine.replays,
-            "passes_again": group.counted["pass again"],
-            "exact_since": group.exact_since,
-            "events": [
-                {
-                    "time": at,
-                    "what": event.what,
-                    "turn": event.turn,
-                    "batch": event.batch,
-                    "members": [names.get(number, "") for number in event.members],
-                    "why": event.why,
-                }
-                for at, event in group.events
-            ],
-        }
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside the connections; the loop itself would forget it."""

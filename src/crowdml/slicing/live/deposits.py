@@ -43,9 +43,7 @@ def seal_deposit(keys: MemberKeys, header: Header, others: Collection[bytes], ra
     """
     key, salt, head = entropy[:32], entropy[32:], header.pack()
     prefix = head + keys.card.fresh + salt + _COUNT.pack(len(others))
-    wraps = [
-        other + keys.key(other, b"wrap" + prefix + other).encrypt(_NONCE, key, prefix) for other in sorted(others)
-    ]
+    wraps = [other + keys.key(other, b"wrap" + prefix + other).encrypt(_NONCE, key, prefix) for other in sorted(others)]
     return b"".join((prefix, *wraps, AESGCM(key).encrypt(_NONCE, raw, prefix)))
 
 
@@ -73,6 +71,14 @@ def require_deposit(frame: bytes) -> int:
     if len(frame) < _PREFIX + count * _WRAP + TAG_BYTES:
         raise MalformedMessage(f"a deposit for {count} members is longer than {len(frame)} bytes")
     return int(count)
+
+
+def require_sealed(frame: bytes, plan: SlicePlan, piece: int, owner: bytes, others: Collection[bytes]) -> None:
+    """Raise unless a deposit has the length of its piece, and was sealed by its owner for all others of the group."""
+    if len(frame) != deposit_bytes(plan, piece, len(others) + 1):
+        raise MalformedMessage(f"a deposit of {len(frame)} bytes, which is not its length")
+    if owner_of(frame) != owner or sealed_for(frame) != set(others):
+        raise MalformedMessage("a deposit that is not sealed by this member for all others")
 
 
 def owner_of(frame: bytes) -> bytes:

@@ -1,65 +1,40 @@
 """The machine of a group at the server: who has which piece, which cut holds, and what happens after a loss.
 
-    gathering ─► preparing ─► running ─► preparing …            a cut at the end of a turn begins the next one
-                     │           └─ loss, complaint, stall ─► preparing, back to the cut
-                     ├─ at the end of a pass ─► sharing ─► preparing
-                     └─ too few members ─► waiting            all passes made ─► done
-
-It knows no clock and no network, and reads no piece: deposits are sealed. Shuffle, loss and restart are one operation,
-`prepare`: everybody goes back to the last cut, and pieces go to whoever has them from now on.
+Its stages are in `group_stages`. It knows no clock and no network, and reads no piece: deposits are sealed. Shuffle,
+loss and restart are one operation, `prepare`: everybody goes back to the last cut, and pieces go to new owners.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Any
 
-from crowdml.core import record
 from crowdml.core.errors import MalformedMessage
+from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.live import controls as say
 from crowdml.slicing.live import frames
-from crowdml.slicing.live.deposits import deposit_bytes, owner_of, sealed_for
+from crowdml.slicing.live.dealing import NOBODY, Dealer, kept_seats
+from crowdml.slicing.live.deposits import require_sealed
 from crowdml.slicing.live.frames import Header, attempt_number, read_header
-from crowdml.slicing.live.member_cards import Card
-from crowdml.slicing.live.slice_terms import SharedNumbers, SliceTerms, body_of, clear_frame
-
-GATHERING, PREPARING, RUNNING, SHARING, WAITING, DONE = (
-    "gathering", "preparing", "running", "sharing", "waiting", "done",
+from crowdml.slicing.live.group_events import Event, role_name
+from crowdml.slicing.live.group_stages import (
+    ACCEPTED,
+    DONE,
+    GATHERING,
+    LAST_ATTEMPT,
+    MOST_ATTEMPTS,
+    PREPARING,
+    RUNNING,
+    SHARING,
+    USUAL_CUT,
+    WAITING,
 )
-ACCEPTED: dict[str, tuple[str, ...]] = {
-    GATHERING: (),
-    PREPARING: ("ready",),
-    RUNNING: ("deposit", "complain", "stalled"),
-    SHARING: ("upload",),
-    WAITING: (),
-    DONE: (),
-}
-"""What the machine takes from members in each stage, if it is of the present attempt; everything else is dropped."""
-MOST_ATTEMPTS = 200
-"""Attempts at one turn: each that moves a piece shows rows to another member, so a turn ends before there are many."""
-USUAL_CUT = 50
+from crowdml.slicing.live.group_start import GroupStart
+from crowdml.slicing.live.held_cut import HeldCut, Shown
+from crowdml.slicing.live.member_cards import Card
+from crowdml.slicing.live.slice_terms import SharedNumbers, SliceTerms, body_of
 
 Out = list[tuple[int, say.OfServer | bytes]]
-
-
-@record
-class Event:
-    """Something that happened to a group, for its page and its log.
-
-    Attributes:
-        what: What happened.
-        turn: In which turn.
-        batch: After how many of its batches.
-        members: Numbers of the members it concerns.
-        why: More about it.
-    """
-
-    what: str
-    turn: int
-    batch: int = 0
-    members: tuple[int, ...] = ()
-    why: str = ""
 
 
 class Group:
@@ -67,62 +42,44 @@ class Group:
 
     Args:
         terms: What it has agreed on.
-        number: Its number in the task.
-        size: Members; they are numbered from 1.
-        secret: Orders turns and pieces, so that a restarted server orders them alike.
-        incarnation: How often the server has started.
-        passes: Passes whose uploads are stored.
-        ended: Turn and batch of the cut with which the last of them ended.
-        first: All numbers of the net, as everybody may know them.
-        download: What a group takes over at the beginning of this pass.
+        start: What it begins with.
 
     Attributes:
         stage: Where in the table the group stands.
         cards: Cards of the members that are there.
-        cut: The last cut that holds; None: the shared weights.
         events: What happened, oldest first; a driver takes them out.
         upload: What is to be stored and shared, while the group waits for that.
         replays: Attempts that went back to a cut.
         next_every: Batches between two cuts from the next attempt on.
     """
 
-    def __init__(
-        self,
-        terms: SliceTerms,
-        number: int,
-        size: int,
-        secret: bytes,
-        incarnation: int,
-        passes: int,
-        first: SharedNumbers,
-        download: SharedNumbers,
-        ended: tuple[int, int] | None = None,
-    ) -> None:
-        self.terms, self.number, self.size, self.passes = terms, number, size, passes
-        self._secret, self._incarnation, self._attempts = secret, incarnation, 0
-        self._first, self.download, self._ended = first, download, ended
-        self.stage, self.turn, self.attempt = GATHERING, passes * size - 1, attempt_number(incarnation, 0)
+    def __init__(self, terms: SliceTerms, start: GroupStart) -> None:
+        self.terms, self.number, self.size, self.passes = terms, start.number, start.size, start.passes
+        self._dealer = Dealer(secret=start.secret, group=start.number)
+        self._incarnation, self._attempts = start.incarnation, 0
+        self._first, self.download, self._ended = start.first, start.download, start.ended
+        self.stage, self.turn, self.attempt = (
+            GATHERING,
+            self.passes * self.size - 1,
+            attempt_number(start.incarnation, 0),
+        )
         self.cards: dict[int, Card] = {}
-        self.cut: say.Cut | None = None
         self.assignment: tuple[int, ...] = ()
         self.events: list[Event] = []
         self.upload: SharedNumbers | None = None
         self.every = self.next_every = terms.cut_every or USUAL_CUT
         self.batches = self.replays = 0
-        self._pending: SharedNumbers | None = first
-        self._kept: dict[int, bytes] = {}
-        self._holders: dict[int, set[bytes]] = {}
+        self._pending: SharedNumbers | None = start.first
+        self._held = HeldCut(terms.plan)
         self._deposits: dict[int, dict[int, bytes]] = {}
-        self._shown: list[tuple[int, Header, bytes]] = []
+        self._shown: list[Shown] = []
         self._ready = set[int]()
         self._uploads: dict[int, SharedNumbers] = {}
         self._banned = set[int]()
         self._roster: dict[int, Card] = {}
         self._turn_attempts = 0
-        self._ending = False
+        self._ending = self._between = False
         self._answers: dict[int, tuple[int, ...]] | None = None
-
-    # What a driver tells.
 
     def joined(self, member: int, card: Card, deposits: Iterable[bytes] = ()) -> Out:
         """Welcome a member, which shows its last deposits again."""
@@ -132,11 +89,11 @@ class Group:
         if self.stage == GATHERING:
             for frame in deposits:
                 header = read_header(frame)
-                if header.kind == frames.DEPOSIT and header.group == self.number and owner_of(frame):
-                    self._shown.append((member, header, frame))
+                if header.kind == frames.DEPOSIT and header.group == self.number:
+                    self._shown.append(Shown(fresh=card.fresh, header=header, frame=frame))
             return welcome + (self.begin() if len(self.cards) == self.size else [])
         if self.stage == WAITING:
-            return welcome + self._again()
+            return welcome + (self._next_turn() if self._between else self._again())
         if self.stage == DONE:
             return welcome + self._hand_over([member])
         return welcome
@@ -145,45 +102,43 @@ class Group:
         """Begin, or go on after a restart, with those who are there."""
         if self.stage != GATHERING:
             return []
-        found: dict[tuple[int, int, int], dict[int, tuple[int, Header, bytes]]] = {}
-        for member, header, frame in self._shown:
-            found.setdefault((header.turn, header.batch, header.attempt), {})[header.piece - 1] = member, header, frame
-        whole = [
-            at
-            for at, got in found.items()
-            if set(got) == set(self.terms.plan.owners) and (at[0] >= self.passes * self.size or at[:2] == self._ended)
-        ]
-        self._holders = {owner: set() for owner in self.terms.plan.owners}
-        if not whole:
-            if found:
+        shown, self._shown = self._shown, []
+        if not self._held.restore(shown, self._counts):
+            if shown and self.passes < self.terms.passes:
                 self._note("pass again", why="no cut was complete: this pass begins again with the shared weights")
-            self._shown = []
             return self._next_turn()
-        turn, batch, attempt = max(whole)
-        got = found[turn, batch, attempt]
-        self._kept = {piece: frame for piece, (_, _, frame) in got.items()}
-        for member, header, frame in self._shown:
-            if (header.turn, header.batch, header.attempt) == (turn, batch, attempt):
-                self._holders[header.piece - 1].add(self.cards[member].fresh)
-        last = any(header.micro for _, header, _ in got.values())
-        self.cut, self.turn, self._shown = say.Cut(turn=turn, attempt=attempt, batch=batch, last=last), turn, []
-        shared = turn // self.size < self.passes
+        cut = self.cut
+        assert cut is not None  # noqa: S101  restored just now
+        self.turn = cut.turn
+        shared = cut.turn // self.size < self.passes
         self._pending = self.download if shared else None
-        self._note("restored", batch=batch)
+        self._note("restored", batch=cut.batch)
         if shared:
             self.turn = self.passes * self.size - 1
             return self._next_turn()
-        self.assignment = (self._order()[turn % self.size], *(0 for _ in range(self.terms.plan.followers)))
-        if last:
-            self._note("turn", batch=batch, members=self.assignment)
+        self.assignment = (
+            self._dealer.order(self.passes, self.size)[cut.turn % self.size],
+            *(NOBODY,) * self.terms.plan.followers,
+        )
+        if cut.last:
+            self._note("turn", batch=cut.batch, members=self.assignment)
             return self._next_turn()
         return self._take_turn(self.assignment[0])
+
+    def _counts(self, turn: int, batch: int) -> bool:
+        """Tell whether a cut belongs to this pass, or is the one with which the last pass ended."""
+        return turn >= self.passes * self.size or (turn, batch) == self._ended
+
+    @property
+    def cut(self) -> say.Cut | None:
+        """The last cut that holds; None: the shared weights."""
+        return self._held.cut
 
     def left(self, member: int, why: str) -> Out:
         """A member is lost."""
         if self.cards.pop(member, None) is None or self.stage == DONE:
             return []
-        return self._without(member, why)
+        return self._without(member, why=why)
 
     def answers_due(self) -> Out:
         """Owners had time to say whom they wait for: those that stayed silent are lost."""
@@ -199,15 +154,24 @@ class Group:
             self.cards.pop(member, None)
             out.append((member, say.Stop(reason="this device did not answer in time", again=True)))
         # Taken together: each of them alone would be replaced by another that is lost.
-        return out + self._without_all(silent, "slow")
+        return out + self._without(*silent, why="slow")
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether few numbers are left for attempts of this incarnation."""
+        return self._attempts > LAST_ATTEMPT - 2 * MOST_ATTEMPTS
+
+    def renew(self, incarnation: int) -> None:
+        """Go on with the numbers of another incarnation."""
+        self._incarnation, self._attempts = incarnation, 0
 
     def deal_anew(self) -> Out:
         """Give up waiting for members at a cut: the pass begins again with the shared weights."""
         if self.stage != WAITING:
             return []
         self._note("pass again", why="too few members that can open the last cut")
-        self.cut, self._kept, self._pending = None, {}, self._first
-        self._holders = {owner: set() for owner in self.terms.plan.owners}
+        self._held.drop()
+        self._pending = self._first
         self.turn = self.passes * self.size - 1
         return self._next_turn()
 
@@ -222,8 +186,6 @@ class Group:
         self._banned.clear()
         self._note("shared", why=f"{len(download.numbers)} numbers of other groups were taken over")
         return self._next_turn()
-
-    # What members say.
 
     def handle(self, member: int, message: say.OfMember | bytes) -> Out:
         """Take a message of a member that is of the present attempt; drop any other."""
@@ -243,15 +205,14 @@ class Group:
 
     def _on_ready(self, member: int, message: say.Ready, _: None) -> Out:
         if member == self.assignment[0] and not self._ending:
-            least = self.cut.batch if self.cut and self.cut.turn == self.turn else 0
-            if message.batches <= least:
-                return self._without(member, "has no rows to begin with")
+            if message.batches <= self._done_batches():
+                return self._without(member, why="has no rows to begin with")
             self.batches = message.batches
         self._ready.add(member)
         if self._ready < set(self.assignment):
             return []
         for owner, owned in zip(self.terms.plan.owners, self.assignment, strict=True):
-            self._holders[owner].add(self.cards[owned].fresh)
+            self._held.note_holder(owner, self.cards[owned].fresh)
         if self._ending:
             self.stage = SHARING
             return [(owner, say.Share(turn=self.turn, attempt=self.attempt)) for owner in self.assignment]
@@ -262,26 +223,23 @@ class Group:
 
     def _on_deposit(self, member: int, frame: bytes, header: Header) -> Out:
         piece, batch = header.piece - 1, header.batch
-        expected = batch % self.every == 0 or batch == self.batches
-        if self._owned_by(member) != piece or not expected or not self._done_batches() < batch <= self.batches:
+        owned = self.assignment[header.piece : header.piece + 1] == (member,)
+        due = batch % self.every == 0 or batch == self.batches
+        if not (owned and due and self._done_batches() < batch <= self.batches):
             raise MalformedMessage("a deposit that nobody asked for")
-        if len(frame) != deposit_bytes(self.terms.plan, piece, len(self._roster)):
-            raise MalformedMessage(f"a deposit of {len(frame)} bytes, which is not its length")
         others = {card.fresh for number, card in self._roster.items() if number != member}
-        if owner_of(frame) != self.cards[member].fresh or sealed_for(frame) != others:
-            raise MalformedMessage("a deposit that is not sealed by this member for all others")
+        require_sealed(frame, self.terms.plan, piece, self.cards[member].fresh, others)
         got = self._deposits.setdefault(batch, {})
         got[piece] = frame
         if len(got) < len(self.assignment):
             return []
         last = batch == self.batches
-        self.cut = say.Cut(turn=self.turn, attempt=self.attempt, batch=batch, last=last)
-        self._kept, self._pending = got, None
+        cut = say.Cut(turn=self.turn, attempt=self.attempt, batch=batch, last=last)
+        owners = zip(self.terms.plan.owners, self.assignment, strict=True)
+        self._held.hold(cut, got, {piece: self.cards[owner].fresh for piece, owner in owners})
+        self._pending = None
         self._deposits = {later: kept for later, kept in self._deposits.items() if later > batch}
-        self._holders = {
-            owner: {self.cards[owned].fresh} for owner, owned in zip(self.terms.plan.owners, self.assignment, strict=True)
-        }
-        out: Out = [(each, say.CutHolds(cut=self.cut)) for each in self.cards]
+        out: Out = [(each, say.CutHolds(cut=cut)) for each in self.cards]
         if not last:
             return out
         self._note("turn", batch=batch, members=self.assignment)
@@ -294,7 +252,7 @@ class Group:
             self._note("complaint", batch=self._done_batches(), members=(member,), why=message.why)
             return self._again()
         self._banned.add(about)
-        return self._without(about, f"member {member} complains: {message.why}"[:300])
+        return self._without(about, why=f"member {member} complains: {message.why}"[:300])
 
     def _on_stalled(self, member: int, message: say.Stalled, _: None) -> Out:
         out: Out = []
@@ -307,37 +265,27 @@ class Group:
 
     def _on_upload(self, member: int, frame: bytes, header: Header) -> Out:
         piece = header.piece - 1
-        if self._owned_by(member) != piece:
+        if self.assignment[header.piece : header.piece + 1] != (member,):
             raise MalformedMessage("an upload of another member's piece")
         self._uploads[piece] = SharedNumbers.read(body_of(frame), self.terms.plan.places[piece])
         if len(self._uploads) == len(self.assignment) and self.upload is None:
             self.upload = SharedNumbers.together(list(self._uploads.values()))
         return []
 
-    # Turns.
-
-    def _order(self) -> list[int]:
-        """In which order members are dominators in this pass."""
-        return self._ranked(f"pass/{self.passes}", range(1, self.size + 1))
-
-    def _ranked(self, what: str, members: Iterable[int]) -> list[int]:
-        def rank(member: int) -> bytes:
-            told = f"{self.number}/{what}/{member}".encode()
-            return hashlib.blake2b(told, key=self._secret, digest_size=8).digest()
-
-        return sorted(members, key=rank)
-
     def _next_turn(self) -> Out:
         """Begin the next turn whose dominator is there; at the end of a pass, share."""
-        self._turn_attempts, self._ending = 0, False
+        self._turn_attempts, self._ending, self._between = 0, False, False
         if self.passes >= self.terms.passes:
             self.stage = DONE
             self._note("done")
             return self._hand_over(list(self.cards))
+        if len(self.present) < len(self.terms.plan.owners):
+            self._between = True
+            return self._wait()
         while (self.turn + 1) // self.size == self.passes:
             self.turn += 1
-            dominator = self._order()[self.turn % self.size]
-            if dominator in self.cards and dominator not in self._banned and self.able(dominator, -1):
+            dominator = self._dealer.order(self.passes, self.size)[self.turn % self.size]
+            if dominator in self.cards and dominator not in self._banned and self.able(dominator, DOMINATOR):
                 return self._take_turn(dominator)
             self._note("turn lost", members=(dominator,), why="its dominator is not there, or cannot open the cut")
         if self.cut is None:
@@ -345,42 +293,35 @@ class Group:
             self.stage, self.upload = SHARING, SharedNumbers.none()
             return []
         self._ending = True
-        return self._take_turn(next(iter(self._ranked(f"end/{self.passes}", self.present)), 0))
+        return self._take_turn(NOBODY)
 
     def _take_turn(self, dominator: int) -> Out:
-        """Deal the pieces for a turn, and prepare it."""
-        kept = self.assignment if self.terms.shuffle == "least" or self._ending else ()
-        kept = tuple(member if member in self.present else 0 for member in kept)
-        if self._ending and kept and 0 not in kept:
-            dominator = kept[0]
-        if kept and dominator != kept[0]:
-            # As few pieces as possible move: who had the new dominator's gets what the old one is free to take.
-            kept = (dominator, *(kept[0] if member == dominator else member for member in kept[1:]))
-        self.assignment = kept or (dominator, *(0 for _ in range(self.terms.plan.followers)))
+        """Deal the pieces for a turn, and prepare it; at the end of a pass everybody keeps what it has."""
+        if self.assignment and (self.terms.shuffle == "least" or self._ending):
+            keeps = self.assignment[0] if self._ending else dominator
+            self.assignment = kept_seats(self.assignment, self.present, keeps)
+        else:
+            self.assignment = (dominator, *(NOBODY,) * self.terms.plan.followers)
         return self._again()
 
     def _again(self) -> Out:
         """Put somebody in every missing member's place, and prepare; without enough members, wait."""
         present = self.present
-        seats = [member if member in present else 0 for member in self.assignment]
-        if not self._ending and not seats[0]:
+        seats = [member if member in present else NOBODY for member in self.assignment]
+        if not self._ending and not (seats[0] and self.able(seats[0], DOMINATOR)):
             return self._end_turn_early()
-        free = self._ranked(f"turn/{self.turn}", [member for member in present if member not in seats])
-        for at, piece in enumerate(self.terms.plan.owners):
-            if seats[at] and self.able(seats[at], piece):
-                continue
-            if at == 0 and seats[at] and not self._ending:
-                return self._end_turn_early()
-            found = next((member for member in free if self.able(member, piece)), None)
-            if found is None:
-                if self.stage != WAITING:
-                    self._note("waiting", batch=self._done_batches(), why="too few members that can open the cut")
-                self.stage = WAITING
-                return []
-            seats[at] = found
-            free.remove(found)
-        self.assignment = tuple(seats)
+        filled = self._dealer.fill(seats, present, self.turn, self.able)
+        if filled is None:
+            return self._wait()
+        self.assignment = filled
         return self._prepare()
+
+    def _wait(self) -> Out:
+        """Wait at the cut for members."""
+        if self.stage != WAITING:
+            self._note("waiting", batch=self._done_batches(), why="too few members that can open the cut")
+        self.stage = WAITING
+        return []
 
     def _end_turn_early(self) -> Out:
         """The dominator is lost: the turn ends at the cut."""
@@ -415,31 +356,22 @@ class Group:
         )
         out: Out = [(member, message) for member in self._roster]
         for piece, member in zip(self.terms.plan.owners, self.assignment, strict=True):
-            if self.cut is not None and self.cards[member].fresh not in self._holders[piece]:
-                out.append((member, self._kept[piece]))
+            given = self._held.give(message, piece, member, self.cards[member].fresh, self._pending)
+            out += [(member, frame) for frame in given]
+            if self._held.lacks(piece, self.cards[member].fresh):
                 self._note("piece", members=(member,), why=str(piece))
-            if self._pending is not None:
-                part = self._pending.within(self.terms.plan.places[piece])
-                ends, fence = (frames.SERVER, member), (self.turn, self.attempt)
-                out.append((member, clear_frame(frames.DOWNLOAD, self.number, fence, ends, piece, part.write())))
         return out
 
     def _hand_over(self, members: list[int]) -> Out:
         """Give members the last deposits, of which each may put its group's model together."""
         out: Out = []
         for member in members:
-            fresh = self.cards[member].fresh
-            pieces = self._kept.items()
-            able = self.cut is not None and all(fresh in self._holders[piece] or fresh in sealed_for(each) for piece, each in pieces)
-            if able and self.cut is not None:
-                out.append((member, say.Keep(cut=self.cut, deposits=len(self._kept))))
-                out += [(member, frame) for _, frame in pieces]
-                shared = (self._pending or SharedNumbers.none()).write()
-                out.append((member, clear_frame(frames.DOWNLOAD, self.number, (0, 0), (0, member), -1, shared)))
+            shared = (self._pending or SharedNumbers.none()).write()
+            out += [
+                (member, each) for each in self._held.hand_over(self.number, member, self.cards[member].fresh, shared)
+            ]
             out.append((member, say.Stop(reason="all passes are made")))
         return out
-
-    # Who is there.
 
     @property
     def asking(self) -> bool:
@@ -453,33 +385,19 @@ class Group:
 
     def able(self, member: int, piece: int) -> bool:
         """Tell whether a member can have a piece at the cut: it has it, or it was sealed for its card."""
-        if self.cut is None:
-            return True
-        fresh = self.cards[member].fresh
-        return fresh in self._holders[piece] or fresh in sealed_for(self._kept[piece])
-
-    def _owned_by(self, member: int) -> int:
-        return self.assignment.index(member) - 1
+        return self._held.can_have(piece, self.cards[member].fresh)
 
     def _done_batches(self) -> int:
-        return self.cut.batch if self.cut is not None and self.cut.turn == self.turn else 0
+        return self._held.batches(self.turn)
 
-    def _without(self, member: int, why: str) -> Out:
-        return self._without_all([member], why)
-
-    def _without_all(self, members: list[int], why: str) -> Out:
+    def _without(self, *members: int, why: str) -> Out:
         for member in members:
-            role = self._role_name(member)
+            role = role_name(member, self.assignment)
             self._note("lost", batch=self._done_batches(), members=(member,), why=f"{role}: {why}")
         concerned = self.stage in (PREPARING, RUNNING) or (self.stage == SHARING and self.upload is None)
         if not concerned or not set(members) & set(self.assignment):
             return []
         return self._again()
-
-    def _role_name(self, member: int) -> str:
-        if member not in self.assignment:
-            return "dummy"
-        return "dominator" if member == self.assignment[0] else f"follower {self.assignment.index(member)}"
 
     def _note(self, what: str, **more: Any) -> None:
         self.events.append(Event(what=what, turn=max(self.turn, 0), **more))

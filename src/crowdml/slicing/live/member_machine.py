@@ -2,9 +2,9 @@
 
     idle ── prepare ─► preparing ── piece, download ─► ready ── go ─► running ── prepare ─► …
 
-Dominator, follower and dummy are roles that `prepare` gives. Whatever belongs to another attempt is dropped. Batches are
-synchronous: all pieces after batch b are a consistent cut, at which every owner leaves a sealed copy of its piece with
-the server. A loss takes everybody back to the last cut, from which the same batches give the same bits.
+Dominator, follower and dummy are roles that `prepare` gives. Whatever belongs to another attempt is dropped. Batches
+are synchronous: all pieces after batch b are a consistent cut, at which every owner leaves a sealed copy of its piece
+with the server. A loss takes everybody back to the last cut, from which the same batches give the same bits.
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ class Member:
         self._worker: PieceOwner | None = None
         self._snapshots: dict[tuple[int, int, int], tuple[int, bytes, bytes]] = {}
         self._held: tuple[int, int] = (-1, -1)
+        self._came: Counter[int] = Counter()
+        self._rows_of: dict[int, int] = {}
         self._keeping: tuple[say.Keep, dict[int, bytes]] | None = None
 
     role: int | None
@@ -151,7 +153,9 @@ class Member:
         if self.role is None:
             return []
         if message.cut is None:
-            return self._load(PieceState(numbers=np.zeros(length(self._layout), np.float32), importance=self._unmoved()))
+            return self._load(
+                PieceState(numbers=np.zeros(length(self._layout), np.float32), importance=self._unmoved())
+            )
         kept = self._snapshots.get((self.role, *top))
         return self._load(PieceState.from_bytes(kept[1], self._layout)) if kept else []
 
@@ -278,11 +282,9 @@ class Member:
     def _deposit(self) -> bytes:
         """Leave a sealed copy of the own piece with the server."""
         worker = self._worker
-        assert worker is not None and self.role is not None  # noqa: S101, PT018  whoever deposits has a piece
+        assert worker is not None and self.role is not None  # noqa: S101  whoever deposits has a piece
         raw = worker.state.to_bytes()
-        header = self._header(frames.DEPOSIT, worker.batches)._replace(
-            micro=int(worker.batches == self._turn.batches)
-        )
+        header = self._header(frames.DEPOSIT, worker.batches)._replace(micro=int(worker.batches == self._turn.batches))
         others = [card.fresh for number, card in self._cards.items() if number != self._number]
         frame = seal_deposit(self._keys, header, others, raw, self._entropy(48))
         self._snapshots[self.role, self._now[0], worker.batches] = self._now[1], raw, frame
@@ -294,7 +296,12 @@ class Member:
         if self.stage != PREPARING or self._loaded or prepared is None or prepared.cut is None or self.role is None:
             return self._drop()
         cut = prepared.cut
-        if (header.turn, header.attempt, header.batch, header.piece) != (cut.turn, cut.attempt, cut.batch, self.role + 1):
+        if (header.turn, header.attempt, header.batch, header.piece) != (
+            cut.turn,
+            cut.attempt,
+            cut.batch,
+            self.role + 1,
+        ):
             return self._drop()
         raw = open_deposit(self._keys, frame)
         self._snapshots[self.role, *cut.place] = cut.attempt, raw, frame
@@ -309,7 +316,7 @@ class Member:
         if header.fence != self._now or self.stage != PREPARING or self._loaded is None or self.role is None:
             return self._drop()
         places = plan.places[self.role]
-        shared, numbers = SharedNumbers.read(body_of(frame), places), np.array(self._loaded.numbers)
+        shared, numbers = SharedNumbers.read(body_of(frame), places), np.array(self._loaded.numbers, np.float32)
         found = np.isin(places, shared.numbers)
         numbers[found] = shared.values[np.searchsorted(shared.numbers, places[found])]
         return self._install(PieceState(numbers=numbers, importance=self._unmoved()))
@@ -322,7 +329,7 @@ class Member:
 
     def _install(self, snapshot: PieceState) -> Out:
         prepared, terms = self._prepared, self._terms
-        assert prepared is not None and self.role is not None  # noqa: S101, PT018  whoever installs has a role
+        assert prepared is not None and self.role is not None  # noqa: S101  whoever installs has a role
         rate = terms.rate * terms.decay**prepared.passes
         begun = prepared.cut.batch if prepared.cut and prepared.cut.turn == prepared.turn else 0
         state = PieceState(numbers=snapshot.numbers, importance=snapshot.importance, batches=begun)

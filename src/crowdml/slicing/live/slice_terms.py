@@ -97,7 +97,9 @@ class SharedNumbers:
 
     def write(self) -> bytes:
         """Write count, places and values."""
-        return _COUNT.pack(len(self.numbers)) + self.numbers.astype("<u4").tobytes() + self.values.astype("<f4").tobytes()
+        return (
+            _COUNT.pack(len(self.numbers)) + self.numbers.astype("<u4").tobytes() + self.values.astype("<f4").tobytes()
+        )
 
     @staticmethod
     def read(body: bytes | memoryview, allowed: Indices) -> SharedNumbers:
@@ -126,11 +128,26 @@ def most_important(plan: SlicePlan, owner: int, state: PieceState, theta: float)
     return SharedNumbers(numbers=plan.places[owner][chosen], values=state.numbers[chosen].astype(np.float32))
 
 
-def clear_frame(kind: int, group: int, fence: tuple[int, int], members: tuple[int, int], owner: int, body: bytes) -> bytes:
+def clear_frame(
+    kind: int, group: int, fence: tuple[int, int], members: tuple[int, int], owner: int, body: bytes
+) -> bytes:
     """Write a frame between a member and the server; its body is in clear."""
     header = Header(
-        version=VERSION, kind=kind, numbers=0, stage=0, group=group, turn=fence[0], attempt=fence[1], batch=0,
-        micro=0, micros=0, rows=0, sender=members[0], receiver=members[1], piece=owner + 1, sequence=0,
+        version=VERSION,
+        kind=kind,
+        numbers=0,
+        stage=0,
+        group=group,
+        turn=fence[0],
+        attempt=fence[1],
+        batch=0,
+        micro=0,
+        micros=0,
+        rows=0,
+        sender=members[0],
+        receiver=members[1],
+        piece=owner + 1,
+        sequence=0,
     )
     return header.pack() + body
 
