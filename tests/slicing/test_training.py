@@ -10,7 +10,7 @@ import pytest
 
 from crowdml.core import BadInput
 from crowdml.slicing import training as module
-from crowdml.slicing.training import make_groups, row_order, turns
+from crowdml.slicing.training import make_groups, turns
 
 
 def test_devices_are_dealt_into_groups_of_sufficient_size() -> None:
@@ -53,10 +53,3 @@ def test_turns_say_that_nobody_reads_who_follows() -> None:
     folder = Path(module.__file__).parents[1]
     readers = [path for path in folder.rglob("*.py") if re.search(r"turn\w*\.(followers|dummies)", path.read_text())]
     assert readers == [] and "reads `dominator` alone" in (module.Turn.__doc__ or "")
-
-
-def test_the_order_of_rows_follows_from_secret_and_turn() -> None:
-    """It is what a live dominator repeats after a loss, so it must never change: the numbers are fixed."""
-    assert row_order(b"secret", 0, 8).tolist() == [5, 6, 2, 3, 1, 4, 0, 7]
-    orders = {tuple(row_order(secret, turn, 8).tolist()) for secret in (b"secret", b"other") for turn in range(3)}
-    assert len(orders) == 6 and all(sorted(order) == list(range(8)) for order in orders)

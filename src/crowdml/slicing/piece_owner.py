@@ -10,72 +10,26 @@ found (`tied`), and each adds it up in the order of pieces. So owners apart from
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from crowdml.core import Array, record
+from crowdml.core import Array
 from crowdml.core.errors import MalformedMessage
 from crowdml.core.ops import Tree
 from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.own_layers import OwnLayers, own_layers
 from crowdml.slicing.parts import ConvolutionPart, Part
+from crowdml.slicing.piece_messages import Kind as Kind
+from crowdml.slicing.piece_messages import Plan as Plan
+from crowdml.slicing.piece_messages import Told as Told
 from crowdml.slicing.piece_state import Leaf, PieceState, piece_layout, tied_numbers
-from crowdml.slicing.sliced_net import Normalisation, SlicedNet, micro_batch_sizes, weighted_mean
+from crowdml.slicing.sliced_net import weighted_mean
 from crowdml.slicing.stages import Indices
 from crowdml.slicing.training import step
 
-Kind = Literal["forward", "backward", "tied"]
 Heard = dict[tuple[int, int], dict[int, Array | None]]
 """For a micro-batch and a stage what each has told; None once it was used."""
-
-
-@record
-class Told:
-    """What one owner tells another.
-
-    Attributes:
-        kind: Partial sums, slopes of sums, or gradients of filters that both have.
-        stage: Number of the stage; 0 for gradients.
-        batch: How many batches both have finished.
-        micro: Number of the micro-batch; 0 for gradients.
-        rows: Rows of the whole batch.
-        sender: Number of the sender's piece.
-        receiver: Number of the receiver's piece.
-        numbers: A line for each sum and a column for each row of the micro-batch; gradients are one column.
-    """
-
-    kind: Kind
-    stage: int
-    batch: int
-    micro: int
-    rows: int
-    sender: int
-    receiver: int
-    numbers: Array
-
-
-@record
-class Plan:
-    """What all owners of a net agree on.
-
-    Attributes:
-        net: The net in pieces.
-        like: Parameters of the right shapes.
-        micro_batches: Parts of a batch.
-        normalisation: Whether batch normalisation waits for a whole batch.
-        released: Whether dominators send sums with noise that was drawn before: then the first layers stay as they are.
-    """
-
-    net: SlicedNet
-    like: Tree
-    micro_batches: int = 1
-    normalisation: Normalisation = "exact"
-    released: bool = False
-
-    def sizes(self, rows: int) -> list[int]:
-        """Rows of each micro-batch."""
-        return micro_batch_sizes(self.net.model, rows, self.micro_batches, self.normalisation)
 
 
 class PieceOwner:
@@ -243,21 +197,22 @@ class PieceOwner:
         return np.searchsorted(before.channels, part.channels)
 
     def _tell(self, kind: Kind, stage: int, micro: int, rows: int, receiver: int, numbers: Array) -> list[Told]:
+        """Tell another owner, or oneself."""
         if receiver == self.owner:
             heard = self._hear_forward if kind == "forward" else self._hear_backward
             return heard(stage, micro, rows, receiver, numbers)
-        return [
-            Told(
-                kind=kind,
-                stage=stage,
-                batch=self.batches,
-                micro=micro,
-                rows=rows,
-                sender=self.owner,
-                receiver=receiver,
-                numbers=np.ascontiguousarray(numbers),
-            )
-        ]
+        numbers, sender = np.ascontiguousarray(numbers), self.owner
+        made = Told(
+            kind=kind,
+            stage=stage,
+            batch=self.batches,
+            micro=micro,
+            rows=rows,
+            sender=sender,
+            receiver=receiver,
+            numbers=numbers,
+        )
+        return [made]
 
     def _hear_forward(self, stage: int, micro: int, rows: int, sender: int, numbers: Array) -> list[Told]:
         own, senders = self._own(stage), self._senders(stage)
@@ -357,20 +312,9 @@ class PieceOwner:
         self._own_gradient = {
             name: weighted_mean([found[name] for found in some], shares) for name in (some[0] if some else {})
         }
-        said = [
-            Told(
-                kind="tied",
-                stage=0,
-                batch=self.batches,
-                micro=0,
-                rows=rows,
-                sender=self.owner,
-                receiver=other,
-                numbers=_flat(self._own_gradient, self.layout)[mine][:, None],
-            )
-            for other, mine in self._tied.items()
-        ]
-        return said + self._step_if_complete()
+        flat = _flat(self._own_gradient, self.layout)
+        said = [self._tell("tied", 0, 0, rows, other, flat[both][:, None]) for other, both in self._tied.items()]
+        return [told for each in said for told in each] + self._step_if_complete()
 
     def _hear_tied(self, sender: int, rows: int, numbers: Array) -> list[Told]:
         if sender in self._tied_heard:

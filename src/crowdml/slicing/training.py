@@ -7,7 +7,6 @@ turn does not take place.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -133,16 +132,6 @@ def train_turn(
         slopes = gradient(group.parameters, as_batch(examples[numbers], labels[numbers]), device, numbers)
         take_step(group.parameters, matters, slopes, np.float32(rate))
         group.steps += 1
-
-
-def row_order(secret: bytes, turn: int, rows: int) -> Indices:
-    """Draw the order in which a dominator lets its rows in, once for a turn: whoever replays it gets the same batches.
-
-    >>> row_order(b"s" * 32, 3, 5).tolist() == row_order(b"s" * 32, 3, 5).tolist()
-    True
-    """
-    drawn = hmac.digest(secret, b"crowdml row order" + turn.to_bytes(8, "big"), "sha256")
-    return np.random.Generator(np.random.PCG64(int.from_bytes(drawn, "big"))).permutation(rows)
 
 
 def as_batch(rows: Floats, targets: Indices) -> Batch:

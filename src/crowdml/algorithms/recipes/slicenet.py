@@ -48,11 +48,6 @@ class SliceNetSettings(Settings):
         "exact",
         description='batch normalisation over the whole batch, as unsliced, or over each micro-batch ("pipelined")',
     )
-    numbers: Literal["float32", "bfloat16", "int8"] = Field(
-        "float32",
-        description="format of the numbers that cross a cut: float32 (sliced is exactly whole), bfloat16 in half the "
-        "bytes, or int8 in a quarter, with a scale for each row",
-    )
     cut_noise: float = Field(
         0.0,
         ge=0,
@@ -69,6 +64,7 @@ class SliceNetSettings(Settings):
         "uploaded; 0: none",
     )
     upload_clip: float = Field(1.0, gt=0, description="with upload-noise: largest L2 norm of what an upload changes")
+    numbers: Literal["float32", "bfloat16", "int8"] = Field("float32", description="how sums and slopes are written")
     members: Literal["named", "hidden"] = Field(
         "named",
         description="live: whether members of a group show each other signed cards and pin them, or fresh keys alone: "
