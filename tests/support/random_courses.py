@@ -43,8 +43,8 @@ def check_course(seed: int, disturbances: list[Disturbance]) -> set[str]:
 
 
 def _could_open(course: Course, number: int) -> bool:
-    """Tell whether a member had a card before the last cut was made, so that it should have the model."""
-    return all(course.group.able(number, piece) for piece in course.terms.plan.owners)
+    """Tell whether there is a cut that a member can open, so that it should have the model."""
+    return course.group.cut is not None and all(course.group.able(number, piece) for piece in course.terms.plan.owners)
 
 
 def main(count: int, seed: int) -> None:

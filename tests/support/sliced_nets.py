@@ -10,7 +10,7 @@ from crowdml.models import Model
 from crowdml.slicing import cost_graph, cut, sliced_net
 from crowdml.slicing.live.slice_plan import SlicePlan, slice_plan
 from crowdml.slicing.number_formats import Numbers
-from crowdml.slicing.piece_owner import Plan
+from crowdml.slicing.piece_messages import Plan
 from crowdml.task import parse
 
 MLP = 'kind = "mlp"\nlayers = [8, 6]'

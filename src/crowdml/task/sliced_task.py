@@ -8,7 +8,7 @@ from crowdml.core import NUMPY, BadInput
 from crowdml.slicing import SlicedNet, cost_graph, cut, sliced_net
 from crowdml.slicing.live.slice_plan import slice_plan
 from crowdml.slicing.live.slice_terms import SliceTerms
-from crowdml.slicing.piece_owner import Plan
+from crowdml.slicing.piece_messages import Plan
 from crowdml.task.task import Task
 
 LARGEST_FRAME = 32 << 20

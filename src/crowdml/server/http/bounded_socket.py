@@ -35,6 +35,12 @@ class BoundedSocket(WebSocketsSansIOProtocol):
             extensions: Any = self.scope["extensions"]
             extensions[RTT] = lambda: self.last_ping_rtt
 
+    async def send(self, message: Any) -> None:
+        """Send, and know that a refusal ends a handshake as well: uvicorn would log it as a mistake of ours."""
+        await super().send(message)
+        if self.close_sent:
+            self.handshake_complete = True
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Make room for another connection."""
         self._let_go()

@@ -370,7 +370,8 @@ class Group:
             out += [
                 (member, each) for each in self._held.hand_over(self.number, member, self.cards[member].fresh, shared)
             ]
-            out.append((member, say.Stop(reason="all passes are made")))
+            left_out = "" if given else "; this device cannot open the last pieces of its group"
+            out.append((member, say.Stop(reason=f"all passes are made{left_out}")))
         return out
 
     @property

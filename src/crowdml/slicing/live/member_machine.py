@@ -26,7 +26,8 @@ from crowdml.slicing.live.frames import Header, read_header
 from crowdml.slicing.live.member_cards import Channels, MemberKeys, context_of
 from crowdml.slicing.live.slice_terms import Floats, SharedNumbers, SliceTerms, body_of, clear_frame, most_important
 from crowdml.slicing.number_formats import NUMBERS
-from crowdml.slicing.piece_owner import Kind, PieceOwner, Told
+from crowdml.slicing.piece_messages import Kind, Told
+from crowdml.slicing.piece_owner import PieceOwner
 from crowdml.slicing.piece_state import Leaf, PieceState, length
 from crowdml.slicing.stages import Indices
 

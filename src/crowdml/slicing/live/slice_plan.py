@@ -10,7 +10,7 @@ import numpy as np
 from crowdml.core import BadInput, record, trees
 from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.number_formats import NUMBERS, NumberFormat
-from crowdml.slicing.piece_owner import Kind, Plan
+from crowdml.slicing.piece_messages import Kind, Plan
 from crowdml.slicing.piece_state import HEADER, Leaf, length, piece_layout, tied_numbers
 from crowdml.slicing.sharing import ALWAYS, owners_of_parameters
 from crowdml.slicing.stages import Indices
