@@ -364,12 +364,10 @@ class Group:
 
     def _hand_over(self, members: list[int]) -> Out:
         """Give members the last deposits, of which each may put its group's model together."""
-        out: Out = []
+        out, shared = list[tuple[int, say.OfServer | bytes]](), (self._pending or SharedNumbers.none()).write()
         for member in members:
-            shared = (self._pending or SharedNumbers.none()).write()
-            out += [
-                (member, each) for each in self._held.hand_over(self.number, member, self.cards[member].fresh, shared)
-            ]
+            given = self._held.hand_over(self.number, member, self.cards[member].fresh, shared)
+            out += [(member, each) for each in given]
             left_out = "" if given else "; this device cannot open the last pieces of its group"
             out.append((member, say.Stop(reason=f"all passes are made{left_out}")))
         return out
