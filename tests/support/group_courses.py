@@ -38,8 +38,16 @@ IDENTITIES = [SigningKey.make() for _ in range(SIZE + 1)]
 
 def make_terms(**changes: object) -> SliceTerms:
     """Make the terms of a small group."""
-    usual: dict[str, object] = {"passes": 2, "batch": 2, "rate": 0.3, "decay": 0.9, "theta": 0.5, "cut_every": 2}
-    return SliceTerms(task_hash=TASK, plan=plan_of(model_of(), PIECES), **usual | changes)  # type: ignore[arg-type]
+    usual: dict[str, object] = {
+        "plan": plan_of(model_of(), PIECES),
+        "passes": 2,
+        "batch": 2,
+        "rate": 0.3,
+        "decay": 0.9,
+        "theta": 0.5,
+        "cut_every": 2,
+    }
+    return SliceTerms(task_hash=TASK, **usual | changes)  # type: ignore[arg-type]
 
 
 TERMS = make_terms()

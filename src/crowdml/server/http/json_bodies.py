@@ -221,6 +221,8 @@ class GroupFigures(_Answer):
     batches: int = Field(description="since the server started, replays as well")
     batches_per_s: float | None = Field(description="over the last minute")
     floor_batches_per_s: float | None = Field(description="what the latency of the members allows at most")
+    frames: int = Field(description="that passed between members since the server started")
+    bytes: int = Field(description="of these frames, headers and seals as well")
     bytes_per_row: float | None = Field(description="through the relay, without hand-overs")
     planned_bytes_per_row: float = Field(description="as worked out from the task, without headers and seals")
     lost: int = Field(description="members lost since the server started")

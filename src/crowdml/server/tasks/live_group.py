@@ -93,6 +93,8 @@ def figures_of(group: LiveGroup, terms: SliceTerms, pseudonym: Callable[[int], s
         "batches": group.batches,
         "batches_per_s": None if pace is None else round(pace, 2),
         "floor_batches_per_s": None if floor is None else round(floor, 2),
+        "frames": group.frames,
+        "bytes": group.bytes,
         "bytes_per_row": round(group.bytes / group.rows, 1) if group.rows else None,
         "planned_bytes_per_row": round(planned, 1),
         "lost": group.counted["lost"],

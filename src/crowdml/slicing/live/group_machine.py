@@ -73,9 +73,8 @@ class Group:
         self._held = HeldCut(terms.plan)
         self._deposits: dict[int, dict[int, bytes]] = {}
         self._shown: list[Shown] = []
-        self._ready = set[int]()
+        self._ready, self._banned = set[int](), set[int]()
         self._uploads: dict[int, SharedNumbers] = {}
-        self._banned = set[int]()
         self._roster: dict[int, Card] = {}
         self._turn_attempts = 0
         self._ending = self._between = False
@@ -191,13 +190,12 @@ class Group:
         """Take a message of a member that is of the present attempt; drop any other."""
         if member not in self.cards:
             return []
-        if isinstance(message, bytes):
-            header = read_header(message)
-            name, fence = frames.KINDS[header.kind], header.fence
-        elif isinstance(message, say.Hello):
+        if isinstance(message, say.Hello):
             return []
-        else:
-            header, name, fence = None, message.kind, (message.turn, message.attempt)
+        header = read_header(message) if isinstance(message, bytes) else None
+        name = message.kind if header is None else frames.KINDS[header.kind]  # type: ignore[union-attr]
+        told = message if header is None else header
+        fence = told.turn, told.attempt  # type: ignore[union-attr]
         if fence != (self.turn, self.attempt) or member not in self.assignment or name not in ACCEPTED[self.stage]:
             return []
         found: Out = getattr(self, f"_on_{name}")(member, message, header)
@@ -277,7 +275,7 @@ class Group:
         self._turn_attempts, self._ending, self._between = 0, False, False
         if self.passes >= self.terms.passes:
             self.stage = DONE
-            self._note("done")
+            self._note(DONE)
             return self._hand_over(list(self.cards))
         if len(self.present) < len(self.terms.plan.owners):
             self._between = True
