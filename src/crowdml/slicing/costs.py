@@ -1,7 +1,11 @@
 """What a slicing costs: computation, storage and communication, per piece and in all, as numbers and as a figure.
 
 Along a cut the owner of the earlier layer sends, for each sum of the later one, the part that it knows: one number
-forward. The slope of that sum comes back: one number backward. Numbers take four bytes.
+forward. The slope of that sum comes back: one number backward. Numbers take four bytes unless they are rounded.
+
+Messages of one stage follow those of the stage before, so a batch takes a hop for every stage that is cut, forward and
+again backward; each hop is two legs, to the server and from it. No choice of micro-batches makes a batch quicker than
+that.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from scipy import sparse
 from crowdml.core import BadInput, record
 from crowdml.core.files import save_figure
 from crowdml.slicing.cost_graph import DOMINATOR, CostGraph
+from crowdml.slicing.number_formats import NUMBERS
 from crowdml.slicing.stages import Indices
 
 BYTES, KIB = 4, 1024
@@ -53,12 +58,36 @@ class Costs:
         dominator: What stays with the dominator.
         total: Cost of the whole graph.
         crossing: Partial sums that cross a cut for one example.
+        stages: For each stage that is cut, what owners send each other: entry (p, q) as in `crossings`.
     """
 
     pieces: tuple[Piece, ...]
     dominator: Piece
     total: int
     crossing: int
+    stages: tuple[Indices, ...]
+
+    @property
+    def hops(self) -> int:
+        """How many messages follow one another in a batch."""
+        return 2 * len(self.stages)
+
+    @property
+    def messages(self) -> int:
+        """Messages of a batch that goes as a whole."""
+        return 2 * sum(int(np.count_nonzero(between)) for between in self.stages)
+
+    def floor(self, leg_seconds: float) -> float:
+        """Seconds that a batch takes at least, where a message travels so long to the server, and as long from it."""
+        return self.hops * 2 * leg_seconds
+
+    def kib_of(self, numbers: str) -> float:
+        """KiB of sums and slopes for one example in a format of numbers; scales of rows are not counted."""
+        return 2 * NUMBERS[numbers].size * self.crossing / KIB
+
+    def scales_of(self, numbers: str) -> int:
+        """Bytes of scales for one example: one for each message that it is part of."""
+        return self.messages * NUMBERS[numbers].scale_size
 
     @property
     def ideal(self) -> float:
@@ -91,14 +120,26 @@ class Costs:
             "pieces": [vars(piece) | {"kib": piece.kib} for piece in self.pieces],
             "dominator": vars(self.dominator) | {"kib": self.dominator.kib},
             "computation": {"largest": self.largest, "ideal": self.ideal, "balance": self.balance},
-            "communication": {"kib": self.kib, "kib_per_device": self.kib_per_device, "sums": self.crossing},
+            "communication": {
+                "kib": self.kib,
+                "kib_per_device": self.kib_per_device,
+                "sums": self.crossing,
+                "hops": self.hops,
+                "messages": self.messages,
+                "formats": {name: {"kib": self.kib_of(name), "scales_bytes": self.scales_of(name)} for name in NUMBERS},
+            },
         }
 
 
 def crossings(graph: CostGraph, pieces: Indices) -> Indices:
     """Count partial sums between owners: entry (p, q) is what p sends to q; the dominator is last."""
-    count = int(pieces.max()) + 2
-    found = np.zeros((count, count), np.int64)
+    found: Indices = np.sum(stage_crossings(graph, pieces), axis=0)
+    return found
+
+
+def stage_crossings(graph: CostGraph, pieces: Indices) -> list[Indices]:
+    """Count them stage by stage."""
+    count, made = int(pieces.max()) + 2, []
     for stage, source, target in zip(
         graph.stages, graph.owners_of_inputs(pieces), graph.owners_of_sums(pieces), strict=True
     ):
@@ -106,15 +147,18 @@ def crossings(graph: CostGraph, pieces: Indices) -> Indices:
             (np.ones(len(source), np.int32), (source % count, np.arange(len(source)))), shape=(count, len(source))
         )
         sender, sum_number = (owns @ stage.reach).nonzero()
+        found = np.zeros((count, count), np.int64)
         np.add.at(found, (sender, target[sum_number] % count), 1)
-    np.fill_diagonal(found, 0)
-    return found
+        np.fill_diagonal(found, 0)
+        made.append(found)
+    return made
 
 
 def costs(graph: CostGraph, pieces: Indices) -> Costs:
     """Add up what each piece costs. `pieces` names the piece of every cell, from 0."""
     count = int(pieces.max()) + 1
-    between = crossings(graph, pieces)
+    stages = stage_crossings(graph, pieces)
+    between = np.sum(stages, axis=0)
     sends, receives = between.sum(axis=1), between.sum(axis=0)
     summed = [
         np.bincount(pieces, weights=values, minlength=count).astype(int)
@@ -133,7 +177,13 @@ def costs(graph: CostGraph, pieces: Indices) -> Costs:
         sends=int(sends[DOMINATOR]),
         receives=int(receives[DOMINATOR]),
     )
-    return Costs(pieces=tuple(made), dominator=dominator, total=int(graph.costs.sum()), crossing=int(between.sum()))
+    return Costs(
+        pieces=tuple(made),
+        dominator=dominator,
+        total=int(graph.costs.sum()),
+        crossing=int(between.sum()),
+        stages=tuple(of_stage for of_stage in stages if of_stage.any()),
+    )
 
 
 def cost_figure(found: Costs, path: Path, title: str) -> None:
