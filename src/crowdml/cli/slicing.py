@@ -55,7 +55,7 @@ def slice_(
                 f"{known.kib:.2f} KiB for one example, {known.kib_per_device:.2f} for one device"
             )
     content = {"task": loaded.name, "slicer": slicer} | found.to_json()
-    content["floor"] = {"leg_seconds": leg, "seconds": found.floor(leg), "batches_per_second": _pace(found, leg)}
+    content["floor"] = {"leg_seconds": leg, "seconds": found.cuts.floor(leg), "batches_per_second": _pace(found, leg)}
     content |= {"neurons": graph.all_nodes, "edges": graph.all_edges, "paper": vars(known) if known else None}
     output.write_json(content, json)
     output.draw(lambda path: cost_figure(found, path, title), plot)
@@ -63,7 +63,7 @@ def slice_(
 
 def _pace(found: Costs, leg: float) -> float | None:
     """Batches per second that no group exceeds; None where there is no bound."""
-    return 1 / found.floor(leg) if found.floor(leg) else None
+    return 1 / found.cuts.floor(leg) if found.cuts.floor(leg) else None
 
 
 def _print_costs(graph: CostGraph, found: Costs, title: str, leg: float) -> None:
@@ -80,14 +80,14 @@ def _print_costs(graph: CostGraph, found: Costs, title: str, leg: float) -> None
         f"computation: largest {found.largest}, ideal {found.ideal:.0f}, balance {found.balance:.4f}",
         f"communication: {found.kib:.2f} KiB for one example, {found.kib_per_device:.2f} for one device",
         "KiB for one example, by format of numbers: "
-        + ", ".join(f"{name} {found.kib_of(name):.2f}{_scales(found, name)}" for name in NUMBERS),
-        f"time: {found.hops} hops of two legs; legs of {1000 * leg:g} ms allow "
+        + ", ".join(f"{name} {found.cuts.kib(name):.2f}{_scales(found, name)}" for name in NUMBERS),
+        f"time: {found.cuts.hops} hops of two legs; legs of {1000 * leg:g} ms allow "
         + (f"{pace:.2f} batches/s" if (pace := _pace(found, leg)) else "any number of batches/s"),
     )
 
 
 def _scales(found: Costs, numbers: str) -> str:
-    scales = found.scales_of(numbers)
+    scales = found.cuts.scales(numbers)
     return f" and {scales} bytes of scales" if scales else ""
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from crowdml.core import record
 from crowdml.core.ops import Tree
-from crowdml.slicing import DOMINATOR, Costs, SlicedNet, costs
+from crowdml.slicing import DOMINATOR, SlicedNet
+from crowdml.slicing.costs import Cuts, cuts
 from crowdml.slicing.number_formats import NUMBERS
 from crowdml.slicing.piece_state import HEADER, length, piece_layout, tied_numbers
 from crowdml.slicing.sliced_net import micro_batch_sizes
@@ -64,7 +65,7 @@ def traffic(task: Task, net: SlicedNet, like: Tree) -> Traffic | None:
     settings, relay = task.algorithm, task.crowd.relay
     if not settings.pieces:
         return None
-    found, numbers = costs(net.graph, net.pieces), NUMBERS[settings.numbers]
+    found, numbers = cuts(net.graph, net.pieces), NUMBERS[settings.numbers]
     owners = (DOMINATOR, *range(settings.pieces))
     micros = len(micro_batch_sizes(net.model, settings.batch, settings.micro_batches, settings.normalisation))
     tied = sum(4 * len(both) + FRAME for owner in owners for both in tied_numbers(net, like, owner).values())
@@ -72,7 +73,7 @@ def traffic(task: Task, net: SlicedNet, like: Tree) -> Traffic | None:
     pieces = tuple(
         HEADER.size + 4 * (length(layout) + length(leaf for leaf in layout if leaf.name == "w")) for layout in layouts
     )
-    row_bytes = 2 * found.crossing * numbers.size + found.scales_of(settings.numbers)
+    row_bytes = 2 * found.crossing * numbers.size + found.scales(settings.numbers)
     sending = _sending(found, settings.batch * numbers.size / relay.bandwidth, micros) if relay.bandwidth else 0.0
     batch_seconds = found.floor(relay.leg) + sending + relay.arithmetic
     largest = max(pieces) / relay.bandwidth if relay.bandwidth else 0.0
@@ -88,7 +89,7 @@ def traffic(task: Task, net: SlicedNet, like: Tree) -> Traffic | None:
     )
 
 
-def _sending(found: Costs, number_seconds: float, micros: int) -> float:
+def _sending(found: Cuts, number_seconds: float, micros: int) -> float:
     """Seconds that links need for a batch: whole messages hop by hop; micro-batches follow each other through them."""
     links = []
     for between in found.stages:

@@ -50,22 +50,19 @@ class Piece:
 
 
 @record
-class Costs:
-    """A slicing and what it costs.
+class Cuts:
+    """What crosses between owners for one example.
 
     Attributes:
-        pieces: The followers' pieces.
-        dominator: What stays with the dominator.
-        total: Cost of the whole graph.
-        crossing: Partial sums that cross a cut for one example.
         stages: For each stage that is cut, what owners send each other: entry (p, q) as in `crossings`.
     """
 
-    pieces: tuple[Piece, ...]
-    dominator: Piece
-    total: int
-    crossing: int
     stages: tuple[Indices, ...]
+
+    @property
+    def crossing(self) -> int:
+        """Partial sums that cross a cut."""
+        return sum(int(between.sum()) for between in self.stages)
 
     @property
     def hops(self) -> int:
@@ -81,13 +78,35 @@ class Costs:
         """Seconds that a batch takes at least, where a message travels so long to the server, and as long from it."""
         return self.hops * 2 * leg_seconds
 
-    def kib_of(self, numbers: str) -> float:
-        """KiB of sums and slopes for one example in a format of numbers; scales of rows are not counted."""
+    def kib(self, numbers: str) -> float:
+        """KiB of sums and slopes in a format of numbers; scales of rows are not counted."""
         return 2 * NUMBERS[numbers].size * self.crossing / KIB
 
-    def scales_of(self, numbers: str) -> int:
-        """Bytes of scales for one example: one for each message that it is part of."""
+    def scales(self, numbers: str) -> int:
+        """Bytes of scales: one scale for each message that an example is part of."""
         return self.messages * NUMBERS[numbers].scale_size
+
+
+def cuts(graph: CostGraph, pieces: Indices) -> Cuts:
+    """Count what crosses, stage by stage."""
+    return Cuts(stages=tuple(between for between in stage_crossings(graph, pieces) if between.any()))
+
+
+@record
+class Costs:
+    """A slicing and what it costs.
+
+    Attributes:
+        pieces: The followers' pieces.
+        dominator: What stays with the dominator.
+        total: Cost of the whole graph.
+        cuts: What crosses between owners.
+    """
+
+    pieces: tuple[Piece, ...]
+    dominator: Piece
+    total: int
+    cuts: Cuts
 
     @property
     def ideal(self) -> float:
@@ -105,9 +124,14 @@ class Costs:
         return self.largest / self.ideal
 
     @property
+    def crossing(self) -> int:
+        """Partial sums that cross a cut for one example."""
+        return self.cuts.crossing
+
+    @property
     def kib(self) -> float:
         """KiB that the server relays for one example."""
-        return 2 * BYTES * self.crossing / KIB
+        return self.cuts.kib("float32")
 
     @property
     def kib_per_device(self) -> float:
@@ -124,9 +148,11 @@ class Costs:
                 "kib": self.kib,
                 "kib_per_device": self.kib_per_device,
                 "sums": self.crossing,
-                "hops": self.hops,
-                "messages": self.messages,
-                "formats": {name: {"kib": self.kib_of(name), "scales_bytes": self.scales_of(name)} for name in NUMBERS},
+                "hops": self.cuts.hops,
+                "messages": self.cuts.messages,
+                "formats": {
+                    name: {"kib": self.cuts.kib(name), "scales_bytes": self.cuts.scales(name)} for name in NUMBERS
+                },
             },
         }
 
@@ -157,8 +183,7 @@ def stage_crossings(graph: CostGraph, pieces: Indices) -> list[Indices]:
 def costs(graph: CostGraph, pieces: Indices) -> Costs:
     """Add up what each piece costs. `pieces` names the piece of every cell, from 0."""
     count = int(pieces.max()) + 1
-    stages = stage_crossings(graph, pieces)
-    between = np.sum(stages, axis=0)
+    between = crossings(graph, pieces)
     sends, receives = between.sum(axis=1), between.sum(axis=0)
     summed = [
         np.bincount(pieces, weights=values, minlength=count).astype(int)
@@ -181,8 +206,7 @@ def costs(graph: CostGraph, pieces: Indices) -> Costs:
         pieces=tuple(made),
         dominator=dominator,
         total=int(graph.costs.sum()),
-        crossing=int(between.sum()),
-        stages=tuple(of_stage for of_stage in stages if of_stage.any()),
+        cuts=cuts(graph, pieces),
     )
 
 
