@@ -178,7 +178,7 @@ class SlicedNet:
             sums += parameters["b"] if len(stage.sums) > 1 else parameters["b"][:, None]
         return sums, told
 
-    @property
+    @functools.cached_property
     def _exact(self) -> bool:
         return NUMBERS[self.numbers].exact
 
@@ -318,7 +318,8 @@ def micro_batch_sizes(model: Model, rows: int, micro_batches: int, normalisation
     """Return how many rows of a batch each micro-batch has: as equal as can be, larger ones first."""
     if normalisation == "exact" and model.mixes:
         return [rows]
-    return [len(numbers) for numbers in np.array_split(np.arange(rows), micro_batches) if len(numbers)]
+    least, more = divmod(rows, micro_batches)
+    return [least + (at < more) for at in range(min(rows, micro_batches))]
 
 
 def batch_gradients(

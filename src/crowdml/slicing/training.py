@@ -1,8 +1,8 @@
 """A crowd of groups that learn side by side: turns within a group, sharing between groups (SliceNet, algorithm 1).
 
 A pass of a group has a turn for every device, in which it is the dominator and the others hold the pieces, dealt out
-anew. Devices beyond the pieces are dummies. A device that is away is replaced by a dummy; without enough devices the
-turn does not take place.
+anew. Devices beyond the pieces are dummies. A device that is away when a turn begins is replaced by a dummy; without
+enough devices the turn does not take place.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from crowdml.slicing.stages import Indices
 class Turn:
     """One device's turn as dominator.
 
-    Simulated training reads `dominator` alone: slicing is exact, so what is learnt does not depend on who holds which
-    piece. Followers and dummies are dealt out all the same, since who is away decides which turns take place.
+    Slicing is exact, so what is learnt does not depend on who holds which piece; when it is learnt does. A follower
+    that is lost on the way is replaced by a dummy, and the group goes back to the last cut.
 
     Attributes:
         dominator: The device whose rows are used.
@@ -75,6 +75,10 @@ Gradient = Callable[[Tree, Batch, int, Indices], Tree]
 """The mean gradient over a batch of a device's rows, whose numbers come last: of a sliced net, or of a whole one."""
 
 
+Course = Callable[[Turn, int], int]
+"""How many batches of a turn count, of a dominator with so many rows: those up to the last cut, where it is lost."""
+
+
 @record
 class Rules:
     """How a crowd of groups learns.
@@ -110,7 +114,13 @@ class Group:
 
 
 def train_pass(
-    group: Group, rows: Sequence[Rows], rules: Rules, rate: float, gradient: Gradient, generator: np.random.Generator
+    group: Group,
+    rows: Sequence[Rows],
+    rules: Rules,
+    rate: float,
+    gradient: Gradient,
+    generator: np.random.Generator,
+    course: Course | None = None,
 ) -> Floats:
     """Let every device of a group be dominator once. Returns Σ|gradient| of each number: how much it matters."""
     matters = trees.map(np.zeros_like, group.parameters)
@@ -118,6 +128,8 @@ def train_pass(
     group.lost += lost
     for turn in made:
         order = generator.permutation(len(rows[turn.dominator][1]))
+        if course is not None:
+            order = order[: course(turn, len(order)) * rules.batch]
         train_turn(group, rows[turn.dominator], turn.dominator, order, rules.batch, rate, gradient, matters)
     return flatten(matters).astype(np.float32)
 
