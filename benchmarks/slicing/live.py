@@ -26,6 +26,7 @@ from websockets.sync.client import connect
 from crowdml.server.http.bounded_socket import BoundedSocket
 from crowdml.slicing.live import member_cards
 from crowdml.slicing.live.frames import HEADER_BYTES, TAG_BYTES
+from crowdml.task.sliced_task import sliced_terms
 from tests.support import group_courses
 from tests.support.live_slices import SlicedCrowd
 from tests.support.sliced_nets import first_parameters, model_of, plan_of
@@ -88,7 +89,7 @@ def crowd_figures(batch: int, count: int, proxy: bool = False) -> dict[str, Any]
             )
             after, took = crowd.groups()[0], time.monotonic() - began
             spent = cpu_s(crowd.server.process.pid) - at
-            hops = 2 * 4
+            hops = sliced_terms(crowd.task).plan.hops
             return {
                 "frames": after["frames"] - before["frames"],
                 "bytes": after["bytes"] - before["bytes"],
