@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from crowdml.cli import main
+from crowdml.slicing.attacks import Transcript
 from crowdml.slicing.published import PUBLISHED
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sliced-digits.toml"
@@ -94,3 +96,28 @@ def test_bad_input_is_one_clear_message(run: Run, tmp_path: Path, arguments: tup
     code, shown, said = run(*arguments)
     assert code == 2 and shown == "" and words in said and "Traceback" not in said
     assert list(tmp_path.iterdir()) == [], "something was written"
+
+
+def test_slice_counts_hops_and_bytes_by_format(run: Run) -> None:
+    """With six hops of two legs of 25 ms a batch takes .3 s at least."""
+    code, shown, _ = run("slice", str(PAPERS), "--pieces", "5", "--balance", "1.05", "--leg", "0.025")
+    assert code == 0 and "float32 9.45, bfloat16 4.73, int8 2.36 and 72 bytes of scales" in shown
+    assert "6 hops of two legs; legs of 25 ms allow 3.33 batches/s" in shown
+    code, shown, _ = run("slice", str(EXAMPLE), "--pieces", "3", "--balance", "1.2", "--leg", "0", "--json", "-")
+    found = json.loads(shown)
+    assert code == 0 and found["floor"]["batches_per_second"] is None
+    assert found["communication"]["hops"] == 6 and found["communication"]["formats"]["int8"]["scales_bytes"] > 0
+
+
+def test_audit_reads_a_transcript(run: Run, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    labels, rows = generator.integers(0, 10, 60), generator.random((60, 64))
+    made = Transcript(
+        own_sums=rows[:30, :9], own_rows=rows[:30], own_labels=labels[:30], sums=rows[30:, :9], labels=labels[30:]
+    )
+    made.save(tmp_path / "heard.npz")
+    code, shown, _ = run("audit", str(EXAMPLE), "--transcript", "heard.npz", "--plot", "read.png")
+    assert code == 0 and "sums of the transcript" in shown and "chance" in shown
+    assert (tmp_path / "read.png").is_file()
+    code, _, said = run("audit", str(EXAMPLE), "--transcript", "missing.npz")
+    assert code == 2 and "missing.npz" in said

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+import dataclasses
+from pathlib import Path
 
-from crowdml.core import Batch, trees
+import numpy as np
+import pytest
+
+from crowdml.core import BadInput, Batch, trees
 from crowdml.models import Model
 from crowdml.simulation.sliced import first_parameters
-from crowdml.slicing.attacks import Reader, inputs_from_difference, likeness
+from crowdml.slicing.attacks import Reader, Transcript, inputs_from_difference, likeness
 
 
 def test_the_row_of_a_batch_of_one_is_recovered_from_weights_alone(plain: Model) -> None:
@@ -38,3 +42,38 @@ def test_a_reader_reads_what_determines_the_row_and_nothing_from_noise() -> None
 
 def test_nothing_found_is_like_nothing() -> None:
     assert likeness(np.zeros(3), np.ones(3)) == 0.0
+
+
+def test_a_recorded_transcript_is_read_as_a_simulated_one_and_checked_first(tmp_path: Path) -> None:
+    """Rows of two kinds far from each other, and sums that are a rotation of them: a reader must tell nearly all."""
+    generator = np.random.default_rng(5)
+    turned = np.linalg.qr(generator.standard_normal((6, 6)))[0][:, :4]
+    labels = generator.integers(0, 2, 80)
+    rows = generator.standard_normal((80, 6)) + 3.0 * labels[:, None]
+    made = Transcript(
+        own_sums=(rows @ turned)[:40],
+        own_rows=rows[:40],
+        own_labels=labels[:40],
+        sums=(rows @ turned)[40:],
+        labels=labels[40:],
+        rows=rows[40:],
+    )
+    made.save(tmp_path / "heard.npz")
+    leak = Transcript.load(tmp_path / "heard.npz").leak()
+    assert leak.right > 0.9 > leak.chance >= 0.5 and leak.seen == 4
+    assert leak.likeness is not None and leak.likeness > 0.8
+    assert dataclasses.replace(made, rows=None).leak().likeness is None
+    shuffled = dataclasses.replace(made, sums=generator.standard_normal((40, 4)))
+    assert shuffled.leak().right < 0.8
+    wrong = {
+        "no array labels": dataclasses.replace(made, labels=np.zeros((2, 2))),
+        "do not fit": dataclasses.replace(made, labels=labels[:3]),
+        "not finite": dataclasses.replace(made, sums=np.full((40, 4), np.inf)),
+    }
+    for words, each in wrong.items():
+        each.save(tmp_path / "wrong.npz")
+        with pytest.raises(BadInput, match=words):
+            Transcript.load(tmp_path / "wrong.npz")
+    (tmp_path / "wrong.npz").write_bytes(b"PK\x03\x04 no archive")
+    with pytest.raises(BadInput, match="cannot be read"):
+        Transcript.load(tmp_path / "wrong.npz")

@@ -9,7 +9,8 @@ from crowdml.core import BadInput, Batch
 from crowdml.models import Model
 from crowdml.simulation.sliced import first_parameters
 from crowdml.slicing import cost_graph, cut, sliced_net
-from crowdml.slicing.first_cut import CutNoise, as_columns, first_sums, release
+from crowdml.slicing.first_cut import CutNoise, first_sums, release
+from crowdml.slicing.sliced_net import as_columns
 
 
 def test_sums_are_those_the_net_passes_on(small: Model) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from crowdml.core import BadInput
-from crowdml.slicing import training as module
 from crowdml.slicing.training import make_groups, turns
 
 
@@ -46,10 +42,3 @@ def test_absent_devices_hold_no_piece() -> None:
     made, lost = turns(np.arange(6), 2, 0.5, np.random.default_rng(3))
     assert lost + len(made) == 6
     assert all(len(turn.followers) == 2 and turn.dominator not in turn.followers for turn in made)
-
-
-def test_turns_say_that_nobody_reads_who_follows() -> None:
-    """Should training come to read followers or dummies, the docstring has to say something else."""
-    folder = Path(module.__file__).parents[1]
-    readers = [path for path in folder.rglob("*.py") if re.search(r"turn\w*\.(followers|dummies)", path.read_text())]
-    assert readers == [] and "reads `dominator` alone" in (module.Turn.__doc__ or "")

@@ -129,8 +129,16 @@ class PooledRecipe(_NoCheckIns):
         return Releases(sends="rows")
 
 
+@record
 class SlicedRecipe(_NoCheckIns):
-    """Devices hold pieces of one net and pass sums to each other, instead of checking in."""
+    """Devices hold pieces of one net and pass sums to each other, instead of checking in.
+
+    Attributes:
+        build: Assembles what a live server keeps of the groups' uploads; a simulation has no need of it.
+    """
+
+    build: Callable[[Parts], Algorithm]
+    live: ClassVar[bool] = True
 
     @staticmethod
     def releases(settings: Any) -> Releases:

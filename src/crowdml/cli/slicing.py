@@ -23,6 +23,9 @@ def slice_(
         "in-order"
     ),
     balance: Annotated[float, typer.Option(min=1.001, help="Largest piece against the ideal, at most.")] = 1.03,
+    leg: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that a message travels between a device and the server.")
+    ] = 0.025,
     json: Annotated[Path | None, typer.Option(help="Write the result here ('-': standard output).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the pieces here (.png, .svg or .pdf).")] = None,
 ) -> None:
@@ -45,19 +48,27 @@ def slice_(
     found = costs(graph, cut(graph, pieces, slicer, balance))
     known = PUBLISHED.get(recognise(graph) or "", {}).get(pieces)
     if json != Path("-"):
-        _print_costs(graph, found, title)
+        _print_costs(graph, found, title, leg)
         if known:
             print(
                 f"SliceNet's tables V and VII: largest {known.largest}, ideal {known.ideal}; "
                 f"{known.kib:.2f} KiB for one example, {known.kib_per_device:.2f} for one device"
             )
     content = {"task": loaded.name, "slicer": slicer} | found.to_json()
+    content["floor"] = {"leg_seconds": leg, "seconds": found.cuts.floor(leg), "batches_per_second": _pace(found, leg)}
     content |= {"neurons": graph.all_nodes, "edges": graph.all_edges, "paper": vars(known) if known else None}
     output.write_json(content, json)
     output.draw(lambda path: cost_figure(found, path, title), plot)
 
 
-def _print_costs(graph: CostGraph, found: Costs, title: str) -> None:
+def _pace(found: Costs, leg: float) -> float | None:
+    """Batches per second that no group exceeds; None where there is no bound."""
+    return 1 / found.cuts.floor(leg) if found.cuts.floor(leg) else None
+
+
+def _print_costs(graph: CostGraph, found: Costs, title: str, leg: float) -> None:
+    from crowdml.slicing.number_formats import NUMBERS
+
     columns, rows = ("piece", "cost", "of ideal", "neurons", "weights", "sums out", "sums in", "KiB"), []
     for name, piece in [*enumerate(found.pieces, start=1), ("dominator", found.dominator)]:
         share = f"{piece.computation / found.ideal:.3f}" if piece.computation else ""
@@ -68,13 +79,25 @@ def _print_costs(graph: CostGraph, found: Costs, title: str) -> None:
         f"whole net: {graph.all_nodes} neurons, {graph.all_edges} edges; {found.total} to share out",
         f"computation: largest {found.largest}, ideal {found.ideal:.0f}, balance {found.balance:.4f}",
         f"communication: {found.kib:.2f} KiB for one example, {found.kib_per_device:.2f} for one device",
+        "KiB for one example, by format of numbers: "
+        + ", ".join(f"{name} {found.cuts.kib(name):.2f}{_scales(found, name)}" for name in NUMBERS),
+        f"time: {found.cuts.hops} hops of two legs; legs of {1000 * leg:g} ms allow "
+        + (f"{pace:.2f} batches/s" if (pace := _pace(found, leg)) else "any number of batches/s"),
     )
+
+
+def _scales(found: Costs, numbers: str) -> str:
+    scales = found.cuts.scales(numbers)
+    return f" and {scales} bytes of scales" if scales else ""
 
 
 def audit(
     task: Annotated[Path, typer.Argument(help="The task file; its algorithm must be slicenet.")],
     set_: Annotated[list[str] | None, change_option("algorithm.pieces=20")] = None,
     own_rows: Annotated[int, typer.Option(min=20, help="Rows that the reader has of its own, at most.")] = 500,
+    transcript: Annotated[
+        Path | None, typer.Option(help="Read sums that a live follower has recorded (.npz), instead of simulated ones.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same machine: same result.")] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the result here ('-': standard output).")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw what was read here (.png, .svg or .pdf).")] = None,
@@ -84,14 +107,16 @@ def audit(
     A device that was dominator before reads what crosses the first cut, with its own rows as its only help; and the
     weights before and after a step are compared. What is read is a lower bound on what leaks: others may read more.
     """
+    from crowdml.slicing.attacks import Transcript
     from crowdml.studies.audit import audit as run
-    from crowdml.studies.audit import audit_figure
+    from crowdml.studies.audit import audit_figure, audit_transcript
     from crowdml.task.task_file import load, located
 
     output.check_paths(json, plot)
     loaded = load(task, set_ or [])
     with located(task, set_ or []):
-        found = run(loaded, seed=seed, own_rows=own_rows)
+        recorded = Transcript.load(transcript) if transcript else None
+        found = audit_transcript(loaded, recorded) if recorded else run(loaded, seed=seed, own_rows=own_rows)
     if json != Path("-"):
         _print_readings(found)
     output.write_json(found.to_json(), json)
@@ -99,10 +124,12 @@ def audit(
 
 
 def _print_readings(found: Audit) -> None:
-    columns, rows = ("from", "numbers seen", "labels right", "likeness"), []
+    columns, rows = ("from", "numbers seen", "labels right", "chance", "likeness"), []
     for reading in found.readings:
-        right = "" if reading.right is None else f"{reading.right:.3f}"
-        rows.append((reading.what, reading.seen, right, f"{reading.likeness:.4f}"))
+        cells = ((reading.right, ".3f"), (reading.chance, ".3f"), (reading.likeness, ".4f"))
+        rows.append(
+            (reading.what, reading.seen, *("" if value is None else f"{value:{form}}" for value, form in cells))
+        )
     output.show(
         output.table(f"{found.task}: what can be read of a dominator's rows", columns, rows, right=columns[1:]),
         f"a reader with {found.own_rows} rows of its own; likeness is a cosine",

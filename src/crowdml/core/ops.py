@@ -38,6 +38,9 @@ class Ops:
         long_t_dot: The same for matrices of many rows, the wider one on the right.
         each_t_dot: `each_t_dot(a, b)` is `a[i].T @ b[i]` for every i.
         each_dot_t: `each_dot_t(a, b)` is `a[i] @ b[i].T` for every i.
+        sum_each: `sum_each(a, axes)` is the sum over axes. Over NumPy the bits of a sum do not depend on how many
+            others stand beside it, so that whoever has some of them finds the same.
+        weigh: `weigh(weights, rows)` is the sum of rows, each times its weight; column by column as `sum_each`.
         sum_of_squares: Of all numbers of an array.
         bits: `bits(x, dtype)` reads the same 32 bits as another type.
         fold: `fold(step, carry, xs)` applies `carry = step(carry, x)` along the first axis of the tree `xs`.
@@ -61,6 +64,8 @@ class Ops:
     long_t_dot: Callable[[Array, Array], Array]
     each_t_dot: Callable[[Array, Array], Array]
     each_dot_t: Callable[[Array, Array], Array]
+    sum_each: Callable[[Array, tuple[int, ...]], Array]
+    weigh: Callable[[Array, Array], Array]
     sum_of_squares: Callable[[Array], Array]
     bits: Callable[[Array, Any], Array]
     fold: Callable[[Callable[[Tree, Tree], Tree], Tree, Tree], Tree]
@@ -97,6 +102,14 @@ def _sum_in_parts(function: Callable[..., Array], arrays: tuple[Array, ...], siz
     return sum(function(*part) for part in parts)
 
 
+def _sum_each(a: Array, axes: tuple[int, ...]) -> Array:
+    # Each sum runs along a row of memory. Otherwise NumPy adds in another order where there is one sum only.
+    kept = tuple(axis for axis in range(a.ndim) if axis not in axes)
+    shape = tuple(a.shape[axis] for axis in kept)
+    rows = np.ascontiguousarray(a.transpose(*kept, *axes)).reshape(math.prod(shape), -1)
+    return rows.sum(axis=1).reshape(shape)
+
+
 def _sum_of_squares(a: Array) -> Array:
     flat = a.reshape(-1)
     return flat.dot(flat)
@@ -119,6 +132,8 @@ NUMPY = Ops(
     long_t_dot=lambda a, b: a.T @ b,
     each_t_dot=lambda a, b: a.transpose(0, 2, 1) @ b,
     each_dot_t=lambda a, b: a @ b.transpose(0, 2, 1),
+    sum_each=_sum_each,
+    weigh=lambda weights, rows: _sum_each(weights[:, None] * rows, (0,)),
     sum_of_squares=_sum_of_squares,
     bits=lambda x, dtype: np.asarray(x).view(dtype),
     fold=_fold,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdml.core import BadInput, GridCoins, record
+from crowdml.core.blas_threads import one_blas_thread
 from crowdml.core.errors import BudgetExhausted, TaskClosed, TermsViolated
 from crowdml.data.rows.row_contract import Warn
 from crowdml.device import joining
@@ -24,12 +25,13 @@ from crowdml.device.entropy_coins import DeviceCoins
 from crowdml.device.ledger_store import Unsettled
 from crowdml.device.restores import Confirm, follow_restore
 from crowdml.device.rows.batches import AskChanged, Draw, Gathered, Gatherer, os_words, require_meaning_to
-from crowdml.device.rows.row_sources import RowBuffer, source_of
+from crowdml.device.rows.row_sources import KeptRows, RowBuffer, source_of
 from crowdml.device.secure_sums import SumTaker
 from crowdml.device.sending import RESYNC, Outcome, Sender, TaskChanged, require_plausible, require_whole
 from crowdml.device.server_connection import Connection
 from crowdml.device.task_memory import Memory, require_numbering
 from crowdml.privacy import Promise
+from crowdml.slicing.live.slice_terms import SliceTerms
 from crowdml.task.user_models import require_present
 from crowdml.wire import message
 from crowdml.wire.messages import check_in_key
@@ -101,7 +103,7 @@ class Device:
         """Open the folder, verify the ledger, and build the task as it was accepted."""
         self.home = Home(default_home() if home is None else home)
         self._confirm, self._coins, self._draw, self._silent = confirm, coins, draw, silent
-        self._rows_changed, self._warn, self._busy_version = rows_changed, warn, -1
+        self._rows_changed, self._warn, self._busy_version, self._tell = rows_changed, warn, -1, tell
         with ExitStack() as stack:
             stack.enter_context(self.home.lock())
             member = _require_joined(self.home.member(task))
@@ -164,6 +166,8 @@ class Device:
             watch: Called after every check-in.
             label_column: Which column of a CSV file holds the labels.
         """
+        if self.live.sliced is not None:
+            return self._take_part(self.live.sliced, rows, label_column)
         gatherer = self._gatherer(rows, label_column)
         begun, outcomes = self.releases, list[Outcome]()
 
@@ -186,6 +190,30 @@ class Device:
             reason=reason,
             spent=self.ledger.spent(self.member.account),
         )
+
+    def _take_part(self, terms: SliceTerms, rows: Any, label_column: str) -> Summary:
+        """Be a member of a group whose members hold pieces of one net, until all its passes are made."""
+        # Only here: other tasks need no WebSocket.
+        from crowdml.device.slice_member import SliceTaker, save_group_model
+
+        source = source_of(rows, self.live.task.data.contract, label_column, self._warn)
+        if not isinstance(source, KeptRows):
+            raise BadInput("a member of a group needs rows that are all there", where="--rows", hint="give a file")
+        table = source.table()
+        try:
+            self._meet()
+            taker = SliceTaker(self.calls.connection, self.member, terms, self._tell)
+            with one_blas_thread():
+                found = taker.run(self.live.transform(table.rows), table.targets)
+            reason = found.reason
+            if found.model is not None:
+                save_group_model(self.home.folder(self.member), found.model, self.member.task)
+                reason += "; the group's model is in this device's folder"
+        except TaskClosed as error:
+            self.ledger.close_task(self.member.account, public=True)
+            reason = str(error)
+        spent = self.ledger.spent(self.member.account)
+        return Summary(releases=0, used=0, refused=0, reason=reason, spent=spent)
 
     def _work(self, gatherer: Gatherer, until: int | None, note: Watch) -> str:
         """Go round until there is a reason to end."""

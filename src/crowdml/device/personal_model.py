@@ -138,13 +138,22 @@ def personal_of(
         raise BadInput(f"this device is not in the crowd of {member.task}", hint="crowdml device join URL")
     live = home.live(member)
     kept = _kept_model(home, member, live) if settings is None else None
-    with connected(member, connect) as calls:
-        model = calls.model(trees.size(live.task.model_for(NUMPY).zeros()) * 4)
+    model = _common_model(home, member, live, connect)
     if settings is not None:
         return personal(live, model, rows, settings, held_out=held_out, label_column=label_column, warn=warn)
     common, version = _read(live, model)
     compared = _compare(live, _table(live, rows, label_column, warn), common, kept)
     return Personal(live=live, parameters=kept, version=version, steps=None, held_out=compared)
+
+
+def _common_model(home: Home, member: Member, live: LiveTask, connect: Callable[..., Connection]) -> bytes:
+    """Ask for the model that all devices share; in a net of pieces each group has one, and its members alone have it."""
+    if live.sliced is not None:
+        from crowdml.device.slice_member import group_model
+
+        return group_model(home.folder(member))
+    with connected(member, connect) as calls:
+        return calls.model(trees.size(live.task.model_for(NUMPY).zeros()) * 4)
 
 
 def keeps_model(home: Home, task: str | None = None) -> bool:

@@ -225,17 +225,28 @@ class Connection:
         self.server, self.token = server, ""
         self._patience_s, self._tell = patience_s, tell or (lambda line: None)
         self._clock, self._sleep, self._backoff = clock, sleep, backoff
+        self.trust, self.trust_env = _trust(server, ca), not local
         self._http = httpx.Client(
             base_url=server,
-            verify=_trust(server, ca),
+            verify=self.trust,
             transport=transport,
             timeout=TIMEOUT,
             follow_redirects=False,
-            trust_env=not local,
+            trust_env=self.trust_env,
             headers={PROTOCOL_HEADER: str(PROTOCOL_VERSION), "Accept-Encoding": "identity"},
         )
         self._deadline = Deadline(clock, answer_s)
         self._deadline.guard(self._http)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of every request: which protocol, and who asks."""
+        token = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        return {PROTOCOL_HEADER: str(PROTOCOL_VERSION), **token}
+
+    def gives_up(self, waited_s: float) -> bool:
+        """Tell whether nobody has answered for as long as we are patient."""
+        return self._patience_s is not None and waited_s > self._patience_s
 
     def close(self) -> None:
         """Let go of the network."""

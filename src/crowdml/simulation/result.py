@@ -94,6 +94,7 @@ class Result:
         device_errors: Error on the rows of each device at the end, shape (trials, devices), not a number for a device
             without rows; None unless `crowd.measure` asks for it.
         transforms: For each transform of the task the arrays that it has learnt; empty for fixed ones.
+        relay: Of a sliced net: seconds, batches per second, bytes, losses and replays; empty otherwise.
     """
 
     task: Task
@@ -117,6 +118,7 @@ class Result:
     course: RunCourse | None = None
     device_errors: Floats | None = None
     transforms: tuple[dict[str, npt.NDArray[Any]], ...] = ()
+    relay: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def estimated_labels(self) -> dict[str, Floats]:
@@ -158,6 +160,8 @@ class Result:
         }
         if self.course is not None:
             content["course"] = self._course_json()
+        if self.relay:
+            content["relay"] = self.relay
         if self.device_errors is not None:
             content["devices"] = {name: _summary(values) for name, values in spread_of(self.device_errors).items()}
         if self.averages:

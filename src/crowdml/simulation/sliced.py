@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
 from crowdml.simulation.prepare import measured_loss, measured_on, prepare
 from crowdml.simulation.result import Result, Watcher, watched
+from crowdml.simulation.sliced_course import GroupCourse, relay_report, traffic
 from crowdml.slicing import SlicedNet, batch_gradients, cost_graph, cut, sliced_net
 from crowdml.slicing.first_cut import CutNoise, Released, release
 from crowdml.slicing.sharing import WINDOWS, UploadNoise, Window, owners_of_parameters
@@ -34,6 +36,8 @@ class Trained:
         parameters: The server's model: the average of its window, and of the groups where that is empty.
         updates: Steps made, over all groups.
         lost: Turns that did not take place.
+        times: Seconds until all groups were there, for each point; nothing where devices are alone.
+        courses: Every group's course in time.
     """
 
     errors: dict[str, list[float]]
@@ -41,6 +45,8 @@ class Trained:
     parameters: Tree
     updates: int
     lost: int
+    times: list[float]
+    courses: tuple[GroupCourse, ...]
 
 
 def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None = None) -> Result:
@@ -60,6 +66,8 @@ def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None
     notes = accounting.notes(task, dataset, fitted, ())
     if lost:
         notes += (f"{lost} turns did not take place: too few devices of the group were there",)
+    courses = [course for trained in found for course in trained.courses]
+    relay = relay_report(courses, courses[0].traffic) if courses else {}
     result = Result(
         task=task,
         seed=seed,
@@ -70,10 +78,30 @@ def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None
         privacy=accounting.sliced_report(task),
         updates=sum(trained.updates for trained in found),
         run_seconds=time.perf_counter() - began,
-        notes=notes,
+        notes=notes + _relay_notes(relay),
+        times=np.array([trained.times for trained in found]).T if courses else None,
+        relay=dict(relay),
         transforms=tuple(each.arrays for each in fitted),
     )
     return doubted(result, dataset)
+
+
+def _relay_notes(relay: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say how quick groups are, and what losses cost them."""
+    if not relay:
+        return ()
+    pace, floor = relay["batches_per_second"], relay["floor_batches_per_second"]
+    said = f"a group makes {pace:.2f} batches/s" if pace else "nothing takes time"
+    said += f", where hops alone allow {floor:.2f}" if floor else ""
+    notes: tuple[str, ...] = (
+        f"{said}; {relay['bytes_per_row'] / 1024:.2f} KiB cross for a row, a cut every {relay['cut_every']} batches",
+    )
+    if relay["losses"]:
+        notes += (
+            f"{relay['losses']} devices were lost while they held a piece: {relay['replayed']} batches replayed, "
+            f"{relay['batches_lost']} lost with their dominators, {relay['waited_seconds']:.0f} s waited for a device",
+        )
+    return notes
 
 
 def gradient_of(task: Task, net: SlicedNet, released: Released | None = None) -> Gradient:
@@ -103,7 +131,7 @@ def net_of(task: Task) -> SlicedNet:
     except BadInput as error:
         # A slicer names its argument; whoever runs a task looks for a key of its file.
         raise BadInput(error.what, where=f"algorithm.{error.where}", hint=error.hint) from None
-    return sliced_net(model, pieces, graph)
+    return sliced_net(model, pieces, graph, settings.numbers)
 
 
 def released_by(
@@ -131,18 +159,25 @@ def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -
     owners = owners_of_parameters(net, like)
     gradient = gradient_of(task, net, released_by(task, net, like, rows, generator))
     noise = UploadNoise(clip=settings.upload_clip, noise=settings.upload_noise) if settings.upload_noise else None
-    points = _points(task.passes, task.crowd.curve)
+    planned = traffic(task, net, like)
+    # Losses have coins of their own: without any the crowd learns what it learnt before.
+    coins = np.random.default_rng([seed, trial, 1])
+    courses = [GroupCourse(planned, task, group.devices, coins) for group in groups] if planned else []
+    points, times = _points(task.passes, task.crowd.curve), []
     errors: dict[str, list[float]] = {}
     seen = float("nan")
     for number in range(task.passes):
         for at, group in enumerate(groups, start=1):
-            matters = train_pass(group, rows, rules, settings.rate * settings.decay**number, gradient, generator)
+            course = courses[at - 1].turn if courses else None
+            rate = settings.rate * settings.decay**number
+            matters = train_pass(group, rows, rules, rate, gradient, generator, course)
             if len(groups) > 1:
                 share(group, window, matters, owners, rules, like, noise, generator)
             watch((number + at / len(groups)) / task.passes, seen)
         if number + 1 in points:
             for name, error in _errors(task, model, groups, window, like, dataset).items():
                 errors.setdefault(name, []).append(error)
+            times.append(max((course.clock for course in courses), default=0.0))
             seen = watched(errors)[-1]
             watch((number + 1) / task.passes, seen)
     return Trained(
@@ -150,7 +185,9 @@ def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -
         passes=points,
         parameters=_global(groups, window, like),
         updates=sum(group.steps for group in groups),
-        lost=sum(group.lost for group in groups),
+        lost=sum(group.lost for group in groups) + sum(course.counts["turns_lost"] for course in courses),
+        times=times,
+        courses=tuple(courses),
     )
 
 

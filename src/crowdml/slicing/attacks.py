@@ -5,15 +5,20 @@ row of the matrix is a multiple of that input. "Weights instead of gradients" hi
 before and after.
 
 Reading sums. A follower that was dominator before knows the first layer as it was then, and has rows of its own. That
-is enough to learn, from its own rows, what sums look like for which picture, and to read those of others.
+is enough to learn, from its own rows, what sums look like for which picture, and to read those of others. The same
+reader works on sums that a simulation forms and on those that a live follower has recorded (`Transcript`).
 """
 
 from __future__ import annotations
 
+import zipfile
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core import Array, record
+from crowdml.core import Array, BadInput, record
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -81,3 +86,92 @@ class Reader:
         distances = np.sum(found**2, axis=1)[:, None] - 2 * found @ self.known.T + np.sum(self.known**2, axis=1)
         found_labels: Labels = self.labels[np.argmin(distances, axis=1)]
         return found_labels
+
+
+@record
+class Leak:
+    """How well sums were read.
+
+    Attributes:
+        seen: Numbers of an example that are seen.
+        right: Share of labels read correctly.
+        chance: Share that is right for whoever always says the most frequent label.
+        likeness: Mean cosine between rows and what was reconstructed; None where rows are not known.
+        rows: What was made of the rows.
+    """
+
+    seen: int
+    right: float
+    chance: float
+    likeness: float | None
+    rows: Floats
+
+
+@record
+class Transcript:
+    """Sums that a follower has received, and what it knows itself.
+
+    Attributes:
+        own_sums: The same sums of its own rows, from when it was dominator; examples come first.
+        own_rows: Its own rows.
+        own_labels: Their labels.
+        sums: Sums of rows of others.
+        labels: The labels of these rows, for comparison: the reader does not see them.
+        rows: These rows, for comparison; None where nobody has them.
+    """
+
+    own_sums: Array
+    own_rows: Array
+    own_labels: Array
+    sums: Array
+    labels: Array
+    rows: Array | None = None
+
+    def leak(self) -> Leak:
+        """Read the sums of others with nothing but one's own."""
+        reader = Reader.of(self.own_sums, self.own_rows, self.own_labels)
+        found, truth = reader.rows(self.sums), np.asarray(self.labels)
+        alike = None
+        if self.rows is not None:
+            pairs = zip(found, np.asarray(self.rows, np.float64), strict=True)
+            alike = float(np.mean([likeness(row, true) for row, true in pairs]))
+        return Leak(
+            seen=np.shape(self.sums)[1],
+            right=float(np.mean(reader.read(self.sums) == truth)),
+            chance=float(np.unique(truth, return_counts=True)[1].max() / len(truth)),
+            likeness=alike,
+            rows=found,
+        )
+
+    def save(self, path: Path) -> None:
+        """Write it into one file of plain arrays."""
+        arrays: dict[str, Any] = {name: np.asarray(value) for name, value in vars(self).items() if value is not None}
+        with path.open("wb") as file:
+            np.savez(file, **arrays)
+
+    @staticmethod
+    def load(path: Path) -> Transcript:
+        """Read it; a file that is none, or whose arrays do not fit, is refused."""
+        wanted = {"own_sums": 2, "own_rows": 2, "own_labels": 1, "sums": 2, "labels": 1}
+        try:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in (*wanted, "rows") if name in file.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise BadInput(
+                f"it cannot be read as arrays: {error}", where=str(path), hint="a file of np.savez"
+            ) from None
+        for name, axes in wanted.items():
+            if name not in arrays or arrays[name].ndim != axes or not len(arrays[name]):
+                raise BadInput(f"there is no array {name} with {axes} axes", where=str(path))
+        if any(not np.isfinite(array).all() for array in arrays.values()):
+            raise BadInput("a number is not finite", where=str(path))
+        own, others = len(arrays["own_labels"]), len(arrays["labels"])
+        lengths = {"own_sums": own, "own_rows": own, "sums": others, "rows": others}
+        wrong = [name for name, length in lengths.items() if name in arrays and len(arrays[name]) != length]
+        if wrong or arrays["sums"].shape[1] != arrays["own_sums"].shape[1]:
+            raise BadInput(
+                f"the arrays do not fit each other: {', '.join(wrong) or 'sums and own_sums have other widths'}",
+                where=str(path),
+                hint="one entry for each label, and equally many sums of all rows",
+            )
+        return Transcript(**arrays)

@@ -1,7 +1,11 @@
 """What a slicing costs: computation, storage and communication, per piece and in all, as numbers and as a figure.
 
 Along a cut the owner of the earlier layer sends, for each sum of the later one, the part that it knows: one number
-forward. The slope of that sum comes back: one number backward. Numbers take four bytes.
+forward. The slope of that sum comes back: one number backward. Numbers take four bytes unless they are rounded.
+
+Messages of one stage follow those of the stage before, so a batch takes a hop for every stage that is cut, forward and
+again backward; each hop is two legs, to the server and from it. No choice of micro-batches makes a batch quicker than
+that.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from scipy import sparse
 from crowdml.core import BadInput, record
 from crowdml.core.files import save_figure
 from crowdml.slicing.cost_graph import DOMINATOR, CostGraph
+from crowdml.slicing.number_formats import NUMBERS
 from crowdml.slicing.stages import Indices
 
 BYTES, KIB = 4, 1024
@@ -45,6 +50,49 @@ class Piece:
 
 
 @record
+class Cuts:
+    """What crosses between owners for one example.
+
+    Attributes:
+        stages: For each stage that is cut, what owners send each other: entry (p, q) as in `crossings`.
+    """
+
+    stages: tuple[Indices, ...]
+
+    @property
+    def crossing(self) -> int:
+        """Partial sums that cross a cut."""
+        return sum(int(between.sum()) for between in self.stages)
+
+    @property
+    def hops(self) -> int:
+        """How many messages follow one another in a batch."""
+        return 2 * len(self.stages)
+
+    @property
+    def messages(self) -> int:
+        """Messages of a batch that goes as a whole."""
+        return 2 * sum(int(np.count_nonzero(between)) for between in self.stages)
+
+    def floor(self, leg_seconds: float) -> float:
+        """Seconds that a batch takes at least, where a message travels so long to the server, and as long from it."""
+        return self.hops * 2 * leg_seconds
+
+    def kib(self, numbers: str) -> float:
+        """KiB of sums and slopes in a format of numbers; scales of rows are not counted."""
+        return 2 * NUMBERS[numbers].size * self.crossing / KIB
+
+    def scales(self, numbers: str) -> int:
+        """Bytes of scales: one scale for each message that an example is part of."""
+        return self.messages * NUMBERS[numbers].scale_size
+
+
+def cuts(graph: CostGraph, pieces: Indices) -> Cuts:
+    """Count what crosses, stage by stage."""
+    return Cuts(stages=tuple(between for between in stage_crossings(graph, pieces) if between.any()))
+
+
+@record
 class Costs:
     """A slicing and what it costs.
 
@@ -52,13 +100,13 @@ class Costs:
         pieces: The followers' pieces.
         dominator: What stays with the dominator.
         total: Cost of the whole graph.
-        crossing: Partial sums that cross a cut for one example.
+        cuts: What crosses between owners.
     """
 
     pieces: tuple[Piece, ...]
     dominator: Piece
     total: int
-    crossing: int
+    cuts: Cuts
 
     @property
     def ideal(self) -> float:
@@ -76,9 +124,14 @@ class Costs:
         return self.largest / self.ideal
 
     @property
+    def crossing(self) -> int:
+        """Partial sums that cross a cut for one example."""
+        return self.cuts.crossing
+
+    @property
     def kib(self) -> float:
         """KiB that the server relays for one example."""
-        return 2 * BYTES * self.crossing / KIB
+        return self.cuts.kib("float32")
 
     @property
     def kib_per_device(self) -> float:
@@ -91,14 +144,28 @@ class Costs:
             "pieces": [vars(piece) | {"kib": piece.kib} for piece in self.pieces],
             "dominator": vars(self.dominator) | {"kib": self.dominator.kib},
             "computation": {"largest": self.largest, "ideal": self.ideal, "balance": self.balance},
-            "communication": {"kib": self.kib, "kib_per_device": self.kib_per_device, "sums": self.crossing},
+            "communication": {
+                "kib": self.kib,
+                "kib_per_device": self.kib_per_device,
+                "sums": self.crossing,
+                "hops": self.cuts.hops,
+                "messages": self.cuts.messages,
+                "formats": {
+                    name: {"kib": self.cuts.kib(name), "scales_bytes": self.cuts.scales(name)} for name in NUMBERS
+                },
+            },
         }
 
 
 def crossings(graph: CostGraph, pieces: Indices) -> Indices:
     """Count partial sums between owners: entry (p, q) is what p sends to q; the dominator is last."""
-    count = int(pieces.max()) + 2
-    found = np.zeros((count, count), np.int64)
+    found: Indices = np.sum(stage_crossings(graph, pieces), axis=0)
+    return found
+
+
+def stage_crossings(graph: CostGraph, pieces: Indices) -> list[Indices]:
+    """Count them stage by stage."""
+    count, made = int(pieces.max()) + 2, []
     for stage, source, target in zip(
         graph.stages, graph.owners_of_inputs(pieces), graph.owners_of_sums(pieces), strict=True
     ):
@@ -106,9 +173,11 @@ def crossings(graph: CostGraph, pieces: Indices) -> Indices:
             (np.ones(len(source), np.int32), (source % count, np.arange(len(source)))), shape=(count, len(source))
         )
         sender, sum_number = (owns @ stage.reach).nonzero()
+        found = np.zeros((count, count), np.int64)
         np.add.at(found, (sender, target[sum_number] % count), 1)
-    np.fill_diagonal(found, 0)
-    return found
+        np.fill_diagonal(found, 0)
+        made.append(found)
+    return made
 
 
 def costs(graph: CostGraph, pieces: Indices) -> Costs:
@@ -133,7 +202,12 @@ def costs(graph: CostGraph, pieces: Indices) -> Costs:
         sends=int(sends[DOMINATOR]),
         receives=int(receives[DOMINATOR]),
     )
-    return Costs(pieces=tuple(made), dominator=dominator, total=int(graph.costs.sum()), crossing=int(between.sum()))
+    return Costs(
+        pieces=tuple(made),
+        dominator=dominator,
+        total=int(graph.costs.sum()),
+        cuts=cuts(graph, pieces),
+    )
 
 
 def cost_figure(found: Costs, path: Path, title: str) -> None:

@@ -18,7 +18,7 @@ from crowdml.core.ops import Tree
 from crowdml.models import Model
 from crowdml.slicing.cost_graph import CostGraph
 from crowdml.slicing.sharing import Floats
-from crowdml.slicing.sliced_net import before_first_sum
+from crowdml.slicing.sliced_net import as_columns, before_first_sum
 from crowdml.slicing.stages import Indices
 from crowdml.slicing.training import as_batch
 
@@ -28,11 +28,6 @@ def first_sums(model: Model, graph: CostGraph, parameters: Tree, batch: Batch) -
     linear = graph.hidden[0].linear
     x = before_first_sum(model, graph, parameters, batch, {})
     return model.layers[linear].forward(parameters[linear], x)[0]
-
-
-def as_columns(sums: Array) -> Array:
-    """Write sums as one column per example, whatever the shape of a stage."""
-    return sums if sums.ndim == 2 else sums.reshape(len(sums), -1).T
 
 
 @record

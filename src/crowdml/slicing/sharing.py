@@ -142,10 +142,7 @@ def owners_of_parameters(net: SlicedNet, like: Tree) -> Indices:
     )
     for stage, of_stage in zip(net.graph.stages, net.parts, strict=True):
         for part in of_stage:
-            into = {"w": np.zeros(np.shape(like[stage.linear]["w"]))}
-            ones = {"w": np.ones(np.shape(part.take(like[stage.linear])["w"]))}
-            part.give(ones, into)
-            marked[stage.linear]["w"][into["w"] > 0] = part.owner
+            marked[stage.linear]["w"].reshape(-1)[part.positions] = part.owner
     return flatten(marked)
 
 

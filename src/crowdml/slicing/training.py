@@ -1,8 +1,8 @@
 """A crowd of groups that learn side by side: turns within a group, sharing between groups (SliceNet, algorithm 1).
 
 A pass of a group has a turn for every device, in which it is the dominator and the others hold the pieces, dealt out
-anew. Devices beyond the pieces are dummies. A device that is away is replaced by a dummy; without enough devices the
-turn does not take place.
+anew. Devices beyond the pieces are dummies. A device that is away when a turn begins is replaced by a dummy; without
+enough devices the turn does not take place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from crowdml.core import BadInput, Batch, record, trees
+from crowdml.core import Array, BadInput, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.models import flatten
 from crowdml.slicing.sharing import Floats, UploadNoise, Window, choose
@@ -22,8 +22,8 @@ from crowdml.slicing.stages import Indices
 class Turn:
     """One device's turn as dominator.
 
-    Simulated training reads `dominator` alone: slicing is exact, so what is learnt does not depend on who holds which
-    piece. Followers and dummies are dealt out all the same, since who is away decides which turns take place.
+    Slicing is exact, so what is learnt does not depend on who holds which piece; when it is learnt does. A follower
+    that is lost on the way is replaced by a dummy, and the group goes back to the last cut.
 
     Attributes:
         dominator: The device whose rows are used.
@@ -75,6 +75,10 @@ Gradient = Callable[[Tree, Batch, int, Indices], Tree]
 """The mean gradient over a batch of a device's rows, whose numbers come last: of a sliced net, or of a whole one."""
 
 
+Course = Callable[[Turn, int], int]
+"""How many batches of a turn count, of a dominator with so many rows: those up to the last cut, where it is lost."""
+
+
 @record
 class Rules:
     """How a crowd of groups learns.
@@ -110,7 +114,13 @@ class Group:
 
 
 def train_pass(
-    group: Group, rows: Sequence[Rows], rules: Rules, rate: float, gradient: Gradient, generator: np.random.Generator
+    group: Group,
+    rows: Sequence[Rows],
+    rules: Rules,
+    rate: float,
+    gradient: Gradient,
+    generator: np.random.Generator,
+    course: Course | None = None,
 ) -> Floats:
     """Let every device of a group be dominator once. Returns Σ|gradient| of each number: how much it matters."""
     matters = trees.map(np.zeros_like, group.parameters)
@@ -118,6 +128,8 @@ def train_pass(
     group.lost += lost
     for turn in made:
         order = generator.permutation(len(rows[turn.dominator][1]))
+        if course is not None:
+            order = order[: course(turn, len(order)) * rules.batch]
         train_turn(group, rows[turn.dominator], turn.dominator, order, rules.batch, rate, gradient, matters)
     return flatten(matters).astype(np.float32)
 
@@ -130,7 +142,7 @@ def train_turn(
     for begin in range(0, len(order), batch):
         numbers = order[begin : begin + batch]
         slopes = gradient(group.parameters, as_batch(examples[numbers], labels[numbers]), device, numbers)
-        _step(group.parameters, matters, slopes, np.float32(rate))
+        take_step(group.parameters, matters, slopes, np.float32(rate))
         group.steps += 1
 
 
@@ -139,15 +151,20 @@ def as_batch(rows: Floats, targets: Indices) -> Batch:
     return Batch(rows=rows, targets=targets, mask=np.ones(len(targets), np.float32))
 
 
-def _step(parameters: Tree, matters: Tree, gradient: Tree, rate: np.float32) -> None:
+def take_step(parameters: Tree, matters: Tree, gradient: Tree, rate: np.float32) -> None:
     """Take a step in place, and remember how far each weight's slope was from zero."""
     for layer, moved, slopes in zip(parameters, matters, gradient, strict=True):
         for name, slope in slopes.items():
-            slope = np.asarray(slope, np.float32)
-            if name == "w":
-                moved[name] += np.abs(slope)
-            # Statistics of a batch normalisation move towards those of the batch, at most all the way.
-            layer[name] -= min(rate, np.float32(1)) * slope if name in ("mean", "variance") else rate * slope
+            step(layer[name], slope, rate, name, moved[name])
+
+
+def step(numbers: Array, slope: Array, rate: np.float32, name: str, matters: Array | None) -> None:
+    """Take a step with one array in place; |gradient| of weights is added to `matters`."""
+    slope = np.asarray(slope, np.float32)
+    if name == "w" and matters is not None:
+        matters += np.abs(slope)
+    # Statistics of a batch normalisation move towards those of the batch, at most all the way.
+    numbers -= min(rate, np.float32(1)) * slope if name in ("mean", "variance") else rate * slope
 
 
 def share(

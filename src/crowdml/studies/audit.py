@@ -18,8 +18,9 @@ from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.sliced import deal, first_parameters, gradient_of, net_of, released_by, rules_of
 from crowdml.slicing import SlicedNet
-from crowdml.slicing.attacks import Reader, inputs_from_difference, likeness
-from crowdml.slicing.first_cut import Released, as_columns, first_sums
+from crowdml.slicing.attacks import Leak, Reader, Transcript, inputs_from_difference, likeness
+from crowdml.slicing.first_cut import Released, first_sums
+from crowdml.slicing.sliced_net import as_columns
 from crowdml.slicing.training import Gradient, Group, Rows, as_batch, make_groups, train_pass, train_turn
 from crowdml.task import Task
 
@@ -38,13 +39,15 @@ class Reading:
         what: What is read.
         seen: Numbers of an example that are seen.
         right: Share of labels read correctly; None where labels are not read.
-        likeness: Mean cosine between rows and what was reconstructed.
+        likeness: Mean cosine between rows and what was reconstructed; None where rows are not known.
+        chance: Share that is right for whoever always says the most frequent label; None where labels are not read.
     """
 
     what: str
     seen: int
     right: float | None
-    likeness: float
+    likeness: float | None
+    chance: float | None = None
 
 
 @record
@@ -84,12 +87,7 @@ def audit(task: Task, *, seed: int = 0, own_rows: int = 500, victims: int = 200)
         own_rows: Rows of the reader's own that it learns from, at most.
         victims: Rows that are read.
     """
-    if not isinstance(task.recipe, SlicedRecipe):
-        raise BadInput(
-            f"the leak meter measures slicenet tasks, not {task.algorithm.kind}",
-            where="algorithm.kind",
-            hint='kind = "slicenet"',
-        )
+    _require_sliced(task)
     if not task.algorithm.pieces:
         raise BadInput("every device is alone: nothing is passed on", where="algorithm.pieces", hint="pieces = 5")
     task = bind(task)
@@ -149,23 +147,49 @@ def _read_sums(
         crossed = as_columns(first_sums(net.model, net.graph, now, as_batch(*target))).T
     else:
         crossed = as_columns(released.of(victim, np.arange(len(target[1])))).T
-    truth = Reader.of(prior[0], prior[0], prior[1])
-    found = [_reading("the rows themselves", truth, target[0], target)]
+    leak = _transcript(prior[0], prior, target[0], target).leak()
+    found = [_reading("the rows themselves", leak)]
     pictures = {"rows": np.asarray(target[0], np.float64)}
-    owners = net.graph.owners_of_sums(net.pieces)[0]
+    owners = net.owners_of_sums[0]
     for piece in np.unique(owners).tolist():
         columns = np.nonzero(owners == piece)[0]
-        reader = Reader.of(seen[:, columns], prior[0], prior[1])
-        found.append(_reading(f"sums that piece {piece + 1} receives", reader, crossed[:, columns], target))
-        pictures[f"piece {piece + 1}"] = reader.rows(crossed[:, columns])
+        leak = _transcript(seen[:, columns], prior, crossed[:, columns], target).leak()
+        found.append(_reading(f"sums that piece {piece + 1} receives", leak))
+        pictures[f"piece {piece + 1}"] = leak.rows
     return found, pictures
 
 
-def _reading(what: str, reader: Reader, seen: Any, target: Rows) -> Reading:
-    found = reader.rows(seen)
-    alike = [likeness(row, truth) for row, truth in zip(found, np.asarray(target[0], np.float64), strict=True)]
-    right = float(np.mean(reader.read(seen) == target[1]))
-    return Reading(what=what, seen=np.shape(seen)[1], right=right, likeness=float(np.mean(alike)))
+def _transcript(own_sums: Any, prior: Rows, sums: Any, target: Rows) -> Transcript:
+    return Transcript(
+        own_sums=own_sums, own_rows=prior[0], own_labels=prior[1], sums=sums, labels=target[1], rows=target[0]
+    )
+
+
+def _reading(what: str, leak: Leak) -> Reading:
+    return Reading(what=what, seen=leak.seen, right=leak.right, likeness=leak.likeness, chance=leak.chance)
+
+
+def _require_sliced(task: Task) -> None:
+    if not isinstance(task.recipe, SlicedRecipe):
+        raise BadInput(
+            f"the leak meter measures slicenet tasks, not {task.algorithm.kind}",
+            where="algorithm.kind",
+            hint='kind = "slicenet"',
+        )
+
+
+def audit_transcript(task: Task, transcript: Transcript) -> Audit:
+    """Read what a live follower has recorded, by the same means."""
+    _require_sliced(task)
+    leak = transcript.leak()
+    rows = {} if transcript.rows is None else {"rows": np.asarray(transcript.rows, np.float64)}
+    return Audit(
+        task=task.name,
+        readings=(_reading("sums of the transcript", leak),),
+        guarantee=sliced_report(task)["guarantee"],
+        own_rows=len(transcript.own_labels),
+        pictures=rows | {"what was read": leak.rows},
+    )
 
 
 def _read_differences(

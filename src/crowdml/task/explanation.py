@@ -120,12 +120,21 @@ def _words(task: Task, plan: Plan) -> str:
     return plan.last.words(plan.terms) or f"No formal guarantee: {_no_guarantee(task, plan)}"
 
 
+WHO_SEES = (
+    "It is for groups that trust each other. Followers with neurons of the first layer see sums of your rows; holders of "
+    "the last hidden layer see your labels exactly; the next dominator and the server see weights; a dummy that takes "
+    "a piece over sees rows that are replayed; the server sees who takes part, when, and with how many rows. Members "
+    "that a server invents see as much as others do."
+)
+"""What an owner reads before a device joins a group whose members hold pieces of one net."""
+
+
 def _no_guarantee(task: Task, plan: Plan) -> str:
     """Say what leaves a device without noise."""
     if isinstance(task.recipe, SlicedRecipe):
         noisy = task.algorithm.cut_noise or task.algorithm.upload_noise
         sent = "labels leave a device without noise" if noisy else "sums and weights leave a device as they are"
-        return f"{sent}. crowdml audit measures what they tell."
+        return f"{sent}. crowdml audit measures what they tell. {WHO_SEES}"
     if task.releases.sends == "rows":
         return f"rows and {task.target.noun}s leave a device as they are."
     if task.masking():

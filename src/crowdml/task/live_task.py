@@ -14,15 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.algorithms.contract import Algorithm, Phase
-from crowdml.algorithms.recipes import RECIPES
+from crowdml.algorithms.recipe import SlicedRecipe
+from crowdml.algorithms.recipes import RECIPES, SLICED
 from crowdml.core import NUMPY, Array, BadInput, Batch, Broadcast, CheckIn, record
 from crowdml.core.ops import ZeroCoins
 from crowdml.data.transforms import Fitted, compose, fit_rows
 from crowdml.models import flatten
 from crowdml.privacy import Plan
+from crowdml.slicing.live.slice_terms import SliceTerms
 from crowdml.task.averaging_terms import read_public
 from crowdml.task.masking import MaskedForm, make_masked_form
 from crowdml.task.plugins import load_plugins, require_extensions
+from crowdml.task.sliced_task import definition_of_stop, sliced_terms
 from crowdml.task.task import Task
 from crowdml.task.user_models import device_model, require_live_model
 from crowdml.wire import Layout, Messages, TaskDocument, layouts, message
@@ -46,6 +49,7 @@ class LiveTask:
         row: Layout of what the server keeps for one device.
         transform: Turns an owner's rows into the model's.
         forms: How check-ins become secure sums, for each phase; empty where each is sent by itself.
+        sliced: What groups agree on whose members hold pieces of one net; None where devices check in.
     """
 
     task: Task
@@ -58,6 +62,7 @@ class LiveTask:
     row: Layout
     transform: Rows
     forms: tuple[MaskedForm, ...] = ()
+    sliced: SliceTerms | None = None
 
     @property
     def masked(self) -> MaskedForm | None:
@@ -78,6 +83,8 @@ SIMULATED = ("dataset", "file", "owner", "label-column", "test", "validation", "
 def definition_of(task: Task) -> dict[str, Any]:
     """Return what is signed of a task: everything but the simulated crowd and where its rows come from."""
     content: dict[str, Any] = task.model_dump(mode="json", by_alias=True, exclude={"crowd": True})
+    if isinstance(task.recipe, SlicedRecipe):
+        content["stop"] |= definition_of_stop(task)
     for name in SIMULATED:
         content["data"].pop(name)
     if task.data.target is not None and task.data.target.outside == "clip":
@@ -116,6 +123,7 @@ def assemble(task: Task, fitted: list[Fitted], public: Mapping[str, Array] | Non
     """Build a task whose transforms are ready."""
     plan = task.calibrated
     hyper = task.hyper(plan) | dict(public or {})
+    sliced = sliced_terms(task) if isinstance(task.recipe, SlicedRecipe) else None
     algorithm, server = task.build(NUMPY), task.build(NUMPY, hyper, flat=not task.recipe.sums_only)
     broadcast = first_broadcast(algorithm)
     check_in = example_check_in(algorithm, algorithm.last, broadcast, task.features)
@@ -123,7 +131,7 @@ def assemble(task: Task, fitted: list[Fitted], public: Mapping[str, Array] | Non
     begun = server.last.server.init(ZeroCoins())
     shaped = Messages(
         check_out=Layout(message(0, server.last.server.check_out(begun)), messages.check_out),
-        check_in=Layout(message(0, _flat_update(check_in)), messages.check_in),
+        check_in=messages.check_in if sliced else Layout(message(0, _flat_update(check_in)), messages.check_in),
     )
     return LiveTask(
         task=task,
@@ -136,6 +144,7 @@ def assemble(task: Task, fitted: list[Fitted], public: Mapping[str, Array] | Non
         row=Layout({"row": algorithm.last.server.row()}),
         transform=_fitting(task, compose(fitted)),
         forms=masked_forms(task, algorithm),
+        sliced=sliced,
     )
 
 
@@ -195,10 +204,11 @@ def require_live(task: Task) -> None:
             hint='use "sound", or "none" to say openly that nothing is promised',
         )
     if not task.recipe.live:
+        live = [name for name, recipe in RECIPES.items() if recipe.live] + list(SLICED)
         raise BadInput(
             f"{task.algorithm.kind} exists in simulation only",
             where="algorithm.kind",
-            hint="use one of: " + ", ".join(f'"{name}"' for name, recipe in RECIPES.items() if recipe.live),
+            hint="use one of: " + ", ".join(f'"{name}"' for name in live),
         )
     require_live_model(task)
     if task.recipe.sums_only and not task.secure_aggregation.enabled:

@@ -293,6 +293,21 @@ class OutageSettings(Settings):
         return self
 
 
+class RelaySettings(Settings):
+    """What lies between the devices of a sliced net: a server that passes messages on, and devices that are lost."""
+
+    leg: float = Field(0.025, ge=0, description="seconds that a message travels between a device and the server")
+    bandwidth: float | None = Field(
+        None, gt=0, description="bytes per second of each device's link, each way; not given: any number"
+    )
+    arithmetic: float = Field(0.0, ge=0, description="seconds of arithmetic in a batch, from the first to the last")
+    loss_every: float = Field(
+        0.0, ge=0, description="mean seconds until a device is lost, exponentially distributed; 0: none ever is"
+    )
+    away: float = Field(60.0, ge=0, description="seconds until a lost device is back")
+    noticed: float = Field(0.0, ge=0, description="seconds until a loss is noticed")
+
+
 class OwnerSettings(Settings):
     """Which ε the owners of a simulated crowd choose, within `privacy.owner-range`."""
 
@@ -363,6 +378,7 @@ class CrowdSettings(Settings):
     outages: OutageSettings = Field(OutageSettings(), description="times without network")
     joining: float = Field(0.0, ge=0, le=1, description="devices join during this first part of the run")
     leaving: float = Field(0.0, ge=0, le=1, description="devices leave during this last part of the run")
+    relay: RelaySettings = Field(RelaySettings(), description="what messages of a sliced net go through")
     drop_out: float = Field(0.0, ge=0, lt=1, description="probability that a check-in never arrives")
     owner_epsilon: OwnerSettings = Field(OwnerSettings(), description="which ε owners choose (sound mode)")
     personal: CrowdPersonal = Field(

@@ -212,7 +212,7 @@ class Task(InWords):
             owner_epsilon: What the owner of a device has chosen instead of the task's ε.
         """
         recipe, model = self.recipe, self.model_for(ops)
-        if not isinstance(recipe, Recipe):
+        if isinstance(recipe, PooledRecipe):
             raise ValueError(f"{self.algorithm.kind} has no check-ins: there is nothing to assemble")
         plan = self.calibrated if owner_epsilon is None else self.calibrated.for_owner(owner_epsilon)
         parts = Parts(

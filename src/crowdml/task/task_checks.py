@@ -92,13 +92,19 @@ def _check_sliced(task: Task) -> None:
     _refuse_given(
         {name: getattr(task.crowd, name) != getattr(plain, name) for name in names},
         f"groups of {task.algorithm.kind} wait for each of their devices: this changes nothing",
-        "leave it out; drop-out takes devices out of turns",
+        "leave it out; drop-out takes devices out of turns, relay.loss-every loses them on the way",
     )
 
 
 def _check_crowd(task: Task) -> None:
     """Refuse what would change nothing."""
     crowd, kind = task.crowd, task.algorithm.kind
+    if not isinstance(task.recipe, SlicedRecipe):
+        _refuse_given(
+            {"relay": crowd.relay != CrowdSettings().relay},
+            f"devices of {kind} send nothing to each other: this changes nothing",
+            "leave it out; crowd.delays make messages travel",
+        )
     schedule = task.built.schedule if isinstance(task.recipe, Recipe) else None
     if not (schedule and schedule.invites):
         _refuse_given(

@@ -12,8 +12,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from crowdml.algorithms.recipe import SlicedRecipe
-from crowdml.core import Settings
+from crowdml.algorithms.contract import Algorithm, one_phase
+from crowdml.algorithms.recipe import Parts, SlicedRecipe
+from crowdml.algorithms.schedule import OnArrival
+from crowdml.algorithms.server_parts.upload_window import NoUpload, UploadWindow
+from crowdml.core import Settings, trees
+from crowdml.models import flatten
 
 
 class SliceNetSettings(Settings):
@@ -33,7 +37,9 @@ class SliceNetSettings(Settings):
     tau: float = Field(
         0.5, ge=0, le=1, description="τ: a group takes over what the window has more values of than this share of ω"
     )
-    omega: int | None = Field(None, gt=0, description="ω: size of the server's window; not given: the number of groups")
+    omega: int | None = Field(
+        None, gt=0, description="ω: size of the server's window; not given: the number of groups, and 8 live"
+    )
     window: Literal["uploads", "weights"] = Field(
         "uploads", description="what the window holds: the last ω uploads, or the last ω values of each weight"
     )
@@ -58,6 +64,41 @@ class SliceNetSettings(Settings):
         "uploaded; 0: none",
     )
     upload_clip: float = Field(1.0, gt=0, description="with upload-noise: largest L2 norm of what an upload changes")
+    numbers: Literal["float32", "bfloat16", "int8"] = Field("float32", description="how sums and slopes are written")
+    members: Literal["named", "hidden"] = Field(
+        "named",
+        description="live: whether members of a group show each other signed cards and pin them, or fresh keys alone: "
+        "then a server that puts its own in between reads everything",
+    )
+    shuffle: Literal["all", "least"] = Field(
+        "all", description="live: whether every turn deals all pieces anew, or moves as few as possible"
+    )
+    cut_every: int = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        description="live: batches between two cuts, from which a group goes on after a loss; 0: as many as take ten "
+        "seconds",
+    )
 
 
-SLICENET = SlicedRecipe(settings=SliceNetSettings)
+LIVE_WINDOW = 8
+"""Uploads in the window of a live server, which cannot know how many groups there will be."""
+
+
+def slicenet(parts: Parts) -> Algorithm:
+    """Compose what a live server keeps: a window of the groups' uploads. What passes within a group is no check-in."""
+    settings, model = parts.settings, parts.model
+    size = trees.size(model.zeros())
+    server = UploadWindow(
+        first=lambda coins: flatten(model.init(coins)),
+        size=size,
+        omega=settings.omega or LIVE_WINDOW,
+        window=settings.window,
+    )
+    device = NoUpload(size=size)
+    sanitiser = parts.sanitiser("upload", like=device.nothing, by_rows=False)
+    return one_phase(device, server, sanitiser, OnArrival(batch=1, buffer=1))
+
+
+SLICENET = SlicedRecipe(settings=SliceNetSettings, build=slicenet)

@@ -31,7 +31,7 @@ in noise, so it runs without a promise here."""
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the server running at the end, until Ctrl-C.")] = False,
     algorithm: Annotated[
-        Literal["crowd-sgd", "local-sgd", "fedsgd", "fedavg"], typer.Option(help="How the crowd learns.")
+        Literal["crowd-sgd", "local-sgd", "fedsgd", "fedavg", "slicenet"], typer.Option(help="How the crowd learns.")
     ] = "crowd-sgd",
     phone: Annotated[
         bool, typer.Option("--phone", help="Print a link by which a browser joins, with companions; until Ctrl-C.")
@@ -47,6 +47,9 @@ def demo(
     each with some seventy images of its own; what they send carries Gaussian noise, and each keeps a ledger of what
     it has spent. The address of a page that shows how it goes on is printed. With --phone you join yourself, by a link
     or its QR code, and companions keep the crowd alive.
+
+    With `--algorithm slicenet` twelve devices hold pieces of one net, in two groups. A follower is killed on the way,
+    and what happens is told as it happens. There is no promise then.
     """
     import tempfile
 
@@ -62,8 +65,13 @@ def demo(
             from crowdml.cli.demos.phone_demo import phone_demo
 
             phone_demo(crowd, task)
-        outcome = _learn(crowd, algorithm)
-        _print(outcome)
+        if algorithm == "slicenet":
+            from crowdml.cli.demos.demo_slices import learn_in_slices
+
+            outcome = learn_in_slices(crowd, TASK)
+        else:
+            outcome = _learn(crowd, algorithm)
+            _print(outcome)
         output.write_json(outcome, json)
         if keep:
             output.say(f"the server stays at {crowd.address}; Ctrl-C ends it")

@@ -16,6 +16,7 @@ import numpy as np
 
 from crowdml.cli.operator import Operator
 from crowdml.core import NUMPY, CrowdError, trees
+from crowdml.core.ops import Tree
 from crowdml.data import Dataset
 from crowdml.data import load as load_dataset
 from crowdml.data.transforms import fit_all
@@ -95,8 +96,7 @@ class Crowd:
         """Start devices, each in a process of its own: `work(its folder, *what it is given)`."""
         _CONTEXT.set_forkserver_preload([__name__, "crowdml.device.device", "crowdml.device.joining"])
         for number, more in enumerate(given):
-            home = self._folder / f"device-{number}"
-            self._devices.append(_CONTEXT.Process(target=work, args=(home, *more), daemon=True))
+            self._devices.append(_CONTEXT.Process(target=work, args=(self.home(number), *more), daemon=True))
             self._devices[-1].start()
 
     def watch(self) -> Iterator[dict[str, Any]]:
@@ -119,6 +119,39 @@ class Crowd:
             given.append((link, rows, self._results))
         self.start(_work, given)
 
+    def home(self, number: int) -> Path:
+        """Folder of a device."""
+        return self._folder / f"device-{number}"
+
+    def said(self, number: int) -> str:
+        """What a device has said so far."""
+        path = _lines(self.home(number))
+        return path.read_text() if path.exists() else ""
+
+    def kill(self, number: int) -> None:
+        """End a device's process at once, as a flat battery would."""
+        self._devices[number].kill()
+
+    @property
+    def alive(self) -> list[int]:
+        """Devices whose processes have not ended."""
+        return [number for number, device in enumerate(self._devices) if device.is_alive()]
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Ask the server how its groups stand, where devices hold pieces of one net."""
+        found: list[dict[str, Any]] = self._operator.ask("GET", f"/v1/tasks/{self.task.name}/groups")["groups"]
+        return found
+
+    def wrong(self, parameters: Tree) -> float:
+        """Measure a model on images that no device has."""
+        predicted = self.task.model_for(NUMPY).predict(parameters, self._transformed.test_rows)
+        return float(np.mean(predicted != self._transformed.test_targets))
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the crowd was made."""
+        return time.monotonic() - self._began
+
     def learning(self) -> Iterator[tuple[int, float]]:
         """Yield check-ins so far and the test error, until all devices have ended."""
         while any(device.is_alive() for device in self._devices):
@@ -135,8 +168,7 @@ class Crowd:
         arrays = read(self._operator.fetch("GET", f"/v1/tasks/{self.task.name}/model").content)
         model = self.task.model_for(NUMPY)
         parameters = trees.map_paths(lambda path, _leaf: arrays[path], model.zeros())
-        wrong = model.predict(parameters, self._transformed.test_rows) != self._transformed.test_targets
-        return float(np.mean(wrong))
+        return self.wrong(parameters)
 
     def outcome(self) -> dict[str, Any]:
         """Say what was learnt, what it cost, and what would have been learnt without noise."""
@@ -151,7 +183,7 @@ class Crowd:
             "devices": summary["devices"],
             "check_ins": summary["check_ins"],
             "version": summary["version"],
-            "seconds": time.monotonic() - self._began,
+            "seconds": self.seconds,
         }
 
     def wait(self) -> None:
@@ -186,6 +218,10 @@ class Crowd:
         raise DemoFailed(f"the server did not start: {log or 'it said nothing'}")
 
 
+def _lines(home: Path) -> Path:
+    return home.with_suffix(".txt")
+
+
 def _work(home: Path, link: str, rows: Path, results: Any) -> None:
     """Be one device: join, work until everything is spent, and report ε. Runs in a process of its own."""
     from crowdml.device.device import Device
@@ -194,7 +230,12 @@ def _work(home: Path, link: str, rows: Path, results: Any) -> None:
     # Ctrl-C goes to the demo, which ends its devices.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     join(link, home, accept=lambda _: True, accept_no_guarantee=lambda _: True)
-    with Device(home) as device:
+
+    def tell(line: str) -> None:
+        with _lines(home).open("a") as into:
+            into.write(line + "\n")
+
+    with Device(home, tell=tell) as device:
         releases = device.live.task.stop.max_releases
         summary = device.run(rows, releases=releases)
         promised = device.live.plan.terms.promised

@@ -123,7 +123,7 @@ class RowFactors:
 
     def total(self, weights: Float[Array, " size"]) -> Tree:
         """Weighted sum."""
-        return {name: self.ops.dot(weights[None], rows)[0] for name, rows in self.each.items()}
+        return {name: self.ops.weigh(weights, rows) for name, rows in self.each.items()}
 
 
 def require_picture(kind: str, shape: Shape) -> tuple[int, int, int]:

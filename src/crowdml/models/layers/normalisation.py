@@ -44,10 +44,14 @@ class GroupNorm(LayerSettings):
         def back(x: Array) -> Array:
             return x.reshape(-1, *shape) if len(shape) > 1 else x.reshape(-1, channels).T
 
+        def mean(numbers: Array) -> Array:
+            """Mean over each group of each example; it can be set against all of the group's numbers."""
+            return ops.sum_each(numbers, (1, 3))[:, None, :, None] / xp.float32(numbers.shape[1] * numbers.shape[3])
+
         def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
             together = grouped(x)
-            centred = together - xp.mean(together, axis=(1, 3), keepdims=True)
-            scale = 1 / xp.sqrt(xp.mean(centred * centred, axis=(1, 3), keepdims=True) + xp.float32(FLOOR))
+            centred = together - mean(together)
+            scale = 1 / xp.sqrt(mean(centred * centred) + xp.float32(FLOOR))
             unit = centred * scale
             y = unit
             if learnt:
@@ -60,13 +64,11 @@ class GroupNorm(LayerSettings):
             slopes = grouped(slope)
             if learnt:
                 slopes = slopes * parameters["scale"].reshape(self.groups, -1)
-            mean = xp.mean(slopes, axis=(1, 3), keepdims=True)
-            along = xp.mean(slopes * unit, axis=(1, 3), keepdims=True)
-            return back((slopes - mean - unit * along) * scale)
+            return back((slopes - mean(slopes) - unit * mean(slopes * unit)) * scale)
 
         def factors(parameters: Tree, memory: Tree, slope: Array) -> RowFactors:
             slopes = grouped(slope)
-            scales, shifts = (xp.sum(each, axis=1).reshape(-1, channels) for each in (slopes * memory[0], slopes))
+            scales, shifts = (ops.sum_each(each, (1,)).reshape(-1, channels) for each in (slopes * memory[0], slopes))
             return RowFactors(each={"scale": scales, "shift": shifts}, ops=ops)
 
         def write(graph: Graph, parameters: Tree, x: Value) -> Value:
@@ -144,9 +146,9 @@ class BatchNorm(LayerSettings):
             numbers = last(x)
             places = numbers.size // (len(mask) * channels)
             share = (mask / (xp.maximum(xp.sum(mask), 1) * places)).reshape(-1, *[1] * len(shape))
-            mean = xp.sum(numbers * share, axis=axes)
+            mean = ops.sum_each(numbers * share, axes)
             centred = numbers - mean
-            variance = xp.sum(centred * centred * share, axis=axes)
+            variance = ops.sum_each(centred * centred * share, axes)
             scale = 1 / xp.sqrt(variance + xp.float32(FLOOR))
             unit = centred * scale
             return last(unit * parameters["scale"] + parameters["shift"]), (unit, scale, share, mean, variance)
@@ -154,14 +156,14 @@ class BatchNorm(LayerSettings):
         def pull_back(parameters: Tree, memory: Tree, slope: Array) -> Array:
             unit, scale, share, _, _ = memory
             slopes = last(slope) * (share > 0) * parameters["scale"]
-            common = xp.sum(slopes, axis=axes) + unit * xp.sum(slopes * unit, axis=axes)
+            common = ops.sum_each(slopes, axes) + unit * ops.sum_each(slopes * unit, axes)
             return last((slopes - common * share) * scale)
 
         def factors(parameters: Tree, memory: Tree, slope: Array) -> BatchFactors:
             unit, _, _, mean, variance = memory
             slopes = last(slope)
             between = tuple(range(1, len(shape)))
-            each = {"scale": xp.sum(slopes * unit, axis=between), "shift": xp.sum(slopes, axis=between)}
+            each = {"scale": ops.sum_each(slopes * unit, between), "shift": ops.sum_each(slopes, between)}
             pace = xp.float32(self.pace)
             moving = {
                 "mean": (parameters["mean"] - mean) * pace,

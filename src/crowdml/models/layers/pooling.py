@@ -212,7 +212,7 @@ def _average(at: Windows, ops: Ops):  # type: ignore[no-untyped-def]
 
     def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
         if at.tiles:
-            return ops.xp.mean(_tiles(x, at), axis=(2, 4)), ()
+            return ops.sum_each(_tiles(x, at), (2, 4)) / area, ()
         return sum(at.slices(x, ops)) / area, ()
 
     def pull_back(parameters: Tree, memory: Tree, slope: Array) -> Array:

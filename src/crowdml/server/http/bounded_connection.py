@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from crowdml.core import record
+from crowdml.server.http.bounded_socket import BoundedSocket
 from crowdml.server.http.direct import DirectApp, DirectCycle, mistake
 from crowdml.server.http.requests import caller_of, length_of
 from crowdml.server.http.whole_body import EXTENSION, LARGE, BodyReader
@@ -59,6 +61,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     limits = ConnectionLimits()
     addresses: ClassVar[Counter[str]] = Counter()
+    socket: ClassVar[type[BoundedSocket]] = BoundedSocket
     _address: str | None = None
     _caller = ""
     _direct_app: DirectApp | None = None
@@ -289,10 +292,15 @@ class BoundedProtocol(HttpToolsProtocol):
         super().shutdown()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over."""
+        """Hand the connection over, and with it what it counts for: this protocol will not hear of its end."""
         self._over = True
         self._stop_clock()
         super().handle_websocket_upgrade()
+        taken_over = self.transport.get_protocol()
+        if isinstance(taken_over, BoundedSocket) and not taken_over.disconnected and self._address is not None:
+            taken_over.leave = partial(self._leave, self._address)
+        elif self._address is not None:
+            self._leave(self._address)
 
     @property
     def _answering(self) -> bool:

@@ -106,6 +106,8 @@ class Exchange:
         running, device = self.admit(request)
         if running.live.masked:
             raise Refusal(409, "masked", "this task takes masked sums only", hint=f"/v1/tasks/{running.name}/sums")
+        if running.live.sliced:
+            raise Refusal(409, "sliced", "members of a group check nothing in", hint=f"/v1/tasks/{running.name}/relay")
         key = _require_headers(request, running.live.server_messages.check_in.size_bytes)
         writer = self._coordinator.writers[running.name]
         return ExpectedCheckIn(

@@ -8,6 +8,7 @@ from typing import Any
 
 from crowdml.core import CrowdError, record
 from crowdml.server.http.direct import Expected
+from crowdml.server.http.relay import refuse_socket
 from crowdml.server.http.requests import Asgi, Limiter, Pace, Receive, Request, Scope, Send, send_answer
 from crowdml.server.http.routes import RAW_ROUTES, SUM_STAGES
 from crowdml.server.refusals import ALWAYS, NO_STORE, PROTOCOL, Answer, Headers, Refusal, json_answer, refusal_of
@@ -16,8 +17,11 @@ from crowdml.server.tasks.coordinator import Coordinator
 RawHandler = Callable[[Request, Receive], Awaitable[Answer]]
 DirectHandler = Callable[[Request], Expected | Answer]
 """Begins to answer without waiting for anything; see `direct`."""
+SocketHandler = Callable[[Request, Scope, Receive, Send], Awaitable[None]]
+"""Serves a WebSocket from its handshake to its end."""
 
 _IN_TASK = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})(/[a-z0-9/-]+)")
+_RELAY = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/relay")
 _LARGEST_PARTS = 4
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _OWN_SITE = (b"same-origin", b"none")
@@ -97,6 +101,7 @@ class FrontDoor:
         access: Who may ask, and how often.
         lifespan: Starts and ends the server.
         direct: Functions that answer some of the raw routes without a coroutine, by the same names.
+        relay: Serves WebSockets of a task's members.
 
     Attributes:
         always: Headers of every answer.
@@ -110,7 +115,9 @@ class FrontDoor:
         access: Access,
         lifespan: Asgi,
         direct: Mapping[str, DirectHandler],
+        relay: SocketHandler,
     ) -> None:
+        self._relay = relay
         self._coordinator, self._framework, self._access, self._lifespan = coordinator, framework, access, lifespan
         self._readers = Limiter(access.reader_pace)
         # Asked often, and before anything else; so it does not wait for the framework.
@@ -124,6 +131,9 @@ class FrontDoor:
         """Answer one request."""
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
             return
         if self._access.secure_s:
             send = _marked(send, self.always)
@@ -155,6 +165,23 @@ class FrontDoor:
         except CrowdError as error:
             answer = refusal_of(error).answer()
         await send_answer(send, answer)
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a WebSocket: there is one route that takes them, and no page may open one from elsewhere."""
+        found = _RELAY.fullmatch(scope["path"])
+        try:
+            request = Request.of(scope)
+            _require_protocol(request.headers)
+            self._require_host(request.headers, "POST", {"ws": "http", "wss": "https"}[scope["scheme"]])
+            if found is None:
+                self._readers.require(request.address)
+                raise Refusal(404, "no-route", "no WebSocket is served here", hint="/v1/tasks/TASK/relay")
+        except CrowdError as error:
+            await receive()
+            await refuse_socket(send, refusal_of(error).answer())
+            return
+        request.task = found[1]
+        await self._relay(request, scope, receive, send)
 
     def expect(
         self, method: bytes, url: bytes, headers: Iterable[tuple[bytes, bytes]], address: str, scheme: str

@@ -250,6 +250,58 @@ class Curve(_Answer):
     curve: list[CurvePoint]
 
 
+class GroupMember(_Answer):
+    """A member of a group, by a name that says nothing of its device."""
+
+    member: str
+    there: bool = Field(description="whether it is connected")
+    role: str = Field(description="dominator, follower and number of its piece, or dummy")
+
+
+class GroupEvent(_Answer):
+    """Something that happened to a group."""
+
+    time: float = Field(description="seconds since 1970")
+    what: str
+    turn: int
+    batch: int = Field(description="batches of the turn before it")
+    members: list[str]
+    why: str
+
+
+class GroupFigures(_Answer):
+    """How a group of devices stands that hold pieces of one net."""
+
+    group: int
+    stage: str = Field(description="gathering, preparing, running, sharing, waiting or done")
+    passed: int = Field(alias="pass", description="passes whose uploads are stored")
+    passes: int = Field(description="passes in all")
+    turn: int
+    attempt: int
+    members: list[GroupMember]
+    batches: int = Field(description="since the server started, replays as well")
+    batches_per_s: float | None = Field(description="over the last minute")
+    floor_batches_per_s: float | None = Field(description="what the latency of the members allows at most")
+    frames: int = Field(description="that passed between members since the server started")
+    bytes: int = Field(description="of these frames, headers and seals as well")
+    bytes_per_row: float | None = Field(description="through the relay, without hand-overs")
+    planned_bytes_per_row: float = Field(description="as worked out from the task, without headers and seals")
+    lost: int = Field(description="members lost since the server started")
+    turns_lost: int
+    replays: int = Field(description="attempts that went back to a cut")
+    passes_again: int = Field(description="passes that began again with the shared weights")
+    exact_since: float = Field(description="since when every batch counts as if nothing had happened")
+    events: list[GroupEvent] = Field(description="the last hundred")
+
+
+class Groups(_Answer):
+    """All groups of a task that have begun since the server started."""
+
+    waiting: int = Field(description="devices that wait for a group")
+    size: int = Field(description="members of a group")
+    groups: list[GroupFigures]
+
+
 class Health(_Answer):
     """Whether the server works."""
 

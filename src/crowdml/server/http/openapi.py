@@ -26,6 +26,7 @@ REFUSED = {
     413: "Too large",
     415: "Compressed, or of another type",
     422: "Malformed",
+    426: "No WebSocket",
     429: "Too many requests",
     501: "This server has no ONNX installed",
     503: "Paused, busy or failing: the same request may succeed after Retry-After",
@@ -165,6 +166,14 @@ _HAND_OVER = {
     "requestBody": {"required": True, "content": _OCTETS},
     "responses": _FOLLOWING | refusals(400, 401, 403, 404, 409, 410, 411, 413, 415, 422, 429, 503, s409=_LATE),
 }
+_RELAY = {
+    "summary": "Take part in a group that holds pieces of one net (WebSocket)",
+    "description": "A WebSocket without compression. Control messages are JSON, frames are bytes with a header of 36; "
+    "the first message is a hello. A device has one such connection at a time.",
+    "parameters": [_TASK],
+    "responses": {"101": {"description": "The connection is a WebSocket now"}}
+    | refusals(400, 401, 403, 404, 410, 426, 429, 503),
+}
 _WELL = {"application/json": {"schema": {"$ref": "#/components/schemas/Health"}}}
 _HEALTH = {
     "tags": ["status"],
@@ -184,6 +193,7 @@ RAW_TEXTS: dict[str, dict[str, Any]] = {
     "secure_routes.status": _SUM_STATUS,
     "secure_routes.hand_over": _HAND_OVER,
     "secure_routes.ask_again": _ASK_AGAIN,
+    "relay.plain": _RELAY,
 }
 """Descriptions of raw routes, by the handlers that the table names; who may ask is added from there."""
 _MORE = {

@@ -42,6 +42,7 @@ _RAW: tuple[tuple[str, str, Who, str], ...] = (
     ("GET", "/v1/tasks/{task}/sums", "device", "secure_routes.status"),
     ("POST", "/v1/tasks/{task}/sums/{stage}", "device", "secure_routes.hand_over"),
     ("GET", "/v1/tasks/{task}/sums/{stage}", "device", "secure_routes.ask_again"),
+    ("GET", "/v1/tasks/{task}/relay", "device", "relay.plain"),
 )
 _API: tuple[tuple[str, str, Who, str], ...] = (
     ("GET", "/v1/tasks", "anyone", "control.list_tasks"),
@@ -51,6 +52,7 @@ _API: tuple[tuple[str, str, Who, str], ...] = (
     ("GET", "/v1/tasks/{task}/model", "operator or device", "control.get_model"),
     ("GET", "/v1/tasks/{task}/curve", "anyone", "status_routes.curve"),
     ("GET", "/v1/tasks/{task}/statistics", "anyone", "status_routes.statistics"),
+    ("GET", "/v1/tasks/{task}/groups", "anyone", "status_routes.groups"),
     ("GET", "/v1/tasks/{task}/events", "anyone", "status_routes.events"),
     ("POST", "/v1/tasks/{task}/invites", "operator", "control.make_invites"),
     ("GET", "/v1/tasks/{task}/devices", "operator", "control.list_devices"),

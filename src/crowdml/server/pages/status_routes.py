@@ -114,6 +114,17 @@ async def statistics(
     return written(documents.statistics(running))
 
 
+@described("Groups of devices that hold pieces of one net", tags=["status"], response_model=json_bodies.Groups)
+async def groups(
+    coordinator: Annotated[Coordinator, Depends(coordinator_of)],
+    running: Annotated[RunningTask, Depends(running_of)],
+) -> Response:
+    """Say how every group of a task stands; nothing in it is private."""
+    found = coordinator.groups_of(running)
+    told = {"waiting": found.waiting_room, "size": found.terms.size, "groups": found.figures()}
+    return written(json.dumps(told).encode())
+
+
 @described("What a server answers, for programs")
 async def description(request: Request) -> Response:
     """Return the OpenAPI description, in bytes made once: to write it takes longer than a hundred check-outs."""

@@ -11,6 +11,7 @@ from crowdml.core.blas_threads import one_blas_thread
 from crowdml.server.http.exchange import Exchange
 from crowdml.server.http.front_door import Access as Access
 from crowdml.server.http.front_door import DirectHandler, FrontDoor, RawHandler
+from crowdml.server.http.relay import Relay
 from crowdml.server.http.requests import Asgi, BodyLimit, Limiter, Receive, Scope, Send
 from crowdml.server.http.secure_routes import SecureRoutes
 from crowdml.server.http.session_cookies import SessionCookies
@@ -53,13 +54,14 @@ def create_app(
 
     framework = LazyApp(load)
     exchange = Exchange(coordinator, devices, strangers)
-    secure = SecureRoutes(coordinator, exchange)
+    secure, relay = SecureRoutes(coordinator, exchange), Relay(coordinator, exchange)
     handlers: dict[str, RawHandler] = {
         "exchange.check_out": exchange.check_out,
         "exchange.check_in": exchange.check_in,
         "secure_routes.status": secure.status,
         "secure_routes.hand_over": secure.hand_over,
         "secure_routes.ask_again": secure.ask_again,
+        "relay.plain": relay.plain,
     }
     limited = BodyLimit(
         framework,
@@ -67,7 +69,8 @@ def create_app(
         lambda headers: coordinator.sessions.find(cookies.read(headers)) is not None,
     )
     direct: dict[str, DirectHandler] = {"exchange.check_in": exchange.expect_check_in}
-    return FrontDoor(coordinator, handlers, limited, access, Lifespan(coordinator, framework.begin), direct)
+    lifespan = Lifespan(coordinator, framework.begin)
+    return FrontDoor(coordinator, handlers, limited, access, lifespan, direct, relay.serve)
 
 
 class LazyApp:

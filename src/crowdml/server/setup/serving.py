@@ -20,11 +20,15 @@ from crowdml.server.http.bounded_connection import BoundedProtocol, ConnectionLi
 from crowdml.server.http.requests import Asgi, Limiter, Pace
 from crowdml.server.tasks.operator.operator_token import TOKEN_FILE as TOKEN_FILE
 from crowdml.server.tasks.operator.operator_token import require_identity as require_identity
+from crowdml.task.sliced_task import LARGEST_FRAME
 
 BACKLOG = 4096
 MOST_FILES = 65_536
 RESERVED_FILES = 256
 """Open files that are not connections: of the store, above all."""
+
+PING_S = 5.0
+"""Seconds between two questions whether the other side of a WebSocket is there, and for its answer."""
 
 GARBAGE = 20_000
 """Objects made and kept before cycles are looked for: requests leave none, and hundreds of them are under way."""
@@ -90,7 +94,11 @@ def make_server(app: Asgi, place: Place, protocol: type[BoundedProtocol] = Bound
         app,
         http=protocol,
         loop=f"{__name__}:{PromptLoop.__name__}",
-        ws="none",
+        ws=protocol.socket,
+        ws_max_size=LARGEST_FRAME,
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=PING_S,
+        ws_per_message_deflate=False,
         lifespan="on",
         log_config=None,
         access_log=False,

@@ -24,6 +24,7 @@ from crowdml.server.tasks.operator.operator_sessions import Sessions
 from crowdml.server.tasks.operator.operator_token import OperatorToken
 from crowdml.server.tasks.operator.refusal_counts import RefusalCounts
 from crowdml.server.tasks.running_task import Choose, RunningTask, by_hash
+from crowdml.server.tasks.slice_groups import SliceGroups
 from crowdml.server.tasks.task_activity import ActivityLog
 from crowdml.server.tasks.task_writer import LARGEST_BATCH, Writer
 from crowdml.server.tasks.validation import Validation
@@ -92,6 +93,7 @@ class Coordinator:
         self.sessions, self.refusals = Sessions(store), RefusalCounts(store)
         self.tokens = Tokens()
         self.enrolment = Enrolment(store, self.tokens, fingerprint(self._key.public))
+        self._groups: dict[str, SliceGroups] = {}
         self.tasks: dict[str, RunningTask] = {}
         self.writers: dict[str, Writer] = {}
         self.validations: dict[str, Validation] = {}
@@ -116,6 +118,8 @@ class Coordinator:
 
     async def close(self) -> None:
         """Finish what waits and let go of the store."""
+        for groups in self._groups.values():
+            groups.close()
         for validation in self.validations.values():
             await validation.close()
         for writer in self.writers.values():
@@ -129,6 +133,16 @@ class Coordinator:
         found = self.tasks.get(name)
         if found is None:
             raise Refusal(404, "no-task", "there is no such task")
+        return found
+
+    def groups_of(self, running: RunningTask) -> SliceGroups:
+        """Return the groups of a task whose devices hold pieces of one net, or refuse."""
+        if running.live.sliced is None:
+            raise Refusal(404, "no-groups", "devices of this task hold no pieces of a net")
+        found = self._groups.get(running.name)
+        if found is None or found.running is not running:
+            found = SliceGroups(running, self.writers[running.name], self.store, self._key.secret)
+            self._groups[running.name] = found
         return found
 
     def create(self, request: TaskRequest, by: Actor = "operator") -> StoredTask:

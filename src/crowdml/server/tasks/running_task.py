@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from crowdml.server.store import StoredError, StoredTask
 from crowdml.server.tasks.device_tokens import DeviceState
 from crowdml.server.tasks.new_task import read_public_set
 from crowdml.server.tasks.snapshot import DeviceTotals, Published, Snapshot
+from crowdml.slicing.live.slice_terms import SliceTerms
 from crowdml.task.live_task import LiveTask, open_task
 from crowdml.task.owners import owner_promise
 from crowdml.task.recent_error import count_noise_variance
@@ -125,6 +127,13 @@ class RunningTask:
         self._snapshot: Snapshot | None = None
         self.validated: tuple[StoredError, ...] = ()
         self.validation_rows, self.shown = 0, 0
+
+    @property
+    def sliced_terms(self) -> SliceTerms:
+        """What groups of this task agree on, whose members hold pieces of one net."""
+        if self.live.sliced is None:
+            raise ValueError("devices of this task hold no pieces of a net")
+        return replace(self.live.sliced, task_hash=self.task_hash)
 
     @property
     def snapshot(self) -> Snapshot:

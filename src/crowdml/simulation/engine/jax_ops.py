@@ -232,6 +232,8 @@ JAX = Ops(
     long_t_dot=_long_t_dot,
     each_t_dot=lambda a, b: jnp.einsum("nji,njk->nik", a, b),
     each_dot_t=lambda a, b: jnp.einsum("nij,nkj->nik", a, b),
+    sum_each=lambda a, axes: jnp.sum(a, axis=axes),
+    weigh=lambda weights, rows: _dot(weights[None], rows)[0],
     sum_of_squares=_sum_of_squares,
     bits=jax.lax.bitcast_convert_type,
     fold=_fold,

@@ -65,7 +65,7 @@ def damaged(path: Path, error: Exception) -> BadInput:
 
 
 _WORDS: tuple[str, ...] = ("seed", "trials", "privacy", "updates", "engine", "processes", "notes", "warnings")
-_WORDS += ("run_seconds", "compile_seconds")
+_WORDS += ("run_seconds", "compile_seconds", "relay")
 _OPTIONAL = ("times", "device_errors")
 _TALLY = tuple(field.name for field in dataclasses.fields(Tally))
 _COURSE = ("versions", "sent", "uses", "releases", "seconds")

@@ -1,0 +1,237 @@
+"""Live slices, measured: what a frame costs the relay, how near batches come to the latency floor, bytes, encryption.
+
+    python -m benchmarks.slicing.live relay|floor|bytes|encryption
+
+Processes are real and on this machine. CPU times are those of the server's process, so other work on the machine hardly
+matters; batches a second want a quiet one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+from websockets.sync.client import connect
+
+from crowdml.server.http.bounded_socket import BoundedSocket
+from crowdml.slicing.live import member_cards
+from crowdml.slicing.live.frames import HEADER_BYTES, TAG_BYTES
+from crowdml.task.sliced_task import sliced_terms
+from tests.support import group_courses
+from tests.support.live_slices import SlicedCrowd
+from tests.support.sliced_nets import first_parameters, model_of, plan_of
+
+TASK = """
+crowdml = 1
+name = "pieces"
+objective = "Measure"
+[data]
+features = 64
+labels = ["a", "b", "c"]
+[model]
+kind = "mlp"
+layers = [400, 200, 100]
+[algorithm]
+kind = "slicenet"
+pieces = 5
+batch = {batch}
+rate = 0.01
+cut-every = 100000
+[privacy]
+mode = "none"
+[stop]
+max-releases = 1
+"""
+LEG_S = 0.025
+MEASURED = 60
+"""Batches that are measured."""
+
+
+def rows(count: int) -> Any:
+    """Return so many rows for every device."""
+
+    def of(device: int) -> tuple[np.ndarray, np.ndarray]:
+        generator = np.random.default_rng(device)
+        return generator.normal(size=(count, 64)).astype(np.float32), generator.integers(0, 3, count)
+
+    return of
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def crowd_figures(batch: int, count: int, proxy: bool = False) -> dict[str, Any]:
+    """Let six devices run one pass, and measure the server while batches are under way."""
+    with tempfile.TemporaryDirectory() as folder:
+        with SlicedCrowd(Path(folder), 6, TASK.format(batch=batch), rows(count)) as crowd:
+            delayed = Delay(crowd.server.port) if proxy else None
+            if delayed is not None:
+                crowd.server.address = crowd.server.address.rpartition(":")[0] + f":{delayed.port}"
+            crowd.join()
+            crowd.wait_until(lambda: bool(crowd.groups()) and crowd.groups()[0]["batches"] > 5, "no batch", 300)
+            before, began, at = crowd.groups()[0], time.monotonic(), cpu_s(crowd.server.process.pid)
+            wanted = before["batches"] + MEASURED
+            crowd.wait_until(
+                lambda: crowd.groups()[0]["batches"] >= wanted or crowd.groups()[0]["stage"] == "done", "too slow", 600
+            )
+            after, took = crowd.groups()[0], time.monotonic() - began
+            spent = cpu_s(crowd.server.process.pid) - at
+            hops = sliced_terms(crowd.task).plan.hops
+            return {
+                "frames": after["frames"] - before["frames"],
+                "bytes": after["bytes"] - before["bytes"],
+                "batches": after["batches"] - before["batches"],
+                "planned_bytes_per_row": after["planned_bytes_per_row"],
+                "floor": after["floor_batches_per_s"],
+                "batches_per_s": (after["batches"] - before["batches"]) / took,
+                "server_cpu_s": spent,
+                "hops": hops,
+                "batch": batch,
+            }
+
+
+class Delay:
+    """A proxy that holds every byte back for one leg, in each direction."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._ready = threading.Event()
+        threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True).start()
+        self._ready.wait()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._take, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await server.serve_forever()
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        onward, back = await asyncio.open_connection("127.0.0.1", self._target)
+        await asyncio.gather(self._carry(reader, back), self._carry(onward, writer), return_exceptions=True)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        while data := await reader.read(1 << 20):
+            loop.call_later(LEG_S, writer.write, data)
+        await asyncio.sleep(2 * LEG_S)
+        writer.close()
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """A bare WebSocket application that sends back what it gets."""
+    if scope["type"] == "lifespan":
+        while True:
+            message = await receive()
+            await send({"type": message["type"] + ".complete"})
+            if message["type"].endswith("shutdown"):
+                return
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "bytes": message["bytes"]})
+
+
+def _serve_echo(port: int) -> None:
+    uvicorn.run(
+        echo,
+        port=port,
+        ws=BoundedSocket,
+        loop="uvloop",
+        ws_per_message_deflate=False,
+        log_level="critical",
+        access_log=False,
+    )
+
+
+def echo_cost(size: int, count: int = 10_000) -> float:
+    """CPU seconds of a bare echo server for one frame of a size."""
+    port = 18_765
+    process = multiprocessing.get_context("spawn").Process(target=_serve_echo, args=(port,), daemon=True)
+    process.start()
+    payload = os.urandom(size)
+    for _ in range(200):
+        try:
+            socket = connect(f"ws://127.0.0.1:{port}", compression=None, proxy=None)
+            break
+        except OSError:
+            time.sleep(0.1)
+    with socket:
+        socket.send(payload)
+        socket.recv()
+        before = cpu_s(process.pid or 0)
+        for _ in range(count):
+            socket.send(payload)
+            socket.recv()
+        spent = cpu_s(process.pid or 0) - before
+    process.terminate()
+    process.join()
+    return spent / count
+
+
+def encryption() -> dict[str, float]:
+    """Share of encryption in what members of the paper's net do, all in this process."""
+    model = model_of('kind = "mlp"\nlayers = [400, 200, 100]', 784, 10)
+    terms = group_courses.make_terms(
+        plan=plan_of(model, 5, balance=1.05), passes=1, batch=50, rate=0.01, cut_every=1000
+    )
+    group_courses.FIRST = first_parameters(model)
+    group_courses.IDENTITIES = [member_cards.SigningKey.make() for _ in range(8)]
+    group_courses.rows_of = lambda member: (  # type: ignore[assignment]
+        np.random.default_rng(member).normal(size=(1000, 784)).astype(np.float32),
+        np.random.default_rng(member).integers(0, 10, 1000),
+    )
+    spent = {"seal": 0.0, "open": 0.0}
+    for name in spent:
+        plain = getattr(member_cards.Channels, name)
+
+        def timed(*given: Any, plain: Any = plain, name: str = name) -> Any:
+            begun = time.perf_counter()
+            found = plain(*given)
+            spent[name] += time.perf_counter() - begun
+            return found
+
+        setattr(member_cards.Channels, name, timed)
+    course = group_courses.Course(0, terms, 6)
+    begun = time.perf_counter()
+    course.run([])
+    whole = time.perf_counter() - begun
+    return {"seconds": whole, "encryption_s": sum(spent.values()), "share": sum(spent.values()) / whole}
+
+
+def main(what: str) -> None:
+    """Measure one thing, and print it."""
+    if what == "relay":
+        found = crowd_figures(50, 4000)
+        each, size = found["server_cpu_s"] / found["frames"], found["bytes"] / found["frames"]
+        bare = echo_cost(round(size))
+        found |= {"relay_us": 1e6 * each, "frame_bytes": size, "echo_us": 1e6 * bare, "times_echo": each / bare}
+    elif what == "floor":
+        found = crowd_figures(10, 400, proxy=True)
+        floor = 1 / (found["hops"] * 2 * LEG_S)
+        found |= {"floor": floor, "share_of_floor": found["batches_per_s"] / floor}
+    elif what == "bytes":
+        found = crowd_figures(50, 2000)
+        planned = found["planned_bytes_per_row"] * found["batch"] * found["batches"]
+        overhead = found["frames"] * (HEADER_BYTES + TAG_BYTES)
+        found |= {"planned": planned, "overhead": overhead, "difference": found["bytes"] / (planned + overhead) - 1}
+        found["overhead_share"] = overhead / planned
+    else:
+        found = dict(encryption())
+    print(json.dumps({name: round(value, 5) if isinstance(value, float) else value for name, value in found.items()}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

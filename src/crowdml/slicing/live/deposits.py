@@ -1,0 +1,92 @@
+"""Deposits: pieces as their owners leave them with the server at a cut, sealed for the other members.
+
+A piece is sealed once, under a key of its own, and that key is wrapped for every other member of the group. So any
+dummy can take any piece, and the server can read none.
+
+    header │ owner's key 32, salt 16, count u16 │ count × (receiver's key 32, wrapped key 48) │ sealed piece
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from crowdml.core.errors import MalformedMessage
+from crowdml.slicing.live.frames import HEADER_BYTES, TAG_BYTES, Header
+from crowdml.slicing.live.member_cards import KEY_BYTES, MemberKeys
+from crowdml.slicing.live.slice_plan import SlicePlan
+
+_SALT_BYTES = 16
+_COUNT = struct.Struct("<H")
+_PREFIX = HEADER_BYTES + KEY_BYTES + _SALT_BYTES + _COUNT.size
+_WRAP = KEY_BYTES + 32 + TAG_BYTES
+_NONCE = bytes(12)
+
+
+def deposit_bytes(plan: SlicePlan, owner: int, members: int) -> int:
+    """Return how long the deposit of a piece is in a group of so many members."""
+    return _PREFIX + (members - 1) * _WRAP + plan.piece_bytes(owner) + TAG_BYTES
+
+
+def seal_deposit(keys: MemberKeys, header: Header, others: Collection[bytes], raw: bytes, entropy: bytes) -> bytes:
+    """Seal a piece for others, named by the keys of their cards.
+
+    Args:
+        keys: The owner's.
+        header: Of the frame.
+        others: Keys of all other members of the group.
+        raw: The piece.
+        entropy: 48 random bytes, never used before: the piece's key, and a salt for those it is wrapped under.
+    """
+    key, salt, head = entropy[:32], entropy[32:], header.pack()
+    prefix = head + keys.card.fresh + salt + _COUNT.pack(len(others))
+    wraps = [other + keys.key(other, b"wrap" + prefix + other).encrypt(_NONCE, key, prefix) for other in sorted(others)]
+    return b"".join((prefix, *wraps, AESGCM(key).encrypt(_NONCE, raw, prefix)))
+
+
+def open_deposit(keys: MemberKeys, frame: bytes) -> bytes:
+    """Open a deposit that was sealed for this member."""
+    prefix, count = frame[:_PREFIX], require_deposit(frame)
+    owner = frame[HEADER_BYTES : HEADER_BYTES + KEY_BYTES]
+    for at in range(_PREFIX, _PREFIX + count * _WRAP, _WRAP):
+        if frame[at : at + KEY_BYTES] != keys.card.fresh:
+            continue
+        try:
+            wrapped = frame[at + KEY_BYTES : at + _WRAP]
+            key = keys.key(owner, b"wrap" + prefix + keys.card.fresh).decrypt(_NONCE, wrapped, prefix)
+            return AESGCM(key).decrypt(_NONCE, frame[_PREFIX + count * _WRAP :], prefix)
+        except InvalidTag:
+            raise MalformedMessage("a deposit that was altered") from None
+    raise MalformedMessage("a deposit that was not sealed for this member")
+
+
+def require_deposit(frame: bytes) -> int:
+    """Raise unless the frame is long enough for what it says of itself; return for how many members it was sealed."""
+    if len(frame) < _PREFIX + TAG_BYTES:
+        raise MalformedMessage(f"a deposit of {len(frame)} bytes is too short to be one")
+    (count,) = _COUNT.unpack_from(frame, _PREFIX - _COUNT.size)
+    if len(frame) < _PREFIX + count * _WRAP + TAG_BYTES:
+        raise MalformedMessage(f"a deposit for {count} members is longer than {len(frame)} bytes")
+    return int(count)
+
+
+def require_sealed(frame: bytes, plan: SlicePlan, piece: int, owner: bytes, others: Collection[bytes]) -> None:
+    """Raise unless a deposit has the length of its piece, and was sealed by its owner for all others of the group."""
+    if len(frame) != deposit_bytes(plan, piece, len(others) + 1):
+        raise MalformedMessage(f"a deposit of {len(frame)} bytes, which is not its length")
+    if owner_of(frame) != owner or sealed_for(frame) != set(others):
+        raise MalformedMessage("a deposit that is not sealed by this member for all others")
+
+
+def owner_of(frame: bytes) -> bytes:
+    """Return the key of the card of whoever sealed a deposit."""
+    return frame[HEADER_BYTES : HEADER_BYTES + KEY_BYTES]
+
+
+def sealed_for(frame: bytes) -> set[bytes]:
+    """Return the keys of the cards of all who can open a deposit."""
+    count = require_deposit(frame)
+    return {frame[at : at + KEY_BYTES] for at in range(_PREFIX, _PREFIX + count * _WRAP, _WRAP)}

@@ -1,0 +1,400 @@
+"""The machine of a group at the server: who has which piece, which cut holds, and what happens after a loss.
+
+Its stages are in `group_stages`. It knows no clock and no network, and reads no piece: deposits are sealed. Shuffle,
+loss and restart are one operation, `prepare`: everybody goes back to the last cut, and pieces go to new owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from crowdml.core.errors import MalformedMessage
+from crowdml.slicing.cost_graph import DOMINATOR
+from crowdml.slicing.live import controls as say
+from crowdml.slicing.live import frames
+from crowdml.slicing.live.dealing import NOBODY, Dealer, kept_seats
+from crowdml.slicing.live.deposits import require_sealed
+from crowdml.slicing.live.frames import Header, attempt_number, read_header
+from crowdml.slicing.live.group_events import Event, role_name
+from crowdml.slicing.live.group_stages import (
+    ACCEPTED,
+    DONE,
+    GATHERING,
+    LAST_ATTEMPT,
+    MOST_ATTEMPTS,
+    PREPARING,
+    RUNNING,
+    SHARING,
+    USUAL_CUT,
+    WAITING,
+)
+from crowdml.slicing.live.group_start import GroupStart
+from crowdml.slicing.live.held_cut import HeldCut, Shown
+from crowdml.slicing.live.member_cards import Card
+from crowdml.slicing.live.slice_terms import SharedNumbers, SliceTerms, body_of
+
+Out = list[tuple[int, say.OfServer | bytes]]
+
+
+class Group:
+    """One group.
+
+    Args:
+        terms: What it has agreed on.
+        start: What it begins with.
+
+    Attributes:
+        stage: Where in the table the group stands.
+        cards: Cards of the members that are there.
+        events: What happened, oldest first; a driver takes them out.
+        upload: What is to be stored and shared, while the group waits for that.
+        replays: Attempts that went back to a cut.
+        next_every: Batches between two cuts from the next attempt on.
+    """
+
+    def __init__(self, terms: SliceTerms, start: GroupStart) -> None:
+        self.terms, self.number, self.size, self.passes = terms, start.number, start.size, start.passes
+        self._dealer = Dealer(secret=start.secret, group=start.number)
+        self._incarnation, self._attempts = start.incarnation, 0
+        self._first, self.download, self._ended = start.first, start.download, start.ended
+        self.stage, self.turn, self.attempt = (
+            GATHERING,
+            self.passes * self.size - 1,
+            attempt_number(start.incarnation, 0),
+        )
+        self.cards: dict[int, Card] = {}
+        self.assignment: tuple[int, ...] = ()
+        self.events: list[Event] = []
+        self.upload: SharedNumbers | None = None
+        self.every = self.next_every = terms.cut_every or USUAL_CUT
+        self.batches = self.replays = 0
+        self._pending: SharedNumbers | None = start.first
+        self._held = HeldCut(terms.plan)
+        self._deposits: dict[int, dict[int, bytes]] = {}
+        self._shown: list[Shown] = []
+        self._ready, self._banned = set[int](), set[int]()
+        self._uploads: dict[int, SharedNumbers] = {}
+        self._roster: dict[int, Card] = {}
+        self._turn_attempts = 0
+        self._ending = self._between = False
+        self._answers: dict[int, tuple[int, ...]] | None = None
+
+    def joined(self, member: int, card: Card, deposits: Iterable[bytes] = ()) -> Out:
+        """Welcome a member, which shows its last deposits again."""
+        before = self.left(member, "came back") if member in self.cards else []
+        self.cards[member] = card
+        welcome: Out = [*before, (member, say.Welcome(group=self.number, number=member))]
+        if self.stage == GATHERING:
+            for frame in deposits:
+                header = read_header(frame)
+                if header.kind == frames.DEPOSIT and header.group == self.number:
+                    self._shown.append(Shown(fresh=card.fresh, header=header, frame=frame))
+            return welcome + (self.begin() if len(self.cards) == self.size else [])
+        if self.stage == WAITING:
+            return welcome + (self._next_turn() if self._between else self._again())
+        if self.stage == DONE:
+            return welcome + self._hand_over([member])
+        return welcome
+
+    def begin(self) -> Out:
+        """Begin, or go on after a restart, with those who are there."""
+        if self.stage != GATHERING:
+            return []
+        shown, self._shown = self._shown, []
+        if not self._held.restore(shown, self._counts):
+            if shown and self.passes < self.terms.passes:
+                self._note("pass again", why="no cut was complete: this pass begins again with the shared weights")
+            return self._next_turn()
+        cut = self.cut
+        assert cut is not None  # noqa: S101  restored just now
+        self.turn = cut.turn
+        shared = cut.turn // self.size < self.passes
+        self._pending = self.download if shared else None
+        self._note("restored", batch=cut.batch)
+        if shared:
+            self.turn = self.passes * self.size - 1
+            return self._next_turn()
+        self.assignment = (
+            self._dealer.order(self.passes, self.size)[cut.turn % self.size],
+            *(NOBODY,) * self.terms.plan.followers,
+        )
+        if cut.last:
+            self._note("turn", batch=cut.batch, members=self.assignment)
+            return self._next_turn()
+        return self._take_turn(self.assignment[0])
+
+    def _counts(self, turn: int, batch: int) -> bool:
+        """Tell whether a cut belongs to this pass, or is the one with which the last pass ended."""
+        return turn >= self.passes * self.size or (turn, batch) == self._ended
+
+    @property
+    def cut(self) -> say.Cut | None:
+        """The last cut that holds; None: the shared weights."""
+        return self._held.cut
+
+    def left(self, member: int, why: str) -> Out:
+        """A member is lost."""
+        if self.cards.pop(member, None) is None or self.stage == DONE:
+            return []
+        return self._without(member, why=why)
+
+    def answers_due(self) -> Out:
+        """Owners had time to say whom they wait for: those that stayed silent are lost."""
+        if self.stage != RUNNING or self._answers is None:
+            return []
+        silent = [member for member in self.assignment if member not in self._answers]
+        self._answers = None
+        if not silent:
+            self._note("stalled", batch=self._done_batches(), why="everybody waits for somebody: a frame was lost")
+            return self._again()
+        out: Out = []
+        for member in silent:
+            self.cards.pop(member, None)
+            out.append((member, say.Stop(reason="this device did not answer in time", again=True)))
+        # Taken together: each of them alone would be replaced by another that is lost.
+        return out + self._without(*silent, why="slow")
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether few numbers are left for attempts of this incarnation."""
+        return self._attempts > LAST_ATTEMPT - 2 * MOST_ATTEMPTS
+
+    def renew(self, incarnation: int) -> None:
+        """Go on with the numbers of another incarnation."""
+        self._incarnation, self._attempts = incarnation, 0
+
+    def deal_anew(self) -> Out:
+        """Give up waiting for members at a cut: the pass begins again with the shared weights."""
+        if self.stage != WAITING:
+            return []
+        self._note("pass again", why="too few members that can open the last cut")
+        self._held.drop()
+        self._pending = self._first
+        self.turn = self.passes * self.size - 1
+        return self._next_turn()
+
+    def shared(self, first: SharedNumbers, download: SharedNumbers) -> Out:
+        """What was uploaded is stored; this is what everybody may know now, and what the group takes over."""
+        if self.stage != SHARING or self.upload is None:
+            return []
+        self.upload, self._uploads = None, {}
+        self._first, self.download, self._pending = first, download, download
+        self.passes += 1
+        self.turn = self.passes * self.size - 1
+        self._banned.clear()
+        self._note("shared", why=f"{len(download.numbers)} numbers of other groups were taken over")
+        return self._next_turn()
+
+    def handle(self, member: int, message: say.OfMember | bytes) -> Out:
+        """Take a message of a member that is of the present attempt; drop any other."""
+        if member not in self.cards:
+            return []
+        if isinstance(message, say.Hello):
+            return []
+        header = read_header(message) if isinstance(message, bytes) else None
+        name = message.kind if header is None else frames.KINDS[header.kind]  # type: ignore[union-attr]
+        told = message if header is None else header
+        fence = told.turn, told.attempt  # type: ignore[union-attr]
+        if fence != (self.turn, self.attempt) or member not in self.assignment or name not in ACCEPTED[self.stage]:
+            return []
+        found: Out = getattr(self, f"_on_{name}")(member, message, header)
+        return found
+
+    def _on_ready(self, member: int, message: say.Ready, _: None) -> Out:
+        if member == self.assignment[0] and not self._ending:
+            if message.batches <= self._done_batches():
+                return self._without(member, why="has no rows to begin with")
+            self.batches = message.batches
+        self._ready.add(member)
+        if self._ready < set(self.assignment):
+            return []
+        for owner, owned in zip(self.terms.plan.owners, self.assignment, strict=True):
+            self._held.note_holder(owner, self.cards[owned].fresh)
+        if self._ending:
+            self.stage = SHARING
+            return [(owner, say.Share(turn=self.turn, attempt=self.attempt)) for owner in self.assignment]
+        self.stage, self._answers = RUNNING, None
+        self._note("go", batch=self._done_batches(), members=self.assignment)
+        message_go = say.Go(turn=self.turn, attempt=self.attempt, batches=self.batches, every=self.every)
+        return [(each, message_go) for each in self._roster if each in self.cards]
+
+    def _on_deposit(self, member: int, frame: bytes, header: Header) -> Out:
+        piece, batch = header.piece - 1, header.batch
+        owned = self.assignment[header.piece : header.piece + 1] == (member,)
+        due = batch % self.every == 0 or batch == self.batches
+        if not (owned and due and self._done_batches() < batch <= self.batches):
+            raise MalformedMessage("a deposit that nobody asked for")
+        others = {card.fresh for number, card in self._roster.items() if number != member}
+        require_sealed(frame, self.terms.plan, piece, self.cards[member].fresh, others)
+        got = self._deposits.setdefault(batch, {})
+        got[piece] = frame
+        if len(got) < len(self.assignment):
+            return []
+        last = batch == self.batches
+        cut = say.Cut(turn=self.turn, attempt=self.attempt, batch=batch, last=last)
+        owners = zip(self.terms.plan.owners, self.assignment, strict=True)
+        self._held.hold(cut, got, {piece: self.cards[owner].fresh for piece, owner in owners})
+        self._pending = None
+        self._deposits = {later: kept for later, kept in self._deposits.items() if later > batch}
+        out: Out = [(each, say.CutHolds(cut=cut)) for each in self.cards]
+        if not last:
+            return out
+        self._note("turn", batch=batch, members=self.assignment)
+        return out + self._next_turn()
+
+    def _on_complain(self, member: int, message: say.Complain, _: None) -> Out:
+        """Whoever sent a frame that cannot be is out for the pass: it did it, or the relay."""
+        about = message.about
+        if about == member or about not in self.assignment:
+            self._note("complaint", batch=self._done_batches(), members=(member,), why=message.why)
+            return self._again()
+        self._banned.add(about)
+        return self._without(about, why=f"member {member} complains: {message.why}"[:300])
+
+    def _on_stalled(self, member: int, message: say.Stalled, _: None) -> Out:
+        out: Out = []
+        if self._answers is None:
+            self._answers = {}
+            ask = say.Ask(turn=self.turn, attempt=self.attempt)
+            out = [(owner, ask) for owner in self.assignment if owner != member]
+        self._answers[member] = message.waits_for
+        return out if len(self._answers) < len(self.assignment) else self.answers_due()
+
+    def _on_upload(self, member: int, frame: bytes, header: Header) -> Out:
+        piece = header.piece - 1
+        if self.assignment[header.piece : header.piece + 1] != (member,):
+            raise MalformedMessage("an upload of another member's piece")
+        self._uploads[piece] = SharedNumbers.read(body_of(frame), self.terms.plan.places[piece])
+        if len(self._uploads) == len(self.assignment) and self.upload is None:
+            self.upload = SharedNumbers.together(list(self._uploads.values()))
+        return []
+
+    def _next_turn(self) -> Out:
+        """Begin the next turn whose dominator is there; at the end of a pass, share."""
+        self._turn_attempts, self._ending, self._between = 0, False, False
+        if self.passes >= self.terms.passes:
+            self.stage = DONE
+            self._note(DONE)
+            return self._hand_over(list(self.cards))
+        if len(self.present) < len(self.terms.plan.owners):
+            self._between = True
+            return self._wait()
+        while (self.turn + 1) // self.size == self.passes:
+            self.turn += 1
+            dominator = self._dealer.order(self.passes, self.size)[self.turn % self.size]
+            if dominator in self.cards and dominator not in self._banned and self.able(dominator, DOMINATOR):
+                return self._take_turn(dominator)
+            self._note("turn lost", members=(dominator,), why="its dominator is not there, or cannot open the cut")
+        if self.cut is None:
+            # Nobody has trained anything: there is nothing to share, and the pass is over all the same.
+            self.stage, self.upload = SHARING, SharedNumbers.none()
+            return []
+        self._ending = True
+        return self._take_turn(NOBODY)
+
+    def _take_turn(self, dominator: int) -> Out:
+        """Deal the pieces for a turn, and prepare it; at the end of a pass everybody keeps what it has."""
+        if self.assignment and (self.terms.shuffle == "least" or self._ending):
+            keeps = self.assignment[0] if self._ending else dominator
+            self.assignment = kept_seats(self.assignment, self.present, keeps)
+        else:
+            self.assignment = (dominator, *(NOBODY,) * self.terms.plan.followers)
+        return self._again()
+
+    def _again(self) -> Out:
+        """Put somebody in every missing member's place, and prepare; without enough members, wait."""
+        present = self.present
+        seats = [member if member in present else NOBODY for member in self.assignment]
+        if not self._ending and not (seats[0] and self.able(seats[0], DOMINATOR)):
+            return self._end_turn_early()
+        filled = self._dealer.fill(seats, present, self.turn, self.able)
+        if filled is None:
+            return self._wait()
+        self.assignment = filled
+        return self._prepare()
+
+    def _wait(self) -> Out:
+        """Wait at the cut for members."""
+        if self.stage != WAITING:
+            self._note("waiting", batch=self._done_batches(), why="too few members that can open the cut")
+        self.stage = WAITING
+        return []
+
+    def _end_turn_early(self) -> Out:
+        """The dominator is lost: the turn ends at the cut."""
+        self._note("dominator lost", batch=self._done_batches(), members=self.assignment[:1])
+        if self._done_batches():
+            self._note("turn", batch=self._done_batches(), members=self.assignment)
+        return self._next_turn()
+
+    def _prepare(self) -> Out:
+        """Everybody goes back to the cut; the new attempt's number fences all that is under way."""
+        if self._turn_attempts >= MOST_ATTEMPTS and not self._ending:
+            self._note("too many attempts", batch=self._done_batches())
+            self._turn_attempts = 0
+            return self._end_turn_early()
+        self._turn_attempts += 1
+        self._attempts += 1
+        self.replays += self._turn_attempts > 1
+        self.attempt = attempt_number(self._incarnation, self._attempts)
+        self.stage, self._ready, self._deposits, self._answers = PREPARING, set(), {}, None
+        self.every = self.next_every
+        self._uploads, self.upload = {}, None
+        self._roster = dict(sorted((member, self.cards[member]) for member in self.present))
+        message = say.Prepare(
+            group=self.number,
+            turn=self.turn,
+            attempt=self.attempt,
+            passes=self.passes,
+            cards={str(member): say.CardText.of(card) for member, card in self._roster.items()},
+            assignment=self.assignment,
+            cut=self.cut,
+            download=self._pending is not None,
+        )
+        out: Out = [(member, message) for member in self._roster]
+        for piece, member in zip(self.terms.plan.owners, self.assignment, strict=True):
+            given = self._held.give(message, piece, member, self.cards[member].fresh, self._pending)
+            out += [(member, frame) for frame in given]
+            if self._held.lacks(piece, self.cards[member].fresh):
+                self._note("piece", members=(member,), why=str(piece))
+        return out
+
+    def _hand_over(self, members: list[int]) -> Out:
+        """Give members the last deposits, of which each may put its group's model together."""
+        out, shared = list[tuple[int, say.OfServer | bytes]](), (self._pending or SharedNumbers.none()).write()
+        for member in members:
+            given = self._held.hand_over(self.number, member, self.cards[member].fresh, shared)
+            out += [(member, each) for each in given]
+            left_out = "" if given else "; this device cannot open the last pieces of its group"
+            out.append((member, say.Stop(reason=f"all passes are made{left_out}")))
+        return out
+
+    @property
+    def asking(self) -> bool:
+        """Whether owners were asked whom they wait for."""
+        return self._answers is not None
+
+    @property
+    def present(self) -> list[int]:
+        """Members that are there and may have a piece."""
+        return [member for member in sorted(self.cards) if member not in self._banned]
+
+    def able(self, member: int, piece: int) -> bool:
+        """Tell whether a member can have a piece at the cut: it has it, or it was sealed for its card."""
+        return self._held.can_have(piece, self.cards[member].fresh)
+
+    def _done_batches(self) -> int:
+        return self._held.batches(self.turn)
+
+    def _without(self, *members: int, why: str) -> Out:
+        for member in members:
+            role = role_name(member, self.assignment)
+            self._note("lost", batch=self._done_batches(), members=(member,), why=f"{role}: {why}")
+        concerned = self.stage in (PREPARING, RUNNING) or (self.stage == SHARING and self.upload is None)
+        if not concerned or not set(members) & set(self.assignment):
+            return []
+        return self._again()
+
+    def _note(self, what: str, **more: Any) -> None:
+        self.events.append(Event(what=what, turn=max(self.turn, 0), **more))

@@ -1,0 +1,114 @@
+"""The cut that a group goes back to: one deposit of every piece, and who has which piece already.
+
+The server holds ciphertext alone. A member can have a piece at the cut if it has it, or if it was in the group when the
+piece was sealed: a process that was started again has a new card, and can take over from later cuts only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from crowdml.core import record
+from crowdml.slicing.cost_graph import DOMINATOR
+from crowdml.slicing.live.controls import Cut, Keep, Prepare
+from crowdml.slicing.live.deposits import sealed_for
+from crowdml.slicing.live.frames import DOWNLOAD, SERVER, Header
+from crowdml.slicing.live.slice_plan import SlicePlan
+from crowdml.slicing.live.slice_terms import SharedNumbers, clear_frame
+
+
+@record
+class Shown:
+    """A deposit that a member shows again after a restart.
+
+    Attributes:
+        fresh: Key of the member's card.
+        header: Of the deposit.
+        frame: The deposit.
+    """
+
+    fresh: bytes
+    header: Header
+    frame: bytes
+
+
+class HeldCut:
+    """What a server holds of a group.
+
+    Args:
+        plan: Who keeps what.
+
+    Attributes:
+        cut: The cut; None: everybody begins with the shared weights.
+        pieces: The deposit of every piece.
+    """
+
+    def __init__(self, plan: SlicePlan) -> None:
+        self._plan = plan
+        self.drop()
+
+    def drop(self) -> None:
+        """Begin with the shared weights."""
+        self.cut: Cut | None = None
+        self.pieces: dict[int, bytes] = {}
+        self._holders: dict[int, set[bytes]] = {owner: set() for owner in self._plan.owners}
+
+    def hold(self, cut: Cut, pieces: dict[int, bytes], owners: Mapping[int, bytes]) -> None:
+        """Take a cut whose deposits are complete; owners are named by the keys of their cards."""
+        self.cut, self.pieces = cut, pieces
+        self._holders = {piece: {fresh} for piece, fresh in owners.items()}
+
+    def note_holder(self, piece: int, fresh: bytes) -> None:
+        """Somebody has a piece now."""
+        self._holders[piece].add(fresh)
+
+    def lacks(self, piece: int, fresh: bytes) -> bool:
+        """Tell whether a member must be given a piece."""
+        return self.cut is not None and fresh not in self._holders[piece]
+
+    def can_have(self, piece: int, fresh: bytes) -> bool:
+        """Tell whether a member can have a piece at this cut."""
+        return self.cut is None or fresh in self._holders[piece] or fresh in sealed_for(self.pieces[piece])
+
+    def give(
+        self, message: Prepare, piece: int, member: int, fresh: bytes, pending: SharedNumbers | None
+    ) -> list[bytes]:
+        """Return what a piece's new owner must be given: the piece, and what is taken over on top of it."""
+        given = [self.pieces[piece]] if self.lacks(piece, fresh) else []
+        if pending is not None:
+            part, fence = pending.within(self._plan.places[piece]).write(), (message.turn, message.attempt)
+            given.append(clear_frame(DOWNLOAD, message.group, fence, (SERVER, member), piece, part))
+        return given
+
+    def hand_over(self, group: int, member: int, fresh: bytes, shared: bytes) -> list[Keep | bytes]:
+        """Return all deposits for a member that can open them, and what is taken over on top of them."""
+        if self.cut is None or not all(self.can_have(piece, fresh) for piece in self.pieces):
+            return []
+        download = clear_frame(DOWNLOAD, group, (0, 0), (SERVER, member), DOMINATOR, shared)
+        return [Keep(cut=self.cut, deposits=len(self.pieces)), *self.pieces.values(), download]
+
+    def batches(self, turn: int) -> int:
+        """Return how many batches of a turn are in the cut."""
+        return self.cut.batch if self.cut is not None and self.cut.turn == turn else 0
+
+    def restore(self, shown: list[Shown], allowed: Callable[[int, int], bool]) -> bool:
+        """Take the newest cut that is complete within one attempt, of those whose turn and batch are allowed."""
+        found: dict[tuple[int, int, int], list[Shown]] = {}
+        for each in shown:
+            header = each.header
+            found.setdefault((header.turn, header.batch, header.attempt), []).append(each)
+        owners = set(self._plan.owners)
+        whole = [
+            at for at, of in found.items() if {each.header.piece - 1 for each in of} == owners and allowed(at[0], at[1])
+        ]
+        if not whole:
+            return False
+        turn, batch, attempt = max(whole)
+        chosen = found[turn, batch, attempt]
+        self.drop()
+        self.pieces = {each.header.piece - 1: each.frame for each in chosen}
+        for each in chosen:
+            self._holders[each.header.piece - 1].add(each.fresh)
+        last = any(each.header.micro for each in chosen)
+        self.cut = Cut(turn=turn, attempt=attempt, batch=batch, last=last)
+        return True

@@ -1,0 +1,398 @@
+"""The machine of a member: it takes what comes through the relay, and returns what goes back. It knows no network.
+
+    idle ── prepare ─► preparing ── piece, download ─► ready ── go ─► running ── prepare ─► …
+
+Dominator, follower and dummy are roles that `prepare` gives. Whatever belongs to another attempt is dropped. Batches
+are synchronous: all pieces after batch b are a consistent cut, at which every owner leaves a sealed copy of its piece
+with the server. A loss takes everybody back to the last cut, from which the same batches give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from crowdml.core import Array, trees
+from crowdml.core.errors import MalformedMessage, NotAuthorised
+from crowdml.core.keys import SigningKey
+from crowdml.core.ops import Tree
+from crowdml.slicing.cost_graph import DOMINATOR
+from crowdml.slicing.live import controls as say
+from crowdml.slicing.live import frames
+from crowdml.slicing.live.deposits import open_deposit, seal_deposit
+from crowdml.slicing.live.frames import Header, read_header
+from crowdml.slicing.live.member_cards import Channels, MemberKeys, context_of
+from crowdml.slicing.live.slice_terms import Floats, SharedNumbers, SliceTerms, body_of, clear_frame, most_important
+from crowdml.slicing.number_formats import NUMBERS
+from crowdml.slicing.piece_messages import Kind, Told
+from crowdml.slicing.piece_owner import PieceOwner
+from crowdml.slicing.piece_state import Leaf, PieceState, length
+from crowdml.slicing.stages import Indices
+
+IDLE, PREPARING, READY, RUNNING = "idle", "preparing", "ready", "running"
+ACCEPTED: dict[str, tuple[str, ...]] = {
+    IDLE: ("welcome", "prepare", "cut", "keep", "stop", "ask"),
+    PREPARING: ("prepare", "cut", "piece", "download", "keep", "stop", "ask"),
+    READY: ("prepare", "cut", "go", "share", "keep", "stop", "ask"),
+    RUNNING: ("prepare", "cut", "forward", "backward", "tied", "keep", "stop", "ask"),
+}
+"""What a member takes in each stage; everything else is dropped."""
+_KINDS: dict[int, Kind] = {frames.FORWARD: "forward", frames.BACKWARD: "backward", frames.TIED: "tied"}
+_CODES = {name: code for code, name in _KINDS.items()}
+
+Out = list[say.OfMember | bytes]
+Order = Callable[[int, int], Indices]
+"""`order(turn, rows)`: in which order a dominator's rows go in; the same whenever it is asked."""
+
+
+class Member:
+    """One member of a group.
+
+    Args:
+        terms: What the group has agreed on.
+        rows: The device's rows, as the net sees them.
+        labels: Their labels.
+        order: In which order they go in.
+        identity: The device's key of this task, where members are named.
+        entropy: `entropy(count)`: random bytes, such as `os.urandom`.
+
+    Attributes:
+        stage: Where in the table this member stands.
+        role: Its piece; None for a dummy.
+        reason: Why it was stopped; empty before.
+        model: The group's model, once the server has handed all pieces over.
+        dropped: Frames that were dropped because of their fence or stage.
+        batches: Batches that this member has finished, replays as well.
+    """
+
+    def __init__(
+        self,
+        terms: SliceTerms,
+        rows: Array,
+        labels: Array,
+        order: Order,
+        identity: SigningKey | None,
+        entropy: Callable[[int], bytes],
+    ) -> None:
+        self._terms, self._rows, self._labels, self._order, self._entropy = terms, rows, labels, order, entropy
+        self._keys = MemberKeys(terms.task_hash, entropy(32), identity if terms.named else None)
+        self.stage, self.role, self.reason, self.again = IDLE, None, "", False
+        self.model: Tree | None = None
+        self.dropped = self.batches = 0
+        self._group = self._number = 0
+        self._now = (0, -1)
+        self._assignment: tuple[int, ...] = ()
+        self._prepared: say.Prepare | None = None
+        self._worker: PieceOwner | None = None
+        self._snapshots: dict[tuple[int, int, int], tuple[int, bytes, bytes]] = {}
+        self._held: tuple[int, int] = (-1, -1)
+        self._came: Counter[int] = Counter()
+        self._rows_of: dict[int, int] = {}
+        self._keeping: tuple[say.Keep, dict[int, bytes]] | None = None
+
+    role: int | None
+
+    def hello(self) -> Out:
+        """Introduce oneself, and show the last deposits again: the server may have lost them."""
+        shown = [frame for _, _, frame in self._snapshots.values()]
+        return [say.Hello(card=say.CardText.of(self._keys.card), deposits=len(shown)), *shown]
+
+    def handle(self, message: say.OfServer | bytes) -> Out:
+        """Take a message, and return those that follow.
+
+        Raises:
+            NotAuthorised: The server shows a group that this device must not speak to.
+            MalformedMessage: The server said something that cannot be.
+        """
+        if isinstance(message, bytes):
+            return self._frame(message)
+        if message.kind not in ACCEPTED[self.stage]:
+            self.dropped += 1
+            return []
+        found: Out = getattr(self, f"_on_{message.kind}")(message)
+        return found
+
+    def late(self) -> Out:
+        """Tell the server whom this member waits for: a driver's timer has run out."""
+        if self.stage != RUNNING or self._worker is None:
+            return []
+        return self._on_ask(say.Ask(turn=self._now[0], attempt=self._now[1]))
+
+    # Control messages, by their names.
+
+    def _on_welcome(self, message: say.Welcome) -> Out:
+        self._group, self._number = message.group, message.number
+        return []
+
+    def _on_prepare(self, message: say.Prepare) -> Out:
+        """Drop what is newer than the cut, meet the group, and get the own piece ready."""
+        if message.attempt <= self._now[1]:
+            raise MalformedMessage(f"attempt {message.attempt} after {self._now[1]}: a number is never used twice")
+        cards = {int(number): text.card() for number, text in message.cards.items() if number.isdecimal()}
+        assignment = message.assignment
+        if message.group != self._group or len(set(assignment)) != len(self._terms.plan.owners):
+            raise MalformedMessage("an assignment that does not fit the pieces of this task")
+        if len(cards) != len(message.cards) or not set(assignment) <= set(cards):
+            raise MalformedMessage("an assignment to members without cards")
+        self._keys.meet(cards, self._number)
+        top = message.cut.place if message.cut else (-1, -1)
+        self._snapshots = {
+            place: kept
+            for place, kept in self._snapshots.items()
+            if place[1:] < top or (place[1:] == top and message.cut and kept[0] == message.cut.attempt)
+        }
+        self._held = min(self._held, top)
+        self._now, self._prepared, self._assignment = (message.turn, message.attempt), message, assignment
+        self._cards, self._worker = cards, None
+        context = context_of((self._terms.task_hash.encode(), message.context()))
+        self._channels = Channels(self._keys, self._number, cards, context)
+        self.role = assignment.index(self._number) - 1 if self._number in assignment else None
+        self.stage = IDLE if self.role is None else PREPARING
+        self._loaded: PieceState | None = None
+        if self.role is None:
+            return []
+        if message.cut is None:
+            return self._load(
+                PieceState(numbers=np.zeros(length(self._layout), np.float32), importance=self._unmoved())
+            )
+        kept = self._snapshots.get((self.role, *top))
+        return self._load(PieceState.from_bytes(kept[1], self._layout)) if kept else []
+
+    def _on_go(self, message: say.Go) -> Out:
+        if (message.turn, message.attempt) != self._now or self._worker is None:
+            return self._drop()
+        self.stage, self._turn = RUNNING, message
+        return self._next_batch() if self.role == DOMINATOR else []
+
+    def _on_cut(self, message: say.CutHolds) -> Out:
+        """Forget snapshots before the cut before this one."""
+        before, self._held = self._held, message.cut.place
+        self._snapshots = {place: kept for place, kept in self._snapshots.items() if place[1:] >= before}
+        return []
+
+    def _on_share(self, message: say.Share) -> Out:
+        """Upload of the own weights those that matter most, and all that belongs to a neuron."""
+        worker, plan = self._worker, self._terms.plan
+        if (message.turn, message.attempt) != self._now or worker is None or self.role is None:
+            return self._drop()
+        shared = most_important(plan, self.role, worker.state, self._terms.theta)
+        ends = (self._number, frames.SERVER)
+        return [clear_frame(frames.UPLOAD, self._group, self._now, ends, self.role, shared.write())]
+
+    def _on_ask(self, message: say.Ask) -> Out:
+        if (message.turn, message.attempt) != self._now or self.stage != RUNNING or self._worker is None:
+            return self._drop()
+        missing = self._terms.plan.expected[self.role or 0] - self._came
+        waits = tuple(sorted(self._assignment[piece + 1] for piece in missing))
+        return [say.Stalled(turn=self._now[0], attempt=self._now[1], waits_for=waits)]
+
+    def _on_keep(self, message: say.Keep) -> Out:
+        self._keeping = message, {}
+        return []
+
+    def _on_stop(self, message: say.Stop) -> Out:
+        self.stage, self.reason, self.again, self._worker = IDLE, message.reason, message.again, None
+        return []
+
+    # Frames.
+
+    def _frame(self, frame: bytes) -> Out:
+        header = read_header(frame)
+        if header.kind == frames.DEPOSIT:
+            return self._keep(header, frame) if self._keeping else self._take_piece(header, frame)
+        if header.kind == frames.DOWNLOAD:
+            return self._take_download(header, frame)
+        kind = _KINDS.get(header.kind, "")
+        if header.fence != self._now or header.group != self._group or kind not in ACCEPTED[self.stage]:
+            return self._drop()
+        try:
+            return self._hear(header, frame)
+        except MalformedMessage as error:
+            self.stage, self._worker = IDLE, None
+            turn, attempt = self._now
+            return [say.Complain(turn=turn, attempt=attempt, about=header.sender, why=str(error)[:300])]
+
+    def _hear(self, header: Header, frame: bytes) -> Out:
+        """Take numbers of another owner, and go on with the batch."""
+        worker, piece, kind = self._worker, header.piece - 1, _KINDS[header.kind]
+        assert worker is not None  # noqa: S101  a member that runs has one
+        if header.receiver != self._number or self._assignment[piece + 1 : piece + 2] != (header.sender,):
+            raise MalformedMessage(f"a frame of member {header.sender} that is not for this one, or not of its piece")
+        plan, known = self._terms.plan, self._rows_of.get(header.batch, header.rows)
+        if header.rows != known or header.rows > self._terms.batch or header.batch >= self._turn.batches:
+            raise MalformedMessage(f"a batch {header.batch} of {header.rows} rows")
+        expected = plan.body_bytes(kind, header.stage, (piece, worker.owner), header.micro, header.rows)
+        if expected is None or len(frame) != frames.HEADER_BYTES + expected + frames.TAG_BYTES:
+            raise MalformedMessage(f"{kind} numbers of stage {header.stage} in {len(frame)} bytes")
+        body = self._channels.open(header, frame)
+        self._rows_of[header.batch] = header.rows
+        written = NUMBERS["float32"] if kind == "tied" else plan.numbers
+        if header.numbers != written.code:
+            raise MalformedMessage(f"numbers are written in the way {header.numbers}, not {written.code}")
+        shape = worker.shape(kind, header.stage, header.micro, header.rows, piece)
+        told = Told(
+            kind=kind,
+            stage=header.stage,
+            batch=header.batch,
+            micro=header.micro,
+            rows=header.rows,
+            sender=piece,
+            receiver=worker.owner,
+            numbers=written.decode(body, *shape),
+        )
+        if header.batch == worker.batches:
+            self._came[piece] += 1
+        return self._carry(worker.batches, worker.hear(told))
+
+    def _next_batch(self) -> Out:
+        """Let the dominator's next batch in."""
+        worker, terms = self._worker, self._terms
+        assert worker is not None  # noqa: S101  a dominator that runs has one
+        if worker.batches >= self._turn.batches:
+            return []
+        order = self._order(self._now[0], len(self._labels))
+        chosen = order[worker.batches * terms.batch : (worker.batches + 1) * terms.batch]
+        return self._carry(worker.batches, worker.begin(self._rows[chosen], self._labels[chosen]))
+
+    def _carry(self, before: int, found: list[Told]) -> Out:
+        """Seal what goes to others; leave a deposit where a batch was finished, if it is time for one."""
+        worker, out = self._worker, list[say.OfMember | bytes]()
+        assert worker is not None  # noqa: S101  whoever carries has a piece
+        for told in found:
+            written = NUMBERS["float32"] if told.kind == "tied" else self._terms.plan.numbers
+            header = self._header(_CODES[told.kind], told.batch)._replace(
+                numbers=written.code,
+                stage=told.stage,
+                micro=told.micro,
+                micros=len(self._terms.plan.arithmetic.sizes(told.rows)),
+                rows=told.rows,
+                receiver=self._assignment[told.receiver + 1],
+            )
+            out.append(self._channels.seal(header, written.encode(told.numbers)))
+        if worker.batches == before:
+            return out
+        self.batches += 1
+        self._came = Counter()
+        self._rows_of.pop(before, None)
+        if worker.batches % self._turn.every == 0 or worker.batches == self._turn.batches:
+            out.append(self._deposit())
+        return out + self._next_batch() if self.role == DOMINATOR else out
+
+    def _deposit(self) -> bytes:
+        """Leave a sealed copy of the own piece with the server."""
+        worker = self._worker
+        assert worker is not None and self.role is not None  # noqa: S101  whoever deposits has a piece
+        raw = worker.state.to_bytes()
+        header = self._header(frames.DEPOSIT, worker.batches)._replace(micro=int(worker.batches == self._turn.batches))
+        others = [card.fresh for number, card in self._cards.items() if number != self._number]
+        frame = seal_deposit(self._keys, header, others, raw, self._entropy(48))
+        self._snapshots[self.role, self._now[0], worker.batches] = self._now[1], raw, frame
+        return frame
+
+    def _take_piece(self, header: Header, frame: bytes) -> Out:
+        """Take a piece over, and keep it as one's own snapshot."""
+        prepared = self._prepared
+        if self.stage != PREPARING or self._loaded or prepared is None or prepared.cut is None or self.role is None:
+            return self._drop()
+        cut = prepared.cut
+        if (header.turn, header.attempt, header.batch, header.piece) != (
+            cut.turn,
+            cut.attempt,
+            cut.batch,
+            self.role + 1,
+        ):
+            return self._drop()
+        raw = open_deposit(self._keys, frame)
+        self._snapshots[self.role, *cut.place] = cut.attempt, raw, frame
+        return self._load(PieceState.from_bytes(raw, self._layout))
+
+    def _take_download(self, header: Header, frame: bytes) -> Out:
+        """Take over what other groups have found."""
+        plan = self._terms.plan
+        if self._keeping:
+            everything = SharedNumbers.read(body_of(frame), np.arange(plan.size))
+            return self._assemble(everything)
+        if header.fence != self._now or self.stage != PREPARING or self._loaded is None or self.role is None:
+            return self._drop()
+        places = plan.places[self.role]
+        shared, numbers = SharedNumbers.read(body_of(frame), places), np.array(self._loaded.numbers, np.float32)
+        found = np.isin(places, shared.numbers)
+        numbers[found] = shared.values[np.searchsorted(shared.numbers, places[found])]
+        return self._install(PieceState(numbers=numbers, importance=self._unmoved()))
+
+    def _load(self, snapshot: PieceState) -> Out:
+        """Take the piece at the cut; where a pass begins, the download follows."""
+        self._loaded = snapshot
+        assert self._prepared is not None  # noqa: S101  whoever loads was told what
+        return [] if self._prepared.download else self._install(snapshot)
+
+    def _install(self, snapshot: PieceState) -> Out:
+        prepared, terms = self._prepared, self._terms
+        assert prepared is not None and self.role is not None  # noqa: S101  whoever installs has a role
+        rate = terms.rate * terms.decay**prepared.passes
+        begun = prepared.cut.batch if prepared.cut and prepared.cut.turn == prepared.turn else 0
+        state = PieceState(numbers=snapshot.numbers, importance=snapshot.importance, batches=begun)
+        self._worker = PieceOwner(terms.plan.arithmetic, self.role, state, rate)
+        self.stage, self._came, self._rows_of = READY, Counter(), {}
+        batches = terms.batches(len(self._labels)) if self.role == DOMINATOR else 0
+        return [say.Ready(turn=self._now[0], attempt=self._now[1], batches=batches)]
+
+    def _keep(self, header: Header, frame: bytes) -> Out:
+        """Open a piece of the group's model."""
+        assert self._keeping is not None  # noqa: S101  asked before
+        message, pieces = self._keeping
+        own = self._snapshots.get((header.piece - 1, *message.cut.place))
+        pieces[header.piece - 1] = own[1] if own else open_deposit(self._keys, frame)
+        return []
+
+    def _assemble(self, shared: SharedNumbers) -> Out:
+        """Put the group's model together."""
+        assert self._keeping is not None  # noqa: S101  asked before
+        plan, pieces = self._terms.plan, self._keeping[1]
+        if set(pieces) != set(plan.owners):
+            raise MalformedMessage(f"{len(pieces)} pieces of {len(plan.owners)}")
+        flat = np.zeros(plan.size, np.float32)
+        for owner, raw in pieces.items():
+            flat[plan.places[owner]] = PieceState.from_bytes(raw, plan.layouts[owner]).numbers
+        flat[shared.numbers] = shared.values
+        self.model, self._keeping = trees.cut(flat, plan.arithmetic.like), None
+        return []
+
+    def _header(self, kind: int, batch: int) -> Header:
+        assert self.role is not None  # noqa: S101  whoever sends has a piece
+        turn, attempt = self._now
+        return Header(
+            version=frames.VERSION,
+            kind=kind,
+            numbers=0,
+            stage=0,
+            group=self._group,
+            turn=turn,
+            attempt=attempt,
+            batch=batch,
+            micro=0,
+            micros=0,
+            rows=0,
+            sender=self._number,
+            receiver=frames.SERVER,
+            piece=self.role + 1,
+            sequence=0,
+        )
+
+    @property
+    def _layout(self) -> tuple[Leaf, ...]:
+        assert self.role is not None  # noqa: S101  asked for one's own piece
+        return self._terms.plan.layouts[self.role]
+
+    def _unmoved(self) -> Floats:
+        """Σ|gradient| where a pass begins."""
+        return np.zeros(length(leaf for leaf in self._layout if leaf.name == "w"), np.float32)
+
+    def _drop(self) -> Out:
+        self.dropped += 1
+        return []
+
+
+__all__ = ["ACCEPTED", "Member", "NotAuthorised", "Order", "Out"]

@@ -1,0 +1,157 @@
+"""Groups of real processes: whoever is killed, the others end with the bits that the rules say."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdml.core import trees
+from crowdml.core.ops import Tree
+from tests.support.live_slices import TASK, SlicedCrowd, chance_rows, trained
+
+pytestmark = pytest.mark.live
+ROWS = 120
+MEMBERS = 6
+TEXT = (
+    TASK.replace("batch = 5", "batch = 2")
+    .replace("cut-every = 4", "cut-every = 15")
+    .replace("max-releases = 2", "max-releases = 1")
+)
+
+
+def rows(device: int) -> tuple[np.ndarray, np.ndarray]:
+    found = [chance_rows(device + 10 * part) for part in range(4)]
+    return np.concatenate([one for one, _ in found])[:ROWS], np.concatenate([two for _, two in found])[:ROWS]
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[SlicedCrowd]:
+    with SlicedCrowd(tmp_path, MEMBERS, TEXT, rows) as made:
+        yield made
+
+
+class Course:
+    """A crowd's course: what it began with, and all turns that its server has told of."""
+
+    def __init__(self, crowd: SlicedCrowd) -> None:
+        self.crowd, self.first = crowd, crowd.first()
+        self.turns: dict[int, tuple[int, int]] = {}
+        crowd.join()
+
+    def look(self) -> dict[str, object]:
+        """Look at the only group, and note its turns."""
+        shown = self.crowd.groups()
+        if not shown:
+            return {"turn": -1, "stage": "", "batches": 0, "events": []}
+        names = [member["member"] for member in shown[0]["members"]]
+        for event in shown[0]["events"]:
+            if event["what"] == "turn":
+                self.turns[event["turn"]] = names.index(event["members"][0]) + 1, event["batch"]
+        return shown[0]
+
+    def until_turn(self, turn: int, batches: int = 20) -> None:
+        """Wait until a turn is well under way."""
+        begun: list[int] = []
+
+        def there() -> bool:
+            shown = self.look()
+            if shown["turn"] != turn or shown["stage"] != "running":
+                return False
+            begun.append(int(str(shown["batches"])))
+            return begun[-1] >= begun[0] + batches
+
+        self.crowd.wait_until(there, f"turn {turn} does not come")
+
+    def end(self, devices: list[int]) -> Tree:
+        """Wait for the end, compare all models with each other, and return one."""
+        self.crowd.wait_for_end(devices)
+        self.look()
+        models = [self.crowd.model(device) for device in devices]
+        assert all(same(models[0], other) for other in models[1:]), self.crowd.told()
+        return models[0]
+
+    def reference(self) -> Tree:
+        """Train the turns that were told in a single process."""
+        seats, made = self.crowd.seats(), []
+        for turn, (number, batches) in sorted(self.turns.items()):
+            device = seats[1, number]
+            order = self.crowd.order(device, turn)[: 2 * batches]
+            made.append((turn, self.crowd.rows[device][0][order], self.crowd.rows[device][1][order]))
+        return trained(self.crowd.task, self.first, made, MEMBERS)
+
+    def what(self, kind: str) -> list[dict[str, object]]:
+        """List events of a kind."""
+        events = self.look()["events"]
+        assert isinstance(events, list)
+        return [event for event in events if event["what"] == kind]
+
+
+def same(one: Tree, other: Tree) -> bool:
+    return all(a.tobytes() == b.tobytes() for a, b in zip(trees.leaves(one), trees.leaves(other), strict=True))
+
+
+def others(*killed: int) -> list[int]:
+    return [device for device in range(MEMBERS) if device not in killed]
+
+
+def test_nothing_happens(crowd: SlicedCrowd) -> None:
+    course = Course(crowd)
+    assert same(course.end(others()), course.reference()), crowd.told()
+    assert {batches for _, batches in course.turns.values()} == {ROWS // 2} and len(course.turns) == MEMBERS
+
+
+@pytest.mark.parametrize("roles", [("follower 1",), ("follower 1", "follower 3"), ("dummy 1",)])
+def test_followers_and_dummies_are_killed(crowd: SlicedCrowd, roles: tuple[str, ...]) -> None:
+    course = Course(crowd)
+    course.until_turn(1)
+    killed = [crowd.roles()[role] for role in roles]
+    for device in killed:
+        crowd.send(device, signal.SIGKILL)
+    assert same(course.end(others(*killed)), course.reference()), crowd.told()
+    # Nothing of the turn under way is lost; those who are gone have no turns any more.
+    assert course.turns[1][1] == ROWS // 2
+    assert len(course.what("lost")) == len(killed)
+
+
+def test_the_dominator_is_killed(crowd: SlicedCrowd) -> None:
+    course = Course(crowd)
+    course.until_turn(1)
+    killed = crowd.roles()["dominator"]
+    crowd.send(killed, signal.SIGKILL)
+    assert same(course.end(others(killed)), course.reference()), crowd.told()
+    # The turn ended at its last cut.
+    assert course.turns.get(1, (0, 15))[1] % 15 == 0 and course.turns.get(1, (0, 0))[1] < ROWS // 2
+
+
+def test_the_server_is_killed(crowd: SlicedCrowd) -> None:
+    course = Course(crowd)
+    course.until_turn(1)
+    crowd.server.kill()
+    crowd.server.start()
+    assert same(course.end(others()), course.reference()), crowd.told()
+    assert {batches for _, batches in course.turns.values()} == {ROWS // 2} and len(course.turns) == MEMBERS
+    assert course.what("restored"), crowd.told()
+
+
+def test_a_follower_hangs(crowd: SlicedCrowd) -> None:
+    course = Course(crowd)
+    course.until_turn(1)
+    hung = crowd.roles()["follower 2"]
+    crowd.send(hung, signal.SIGSTOP)
+    assert same(course.end(others(hung)), course.reference()), crowd.told()
+    assert course.turns[1][1] == ROWS // 2
+
+
+def test_a_device_comes_back(crowd: SlicedCrowd) -> None:
+    course = Course(crowd)
+    course.until_turn(0)
+    back = crowd.roles()["follower 1"]
+    crowd.send(back, signal.SIGKILL)
+    crowd.processes[back].join()
+    crowd.start(back)
+    assert same(course.end(others()), course.reference()), crowd.told()
+    assert {batches for _, batches in course.turns.values()} == {ROWS // 2}
