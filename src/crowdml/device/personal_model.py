@@ -147,7 +147,7 @@ def personal_of(
 
 
 def _common_model(home: Home, member: Member, live: LiveTask, connect: Callable[..., Connection]) -> bytes:
-    """Ask for the model that all devices share; in a net of pieces each group has one, and its members alone have it."""
+    """Ask for the model that all devices share; in a net of pieces each group has one, which its members have."""
     if live.sliced is not None:
         from crowdml.device.slice_member import group_model
 

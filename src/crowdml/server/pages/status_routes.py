@@ -6,6 +6,7 @@ Metrics are a handful of public numbers in the text format that Prometheus reads
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Annotated, Any
