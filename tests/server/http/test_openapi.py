@@ -18,6 +18,7 @@ PUBLIC = {
     ("get", "/v1/tasks/{task}"),
     ("get", "/v1/tasks/{task}/events"),
     ("get", "/v1/tasks/{task}/curve"),
+    ("get", "/v1/tasks/{task}/statistics"),
     ("post", "/v1/tasks/{task}/devices"),
 }
 
