@@ -205,7 +205,7 @@ export class Device {
     const numbering = await requireNumbering(this.store, this.account, spending);
     const { version } = found;
     const begun = performance.now();
-    const [made, after] = contribute(job, found.parameters, found.count, facts, gathered.batch, this.words);
+    const [made, after] = await contribute(job, found.parameters, found.count, facts, gathered.batch, this.words);
     const body = checkInBody(this.task.checkIn, version, made);
     this.board.workedMs = performance.now() - begun;
     const letters = toBase64(crypto.getRandomValues(new Uint8Array(12)));
