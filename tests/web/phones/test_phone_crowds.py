@@ -109,7 +109,11 @@ def played(browser: Any, server: Process, task: str, windows: list[dict[str, Any
     for part in np.array_split(order, 4):
         for owner, phone in phones.items():
             mine = [
-                {"label": one["label"], "seconds": one["seconds"].tolist(), "acceleration": one["acceleration"].tolist()}
+                {
+                    "label": one["label"],
+                    "seconds": one["seconds"].tolist(),
+                    "acceleration": one["acceleration"].tolist(),
+                }
                 for one in (windows[at] for at in part)
                 if one["owner"] == owner
             ]
