@@ -14,7 +14,7 @@ import { openTask, type BrowserTask } from "./browser-task.js";
 import { checkInBody } from "./check-in-body.js";
 import { gather, type Gathered } from "./gathering.js";
 import { Ledger } from "./ledger.js";
-import { factsOf, keepRow, keptRows, requireNumbering } from "./samples.js";
+import { factsOf, keepRow, keptRows, note, requireNumbering } from "./samples.js";
 import { Server, type CheckedOut, type Waiting } from "./server.js";
 import { Sending, type Outcome } from "./sending.js";
 import { exclusively, Store, type Member } from "./store.js";
@@ -188,9 +188,8 @@ export class Device {
         require(isSame, "the server's signed task is not the one that the owner accepted", "terms");
         const { incarnation, restored } = document;
         const member = { ...this.member, signed, incarnation, taskHash: await hashOf(signed) };
-        const facts = await factsOf(this.store, this.account);
         const seen = { version: restored?.version ?? -1, contributed: -1, number: 0 };
-        await this.ledger.renew(member, { ...facts, ...seen }, this.task.terms);
+        await this.ledger.renew(member, seen, this.task.terms);
         this.member = member;
         this.document = document;
       }),
@@ -210,7 +209,7 @@ export class Device {
     this.board.workedMs = performance.now() - begun;
     const letters = toBase64(crypto.getRandomValues(new Uint8Array(12)));
     const key = `${version.toString(16).padStart(10, "0")}-${letters}`;
-    const seen = { ...facts, version: Math.max(version, facts.version), parameters: found.parameters };
+    const seen = { version: Math.max(version, facts.version), parameters: found.parameters };
     const charge = { task: this.account, key, body, samples: gathered.samples, version, numbering };
     return sending.sendAll([await this.ledger.charge(charge, after, seen)]);
   }
@@ -227,8 +226,8 @@ export class Device {
     if (this.task.schedule.whole && found.version <= facts.contributed) {
       return { retryAfterS: 2, why: "the round is not over: this device has done its part, and waits for the others" };
     }
-    const seen = { ...facts, version: found.version, parameters: found.parameters };
-    await this.store.run(["facts"], "readwrite", async (within) => within.put("facts", seen));
+    const seen = { version: found.version, parameters: found.parameters };
+    await this.store.run(["facts"], "readwrite", (within) => note(within, this.account, seen));
     return found;
   }
 

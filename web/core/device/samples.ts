@@ -8,7 +8,7 @@
 import { Refusal, require } from "../refusal.js";
 import { fromHex, joined, sha256, toHex, utf8, type Bytes } from "../wire/bytes.js";
 import type { Numbering, Spending } from "../ledger/chain.js";
-import type { Facts, KeptRow, Sample, Store } from "./store.js";
+import type { Facts, KeptRow, Sample, Store, Within } from "./store.js";
 
 const LAST = "\uffff";
 
@@ -52,11 +52,22 @@ export async function factsOf(store: Store, account: string): Promise<Facts> {
   return found;
 }
 
+/** Note what was seen of the server, inside of a transaction: rows may have been numbered meanwhile, and stay so. */
+export async function note(within: Within, account: string, seen: Partial<Facts>): Promise<void> {
+  const now = await within.get("facts", account);
+  if (!now) throw new Refusal("ledger-lost", "this browser's storage was wiped: nothing is sent");
+  within.put("facts", { ...now, ...seen });
+}
+
 /** Refuse to go on with other numbers of samples than the ledger has counted with. */
 export async function requireNumbering(store: Store, account: string, spending: Spending): Promise<Numbering | null> {
   if (spending.terms.unit !== "sample") return null;
-  const facts = await factsOf(store, account);
-  const samples = await samplesOf(store, account);
+  // In one transaction: a row that is kept meanwhile is in both, or in neither.
+  const [facts, samples] = await store.run(["facts", "samples"], "readonly", async (within) => {
+    const now = await within.get("facts", account);
+    return [now, sorted(await within.all("samples", [account, ""], [account, LAST]))] as const;
+  });
+  require(facts, "this browser's storage was wiped: nothing is sent", "ledger-lost");
   let hash = await sha256(joined(utf8("crowdml samples 1\0"), facts.salt));
   const known = spending.numbering;
   const lost = "this browser's list of samples is not the one that the ledger has counted with: nothing is sent";
@@ -73,7 +84,11 @@ export async function samplesOf(store: Store, account: string): Promise<Sample[]
   const found = await store.run(["samples"], "readonly", (within) =>
     within.all("samples", [account, ""], [account, LAST]),
   );
-  return found.sort((one, other) => one.sample - other.sample);
+  return sorted(found);
+}
+
+function sorted(samples: Sample[]): Sample[] {
+  return samples.sort((one, other) => one.sample - other.sample);
 }
 
 /** Name a row by its numbers and its target; without the salt the name says nothing. */
