@@ -25,8 +25,8 @@ from websockets.sync.client import connect
 
 from crowdml.server.http.bounded_socket import BoundedSocket
 from crowdml.slicing.live import member_cards
-from crowdml.slicing.live.frames import HEADER_BYTES, TAG_BYTES
-from crowdml.task.sliced_task import sliced_terms
+from crowdml.slicing.live.slice_frames import HEADER_BYTES, TAG_BYTES
+from crowdml.task.live_task import sliced_terms
 from tests.support import group_courses
 from tests.support.live_slices import SlicedCrowd
 from tests.support.sliced_nets import first_parameters, model_of, plan_of

@@ -28,6 +28,7 @@ INSIDE = {
     "server": ("setup", "pages", "http", "tasks", "store"),
     "device": ("rows",),
     "algorithms": ("recipes", "device_parts", "server_parts", "aggregation"),
+    "slicing": ("live",),
     "privacy": ("sanitisers", "calibration", "noise", "ledger"),
     "models": ("adapters", "layers"),
     "data": ("loaders", "rows", "transforms"),

@@ -50,13 +50,11 @@ def demo(
     import sklearn  # noqa: F401
     import uvicorn  # noqa: F401
 
-    from crowdml.cli.demo_crowd import Crowd
+    from crowdml.cli.demo_crowd import Crowd, learn_in_slices
 
     output.check_paths(json, None)
     with tempfile.TemporaryDirectory(prefix="crowdml-demo-") as folder, Crowd(Path(folder)) as crowd:
         if algorithm == "slicenet":
-            from crowdml.cli.demo_slices import learn_in_slices
-
             outcome = learn_in_slices(crowd, TASK)
         else:
             outcome = _learn(crowd, algorithm)

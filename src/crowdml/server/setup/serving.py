@@ -21,7 +21,7 @@ from crowdml.server.http.bounded_connection import BoundedProtocol, ConnectionLi
 from crowdml.server.http.requests import Asgi, Limiter, Pace
 from crowdml.server.store import Identity, Store
 from crowdml.server.tasks.device_tokens import token_hash
-from crowdml.task.sliced_task import LARGEST_FRAME
+from crowdml.task.live_task import LARGEST_FRAME
 from crowdml.wire.join_link import make_token
 
 BACKLOG = 4096
