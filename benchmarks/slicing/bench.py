@@ -22,7 +22,7 @@ import numpy as np
 
 import crowdml
 from crowdml.simulation.prepare import prepare
-from crowdml.simulation.sliced import deal, first_parameters, gradient_of, net_of, rules_of
+from crowdml.simulation.slices.sliced import deal, first_parameters, gradient_of, net_of, rules_of
 from crowdml.slicing.training import Group, make_groups, train_pass
 from crowdml.task import load
 

@@ -26,7 +26,7 @@ import numpy as np
 import uvicorn
 from websockets.sync.client import connect
 
-from crowdml.server.http.bounded_socket import BoundedSocket
+from crowdml.server.http.websockets.bounded_socket import BoundedSocket
 from crowdml.slicing.live import member_cards
 from crowdml.slicing.live.slice_frames import HEADER_BYTES, TAG_BYTES
 from crowdml.task.live_task import sliced_terms

@@ -10,8 +10,8 @@ import pytest
 
 from crowdml.core import BadInput
 from crowdml.simulation import simulate
-from crowdml.simulation.sliced import first_parameters, net_of
-from crowdml.simulation.sliced_course import GroupCourse, Traffic, traffic
+from crowdml.simulation.slices.sliced import first_parameters, net_of
+from crowdml.simulation.slices.sliced_course import GroupCourse, Traffic, traffic
 from crowdml.slicing.training import Turn
 from crowdml.studies.study import TASKS
 from crowdml.task import load, parse

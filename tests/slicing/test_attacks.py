@@ -10,7 +10,7 @@ import pytest
 
 from crowdml.core import BadInput, Batch, trees
 from crowdml.models import Model
-from crowdml.simulation.sliced import first_parameters
+from crowdml.simulation.slices.sliced import first_parameters
 from crowdml.slicing.attacks import Reader, Transcript, inputs_from_difference, likeness
 
 

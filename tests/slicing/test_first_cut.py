@@ -7,7 +7,7 @@ import pytest
 
 from crowdml.core import BadInput, Batch
 from crowdml.models import Model
-from crowdml.simulation.sliced import first_parameters
+from crowdml.simulation.slices.sliced import first_parameters
 from crowdml.slicing import cost_graph, cut, sliced_net
 from crowdml.slicing.first_cut import CutNoise, first_sums, release
 from crowdml.slicing.sliced_net import as_columns

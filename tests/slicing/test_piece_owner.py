@@ -13,7 +13,7 @@ import pytest
 from crowdml.core import NUMPY, trees
 from crowdml.core.errors import MalformedMessage
 from crowdml.models import Model
-from crowdml.simulation.sliced import first_parameters
+from crowdml.simulation.slices.sliced import first_parameters
 from crowdml.slicing import DOMINATOR, cost_graph, cut, sliced_net
 from crowdml.slicing.number_formats import NUMBERS, Numbers
 from crowdml.slicing.piece_owner import PieceOwner, Plan, Told

@@ -9,7 +9,7 @@ import pytest
 
 from crowdml.core import Batch, trees
 from crowdml.models import Model
-from crowdml.simulation.sliced import first_parameters
+from crowdml.simulation.slices.sliced import first_parameters
 from crowdml.slicing import SlicedNet, batch_gradients, cost_graph, cut, sliced_net
 
 

@@ -102,7 +102,7 @@ def simulate_cells(
 
         return [simulate_pooled(task, trials=trials, seed=seed, watch=watch) for task in tasks]
     if isinstance(tasks[0].recipe, SlicedRecipe):
-        from crowdml.simulation.sliced import simulate_sliced
+        from crowdml.simulation.slices.sliced import simulate_sliced
 
         return [simulate_sliced(task, trials=trials, seed=seed, watch=watch) for task in tasks]
     if len({task.structure() for task in tasks}) != 1:

@@ -16,7 +16,7 @@ from crowdml.core.ops import Tree
 from crowdml.simulation.accounting import sliced_report
 from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import prepare
-from crowdml.simulation.sliced import deal, first_parameters, gradient_of, net_of, released_by, rules_of
+from crowdml.simulation.slices.sliced import deal, first_parameters, gradient_of, net_of, released_by, rules_of
 from crowdml.slicing import SlicedNet
 from crowdml.slicing.attacks import Leak, Reader, Transcript, inputs_from_difference, likeness
 from crowdml.slicing.first_cut import Released, first_sums

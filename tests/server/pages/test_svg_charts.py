@@ -26,9 +26,9 @@ from crowdml.server.pages.svg_charts import (
 )
 from crowdml.server.pages.task_charts import draw_charts, draw_spark
 from crowdml.server.store import Point, StoredError
-from crowdml.server.tasks.learning_curve import LearningCurve
-from crowdml.server.tasks.statistics import Statistics, Validated
-from crowdml.server.tasks.task_activity import Activity, Day
+from crowdml.server.tasks.figures.learning_curve import LearningCurve
+from crowdml.server.tasks.figures.statistics import Statistics, Validated
+from crowdml.server.tasks.figures.task_activity import Activity, Day
 from crowdml.task.target_shares import TargetShare
 
 EVIL = '<script>alert("1")</script>'

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crowdml.server.store import NewDay, Receipt, StoredDay
-from crowdml.server.tasks.task_activity import DAY_S, ActivityLog, Day
+from crowdml.server.tasks.figures.task_activity import DAY_S, ActivityLog, Day
 
 
 def receipt(slot: int, version: int, started: int) -> Receipt:

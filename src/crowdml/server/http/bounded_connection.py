@@ -21,9 +21,9 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from crowdml.core import record
-from crowdml.server.http.bounded_socket import BoundedSocket
 from crowdml.server.http.direct import DirectApp, DirectCycle, mistake
 from crowdml.server.http.requests import caller_of, length_of
+from crowdml.server.http.websockets.bounded_socket import BoundedSocket
 from crowdml.server.http.whole_body import EXTENSION, LARGE, BodyReader
 from crowdml.server.refusals import ALWAYS, Refusal
 

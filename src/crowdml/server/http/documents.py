@@ -16,10 +16,10 @@ from crowdml.core import trees
 from crowdml.models import Own
 from crowdml.server.refusals import Refusal
 from crowdml.server.store import Store
-from crowdml.server.tasks.learning_curve import CurvePoint, LearningCurve
+from crowdml.server.tasks.figures.learning_curve import CurvePoint, LearningCurve
+from crowdml.server.tasks.figures.statistics import statistics_of
 from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.snapshot import Snapshot
-from crowdml.server.tasks.statistics import statistics_of
 from crowdml.task.onnx_export import to_onnx
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from crowdml.core import CrowdError, record
 from crowdml.server.http.direct import Expected
-from crowdml.server.http.relay import refuse_socket
 from crowdml.server.http.requests import Asgi, Limiter, Pace, Receive, Request, Scope, Send, send_answer
 from crowdml.server.http.routes import RAW_ROUTES, SUM_STAGES
+from crowdml.server.http.websockets.relay import refuse_socket
 from crowdml.server.refusals import ALWAYS, NO_STORE, PROTOCOL, Answer, Headers, Refusal, json_answer, refusal_of
 from crowdml.server.tasks.coordinator import Coordinator
 

@@ -24,8 +24,8 @@ from crowdml.server.pages.svg_charts import (
     whole_ticks,
 )
 from crowdml.server.store import StoredError
-from crowdml.server.tasks.learning_curve import CurvePoint
-from crowdml.server.tasks.statistics import DAYS_SHOWN, Statistics, Validated, day_name, staleness_bins
+from crowdml.server.tasks.figures.learning_curve import CurvePoint
+from crowdml.server.tasks.figures.statistics import DAYS_SHOWN, Statistics, Validated, day_name, staleness_bins
 from crowdml.task.recent_error import RecentError
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)

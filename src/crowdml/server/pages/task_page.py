@@ -18,9 +18,9 @@ from crowdml.server.http.documents import Documents
 from crowdml.server.pages.rendering import WrittenPage
 from crowdml.server.pages.task_charts import TaskCharts, clamp, draw_charts
 from crowdml.server.pages.task_words import TaskWords, task_words
+from crowdml.server.tasks.figures.statistics import Statistics, statistics_of
 from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.snapshot import Snapshot
-from crowdml.server.tasks.statistics import Statistics, statistics_of
 from crowdml.task.owners import OwnerPromise
 from crowdml.task.owners.who_sees import AUDIENCES, FACTS
 

@@ -11,10 +11,10 @@ from crowdml.core.blas_threads import one_blas_thread
 from crowdml.server.http.exchange import Exchange
 from crowdml.server.http.front_door import Access as Access
 from crowdml.server.http.front_door import DirectHandler, FrontDoor, RawHandler
-from crowdml.server.http.relay import Relay
 from crowdml.server.http.requests import Asgi, BodyLimit, Limiter, Receive, Scope, Send
 from crowdml.server.http.secure_routes import SecureRoutes
 from crowdml.server.http.session_cookies import SessionCookies
+from crowdml.server.http.websockets.relay import Relay
 from crowdml.server.store import Store
 from crowdml.server.tasks.coordinator import Coordinator, Options
 

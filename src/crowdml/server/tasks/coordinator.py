@@ -18,16 +18,16 @@ from crowdml.server.refusals import Answer, Refusal, json_answer
 from crowdml.server.store import Actor, Store, StoredTask, StoreFailed
 from crowdml.server.tasks.device_tokens import DeviceState, Tokens
 from crowdml.server.tasks.enrolment import Enrolment
+from crowdml.server.tasks.figures.task_activity import ActivityLog
+from crowdml.server.tasks.figures.validation import Validation
+from crowdml.server.tasks.groups.slice_groups import SliceGroups
 from crowdml.server.tasks.mutable_task import MutableTask
 from crowdml.server.tasks.new_task import EntropyCoins, TaskRequest, make_task, read_validation_set
 from crowdml.server.tasks.operator.operator_sessions import Sessions
 from crowdml.server.tasks.operator.operator_token import OperatorToken
 from crowdml.server.tasks.operator.refusal_counts import RefusalCounts
 from crowdml.server.tasks.running_task import Choose, RunningTask, by_hash
-from crowdml.server.tasks.slice_groups import SliceGroups
-from crowdml.server.tasks.task_activity import ActivityLog
 from crowdml.server.tasks.task_writer import LARGEST_BATCH, Writer
-from crowdml.server.tasks.validation import Validation
 
 TRANSITIONS = {"draft": ("open", "stopped"), "open": ("paused", "stopped"), "paused": ("open", "stopped")}
 

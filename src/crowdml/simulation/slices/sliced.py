@@ -17,7 +17,7 @@ from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
 from crowdml.simulation.prepare import measured_loss, measured_on, prepare
 from crowdml.simulation.result import Result, Watcher, watched
-from crowdml.simulation.sliced_course import GroupCourse, relay_report, traffic
+from crowdml.simulation.slices.sliced_course import GroupCourse, relay_report, traffic
 from crowdml.slicing import SlicedNet, batch_gradients, cost_graph, cut, sliced_net
 from crowdml.slicing.first_cut import CutNoise, Released, release
 from crowdml.slicing.sharing import WINDOWS, UploadNoise, Window, owners_of_parameters

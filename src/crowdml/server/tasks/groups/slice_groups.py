@@ -19,9 +19,9 @@ from crowdml.core import CrowdError
 from crowdml.core.errors import MalformedMessage
 from crowdml.server.refusals import Refusal
 from crowdml.server.store import Store
-from crowdml.server.tasks.live_group import Line, LiveGroup, figures_of
+from crowdml.server.tasks.groups.live_group import Line, LiveGroup, figures_of
+from crowdml.server.tasks.groups.slice_seats import SliceSeats
 from crowdml.server.tasks.running_task import RunningTask
-from crowdml.server.tasks.slice_seats import SliceSeats
 from crowdml.server.tasks.task_writer import Writer
 from crowdml.slicing.live import controls as say
 from crowdml.slicing.live import slice_frames as frames

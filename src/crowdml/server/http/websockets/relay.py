@@ -12,15 +12,15 @@ import logging
 
 from crowdml.core import CrowdError
 from crowdml.core.errors import MalformedMessage
-from crowdml.server.http.bounded_socket import RTT
 from crowdml.server.http.exchange import Exchange
 from crowdml.server.http.requests import Receive, Request, Scope, Send
+from crowdml.server.http.websockets.bounded_socket import RTT
 from crowdml.server.refusals import ALWAYS, Answer, Refusal, refusal_of
 from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.folding import require_open
-from crowdml.server.tasks.live_group import Line
+from crowdml.server.tasks.groups.live_group import Line
+from crowdml.server.tasks.groups.slice_groups import SliceGroups
 from crowdml.server.tasks.running_task import RunningTask
-from crowdml.server.tasks.slice_groups import SliceGroups
 from crowdml.slicing.live.controls import Hello, read_of_member
 
 log = logging.getLogger("crowdml.server")

@@ -1,0 +1,1 @@
+"""WebSockets: how connections are bounded, and the relay between members of a group."""

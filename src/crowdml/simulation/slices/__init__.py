@@ -1,0 +1,1 @@
+"""Nets in pieces, simulated: what groups learn, and how long they take."""
