@@ -24,7 +24,7 @@ WORDS = {
     "core": "records and messages, targets, trees, ops, coins, settings, registries, errors",
 }
 INSIDE = {
-    "simulation": ("timeline", "engine", "workers", "reporting"),
+    "simulation": ("timeline", "engine", "workers", "slices", "reporting"),
     "server": ("setup", "pages", "http", "tasks", "store"),
     "device": ("rows",),
     "task": ("owners",),
