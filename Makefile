@@ -81,7 +81,7 @@ lock: setup  ## Resolve requirements.lock anew from pyproject.toml
 
 system-packages:  ## Install what some tests need beyond Python (Debian; as root)
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium strace
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends caddy chromium strace
 
 clean:  ## Remove the environment and caches
 	rm -rf .venv .venv-torch web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,16 +1,12 @@
 /**
  * Builds the browser device into the server's static files, which are committed: the same bytes from the same sources.
- * A new page's script is one more line of `entries`.
+ * A script is one file, the engine included: a page names the hash of what it loads, and what that would load has none.
  */
 
 import { defineConfig } from "vite";
 
 const only = process.env["CROWDML_WEB_ENTRY"]; // to measure or try one part
-const entries: Record<string, string> = only
-  ? { only }
-  : {
-      "device-core": "core/index.ts",
-    };
+const entries: Record<string, string> = only ? { only } : { device: "app/main.ts" };
 
 export default defineConfig({
   publicDir: false,

@@ -62,7 +62,7 @@ def _executed(folder: Path) -> set[str]:
 
         app = OnSocket(folder / "server")
         try:
-            app.create(file=(PACKAGE / "cli" / "demo.toml").read_text(encoding="utf-8"))
+            app.create(file=(PACKAGE / "cli" / "demos" / "demo.toml").read_text(encoding="utf-8"))
             (link,) = app.invites(1, "digits")
             Device.join(link.to_url(), folder / "device", accept=lambda offer: True)
             with Device(folder / "device") as device:

@@ -73,7 +73,7 @@ def test_no_key_stands_twice_in_a_table_of_json(root: Path) -> None:
 
 
 def test_contributing_says_what_the_demo_is(root: Path) -> None:
-    from crowdml.cli.demo import DEVICES
+    from crowdml.cli.demos.demo import DEVICES
 
     row = re.search(r"^\| `make demo` \| (.+) \|$", (root / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.M)
     assert row and DEVICES == 20 and "real server and twenty device" in row[1] and "simulated" not in row[1]

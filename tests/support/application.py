@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import queue
 import threading
 import time
@@ -55,6 +56,7 @@ class Application(Served):
         self.store = open_store(f"sqlite:///{home / 'crowdml.sqlite'}")
         require_identity(self.store, home)
         self.token = (home / TOKEN_FILE).read_text().strip()
+        options = dataclasses.replace(options, token_file=options.token_file or home / TOKEN_FILE)
         self.app = create_app(self.store, options, access, self.failures.append)
         self.thread = Loop()
         self._begin()

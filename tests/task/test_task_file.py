@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from crowdml.core import NUMPY, BadInput, Labels, Number
 from crowdml.task import Task, load, parse
+from crowdml.task.live_task import definition_of
 from crowdml.task.task_file import located
 
 GOOD = """\
@@ -444,3 +445,22 @@ def test_later_faults_get_file_and_line_too(tmp_path: Path) -> None:
     with pytest.raises(BadInput) as caught, located(path):
         raise BadInput("no such file", where="/data/Digits.npz")
     assert caught.value.where == "/data/Digits.npz"
+
+
+@pytest.mark.parametrize(
+    ("changed", "hint"),
+    [
+        ('sensor = { kind = "activity" }', "makes rows of 64 numbers and asks for a label: give features = 64"),
+        ('sensor = { kind = "acceleration" }', "choose one of: activity, draw-a-digit"),
+        ('sensor = { kind = "activity", slot-s = 1.0 }', "3.2"),
+    ],
+)
+def test_a_sensor_must_make_rows_of_the_task(changed: str, hint: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(hint)):
+        parse(GOOD.replace("features = 4 ", f"{changed}\nfeatures = 4 "))
+
+
+def test_a_sensor_is_signed_and_its_absence_leaves_no_trace() -> None:
+    sensed = parse(GOOD.replace("features = 4 ", 'sensor = { kind = "activity" }\nfeatures = 64 '))
+    assert definition_of(sensed)["data"]["sensor"] == {"kind": "activity", "keep": "slots", "slot-s": 3.2}
+    assert "sensor" not in definition_of(parse(GOOD))["data"]

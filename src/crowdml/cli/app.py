@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar
 import typer
 
 import crowdml
-from crowdml.cli import compare, data, demo, device, privacy, reproduce, serve, simulate, slicing, task
+from crowdml.cli import compare, data, device, portal, privacy, reproduce, serve, simulate, slicing, task
 from crowdml.cli.command_groups import Commands
+from crowdml.cli.demos import demo
 
 EXTRAS = {
     **{name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL", "pymetis")},
@@ -37,7 +38,7 @@ class Programme(Commands):
             "import-legacy",
         ),
         "Run a server": ("serve", "task", "invite", "backup", "restore"),
-        "Take part": ("device",),
+        "Take part": ("device", "portal"),
     }
 
 
@@ -75,6 +76,7 @@ app.command(name="import-legacy")(simulate.import_legacy)
 app.add_typer(data.app, name="data")
 app.add_typer(simulate.cache, name="cache")
 app.add_typer(privacy.app, name="privacy")
+app.add_typer(portal.app, name="portal")
 
 
 def _version(wanted: bool) -> None:

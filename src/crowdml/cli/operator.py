@@ -77,15 +77,23 @@ class Operator:
         content = self.fetch(method, path, body)
         return content.json() if content.content else None
 
-    def fetch(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """Send a request and return its answer, or raise what the server says is wrong."""
+    def fetch(self, method: str, path: str, body: Any = None, *, largest: int | None = None) -> httpx.Response:
+        """Send a request and return its answer, or raise what the server says is wrong.
+
+        Args:
+            method: HTTP method.
+            path: Path, with its query.
+            body: What is sent as JSON.
+            largest: Refuse an answer of more bytes than this, before they are read.
+        """
         # Here, because a server that is started needs this module too, and httpx takes longer than all else of it.
         import httpx
 
         try:
-            answer = httpx.request(
+            with httpx.stream(
                 method, self.address + path, json=body, headers=self._headers, verify=self._verify, timeout=60.0
-            )
+            ) as streamed:
+                answer = _whole(streamed, largest)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             why = untrusted(error)
             if why is not None:
@@ -107,6 +115,21 @@ class Operator:
         except (ValueError, KeyError, TypeError):
             text = f"the server answered {answer.status_code}"
         raise ServerRefused(text)
+
+
+def _whole(streamed: httpx.Response, largest: int | None) -> httpx.Response:
+    """Read an answer, but never more of it than is wanted."""
+    import httpx
+
+    parts, size = [], 0
+    for part in streamed.iter_bytes():
+        parts.append(part)
+        size += len(part)
+        if largest is not None and size > largest:
+            raise ServerRefused(f"the server sends more than {largest} bytes")
+    gone = ("content-encoding", "content-length", "transfer-encoding")
+    headers = [(name, value) for name, value in streamed.headers.multi_items() if name not in gone]
+    return httpx.Response(streamed.status_code, headers=headers, content=b"".join(parts))
 
 
 def remember_server(folder: Path, address: str, ca: Path | None) -> None:

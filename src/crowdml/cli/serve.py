@@ -108,7 +108,7 @@ def serve(
         opened.callback(store.close)
         require_identity(store, folder)
         access = _access(endpoint, address_here, lan, allow_host or [])
-        app = create_app(store, Options(patience_s=patience), access)
+        app = create_app(store, Options(patience_s=patience, token_file=folder / TOKEN_FILE), access)
         remember_server(folder, address_here, local.authority_file if local else None)
         opened.pop_all()  # from here on they are the application's
     for line in (*_warnings(endpoint, insecure), *(_trust_lines(local) if local else ())):

@@ -43,7 +43,7 @@ def create(
         Path | None,
         typer.Option(
             help="NPZ file with public rows: transforms are fitted on them; with labels (of a number: targets), the "
-            "server learns on them."
+            "server keeps them, shows how well models do on them, and learns on them where the task says so."
         ),
     ] = None,
     start: Annotated[

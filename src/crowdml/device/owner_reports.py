@@ -17,7 +17,7 @@ from crowdml.device.ledger_store import Ledger
 from crowdml.device.server_connection import Connection
 from crowdml.privacy import Event
 from crowdml.privacy.ledger.spending import SpendingState
-from crowdml.task.promise_words import promise_words
+from crowdml.task.owners.promise_words import short
 
 PATIENCE_S = 5.0
 """How long a report waits for a server."""
@@ -144,7 +144,7 @@ def _figures(epsilon: float, delta: float) -> dict[str, float] | None:
 def _rests_on(home: Home, member: Member) -> str:
     """Say what the promise of a task rests on, in a few words."""
     live = home.live(member)
-    return promise_words(live.task, live.plan).short
+    return short(live.task, live.plan)
 
 
 def _server_says(member: Member, connect: Callable[..., Connection]) -> dict[str, Any]:

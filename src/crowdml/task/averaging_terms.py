@@ -2,8 +2,9 @@
 
 A classical robust rule takes what most devices say for true. That fails where honest devices differ much (few classes
 each, or local noise), and beyond the share of Byzantine devices it was made for: then only a small public set helps.
-Public rows are read from an operator's file, transformed once and kept by the server. They never travel to devices;
-what transforms learnt from them does, in the signed task.
+Public rows are read from an operator's file, transformed once and kept by the server, which validates models on them
+whether a task learns from them or not. They never travel to devices; what transforms learnt from them does, in the
+signed task.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 PublicSet = dict[str, npt.NDArray[Any]]
 """`rows` as the model sees them, and their `labels`."""
+
+MOST_VALIDATED = 2000
+"""Public rows that models are validated on, at most."""
 
 NOISY_EPSILON = 1.0
 """At this ε for a device's whole task or below, noise hides who is Byzantine."""
@@ -78,14 +82,18 @@ def read_public(path: Path, features: int) -> tuple[npt.NDArray[Any], npt.NDArra
 
 
 def public_set(task: Task, path: Path | None, arrays: tuple[dict[str, npt.NDArray[Any]], ...]) -> PublicSet | None:
-    """Return what the server keeps; None for a task that needs no public rows.
+    """Return what the server keeps: to learn weights on where the task does so, and else to validate models.
+
+    Where nothing is learnt from them a couple of thousand, spread over the file, are enough. None where there is no
+    file, or no labels in it.
 
     Args:
         task: The task.
         path: The operator's file.
         arrays: What the transforms have learnt.
     """
-    if not public_rows_needed(task):
+    needed = public_rows_needed(task)
+    if path is None and not needed:
         return None
     if path is None:
         raise BadInput(
@@ -94,14 +102,20 @@ def public_set(task: Task, path: Path | None, arrays: tuple[dict[str, npt.NDArra
             hint=f'give them: --public FILE.npz, with arrays "rows" and "{task.target.noun}s"',
         )
     rows, labels = read_public(path, task.data.features)
+    if labels is None and not needed:
+        return None
     if labels is None:
         raise BadInput(f'{path} has no array "{task.target.noun}s"', where="--public")
+    if not needed:
+        every = max(1, -(-len(rows) // MOST_VALIDATED))
+        rows, labels = rows[::every], labels[::every]
     try:
         encoded = task.target.encode(labels)
     except (TypeError, ValueError) as error:
         raise BadInput(f"{path}: {error}", where="--public") from None
     fitted = [transform.restore(learnt) for transform, learnt in zip(task.data.transform, arrays, strict=True)]
     found = {"rows": compose(fitted)(rows), "labels": encoded.astype(np.float32)}
+    check_public(task, found)
     require_public(task, found)
     return found
 
@@ -113,10 +127,20 @@ def require_public(task: Task, found: PublicSet | None) -> dict[str, Any]:
         return {}
     if found is None or set(found) != {"rows", "labels"}:
         raise BadInput("the server needs labelled public rows", where="data.public", hint="--public FILE.npz")
+    check_public(task, found)
     rows, labels = found["rows"], found["labels"]
-    if rows.shape != (len(labels), task.features) or labels.ndim != 1:
-        raise BadInput(f"public rows of shape {rows.shape}, not ({len(labels)}, {task.features})", where="data.public")
-    if problem := task.target.problem(labels):
-        raise BadInput(f"public rows: {problem}", where="data.public")
     require_targets(labels, task.target, needed)
     return {ROWS: rows.astype(np.float32), TARGETS: labels.astype(np.float32)}
+
+
+def check_public(task: Task, found: PublicSet) -> None:
+    """Refuse a set whose rows or targets are not those of the task."""
+    if set(found) != {"rows", "labels"}:
+        raise BadInput('public rows have arrays "rows" and "labels"', where="data.public")
+    rows, labels = found["rows"], found["labels"]
+    if rows.shape != (len(labels), task.features) or labels.ndim != 1 or not len(labels):
+        raise BadInput(f"public rows of shape {rows.shape}, not ({len(labels)}, {task.features})", where="data.public")
+    if not np.isfinite(rows).all():
+        raise BadInput("public rows: some numbers are not finite", where="data.public")
+    if problem := task.target.problem(labels):
+        raise BadInput(f"public rows: {problem}", where="data.public")

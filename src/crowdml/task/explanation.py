@@ -10,22 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms.recipe import Recipe, SlicedRecipe
+from crowdml.algorithms.recipe import SlicedRecipe
 from crowdml.algorithms.stability import advice
-from crowdml.core import NUMPY, BadInput, record
+from crowdml.core import NUMPY, record
 from crowdml.data import input_bound
 from crowdml.privacy import MECHANISMS, Plan
-from crowdml.privacy.accounting import FILTER_NAMES
-from crowdml.privacy.calibration.term_checks import LARGEST_EPSILON
+from crowdml.privacy.accounting import FILTER_NAMES, Unit
 from crowdml.privacy.cost import Figure
 from crowdml.privacy.promise import gaussian_epsilon
-from crowdml.task.live_task import require_live
-from crowdml.task.message_parts import MessagePart, message_parts
-from crowdml.task.promise_words import NOBODY, promise_words, rests_on
+from crowdml.task.message_parts import MessagePart
+from crowdml.task.owners.owner_promise import OwnerPromise, owner_promise, why_only_simulated
+from crowdml.task.owners.promise_words import NOBODY, in_epsilon, rests_on
+from crowdml.task.owners.unit_totals import UnitTotal, one_release, whole_task
+from crowdml.task.owners.who_sees import tells_rows
 from crowdml.task.task import Task
-
-ROW_COUNTS = ("rows", "counted")
-"""Parts of a message that say how many rows stand behind it."""
 
 LEAST_DELTA = 1e-15
 """Below this δ nobody has to be told how many units it is a promise to: there are not so many."""
@@ -37,8 +35,8 @@ class Explanation:
 
     Attributes:
         mode: As in the task file.
-        message_parts: What leaves a device with every check-in.
-        promise: The promise in words.
+        owner: What owners are told: the promise in odds, what leaves a device, who sees what.
+        promise: The promise in ε, in words.
         per_release: Smallest valid ε of a single release, for a sample and for a device.
         total: Smallest valid ε over the task, for a sample and for a device.
         missing: Why there is no such figure, where it is None: by `per_release` and `total`, then by unit.
@@ -48,7 +46,7 @@ class Explanation:
     """
 
     mode: str
-    message_parts: tuple[MessagePart, ...]
+    owner: OwnerPromise
     promise: str
     per_release: dict[str, Figure | None]
     total: dict[str, Figure | None]
@@ -57,10 +55,16 @@ class Explanation:
     curve: tuple[tuple[int, float, Figure], ...]
     notes: tuple[str, ...]
 
+    @property
+    def message_parts(self) -> tuple[MessagePart, ...]:
+        """What leaves a device with every check-in."""
+        return self.owner.leaves
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values, in the layout that `privacy explain --json` writes."""
         return {
             "mode": self.mode,
+            "owner": self.owner.to_json(),
             "leaving": [vars(part) for part in self.message_parts],
             "promise": self.promise,
             "per_release": {unit: own.to_json() if own else None for unit, own in self.per_release.items()},
@@ -78,49 +82,26 @@ class Explanation:
 def explain(task: Task) -> Explanation:
     """Explain a task."""
     plan = task.calibrated
-    terms, parts = plan.terms, message_parts(task, plan)
-    per_release, per_release_missing = _figures(plan, 1, 1)
-    total, total_missing = _figures(plan, _uses(task), task.stop.max_releases)
+    terms, owner = plan.terms, owner_promise(task, plan)
+    per_release, per_release_missing = _figures(one_release(plan))
+    total, total_missing = _figures(whole_task(task, plan))
     return Explanation(
         mode=terms.mode,
-        message_parts=parts,
+        owner=owner,
         promise=_words(task, plan),
         per_release=per_release,
         total=total,
         missing={"per_release": per_release_missing, "total": total_missing},
         enforced_by=FILTER_NAMES[terms.limit.kind] if terms.promised else None,
         curve=_curve(plan) if terms.promised else (),
-        notes=_notes(task, plan, parts),
+        notes=_notes(task, plan, owner),
     )
 
 
-def _figures(plan: Plan, uses: int | None, releases: int | None) -> tuple[dict[str, Figure | None], dict[str, str]]:
-    """Return what so many releases say about one sample and about a whole device, or why there is no figure."""
-    figures: dict[str, Figure | None] = {"sample": None, "device": None}
-    if not plan.terms.promised:
-        return figures, dict.fromkeys(figures, "nothing is promised")
-    rows, missing = plan.terms.rows, dict[str, str]()
-    for unit, count in (("sample", uses), ("device", releases)):
-        if count is None:
-            missing[unit] = "not limited"
-        elif unit == "device" and plan.last.bounds_rows and rows is None:
-            missing[unit] = "grows with its rows"
-        else:
-            found = plan.figure(count, None if unit == "sample" else rows or 1)
-            if found and found.epsilon <= LARGEST_EPSILON:
-                figures[unit] = found
-            else:
-                missing[unit] = f"ε above {LARGEST_EPSILON:g}: says nothing"
-    return figures, missing
-
-
-def _uses(task: Task) -> int | None:
-    """Return how many releases a sample may enter; None where nothing limits them.
-
-    A device counts uses only where samples are promised something; elsewhere a sample may be in every release.
-    """
-    limits = (task.most_uses, task.stop.max_releases)
-    return min((limit for limit in limits if limit is not None), default=None)
+def _figures(totals: dict[Unit, UnitTotal]) -> tuple[dict[str, Figure | None], dict[str, str]]:
+    """Return ε by unit, and why there is none where there is none."""
+    figures: dict[str, Figure | None] = {unit: total.figure for unit, total in totals.items()}
+    return figures, {unit: total.missing for unit, total in totals.items() if total.missing}
 
 
 def _curve(plan: Plan) -> tuple[tuple[int, float, Figure], ...]:
@@ -148,8 +129,7 @@ def _no_guarantee(task: Task, plan: Plan) -> str:
     if task.releases.sends == "rows":
         return f"rows and {task.target.noun}s leave a device as they are."
     if task.masking():
-        words = promise_words(task, plan)
-        return f"{words.promise.removeprefix('No formal guarantee: ')} {words.rests_on}"
+        return f"{in_epsilon(task, plan).removeprefix('No formal guarantee: ')} {rests_on(task, plan)}"
     return "what leaves a device carries no noise."
 
 
@@ -167,7 +147,7 @@ def _promised_words(task: Task, plan: Plan) -> str:
     delta = f" and δ = {terms.delta:g}" if kind != "pure" else ""
     factor = f"e^{epsilon:g}" + (f" = {math.exp(epsilon):.3g}" if epsilon < 700 else "")
     factor += ", but for δ" if delta else ""
-    is_promised = "would be promised" if _on_running(task) else "is promised"
+    is_promised = "would be promised" if why_only_simulated(task) else "is promised"
     seen = "any sum the server gets" if plan.last.shared else "anything the server might see"
     return (
         f"{whom} {is_promised} ε = {epsilon:g}{delta} over {times}{counts}: replacing {other} changes the "
@@ -177,12 +157,7 @@ def _promised_words(task: Task, plan: Plan) -> str:
     )
 
 
-def _tells_rows(parts: tuple[MessagePart, ...]) -> bool:
-    """Tell whether counts say in clear how many rows a device has looked at."""
-    return any(part.name.split("/")[-1] in ROW_COUNTS and part.protection == "in clear" for part in parts)
-
-
-def _notes(task: Task, plan: Plan, parts: tuple[MessagePart, ...]) -> tuple[str, ...]:
+def _notes(task: Task, plan: Plan, owner: OwnerPromise) -> tuple[str, ...]:
     notes = []
     fitted = " and ".join(transform.kind for transform in task.data.transform if transform.learns)
     if fitted and plan.promises:
@@ -193,7 +168,7 @@ def _notes(task: Task, plan: Plan, parts: tuple[MessagePart, ...]) -> tuple[str,
         notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
         if task.masking():
             notes.append("when a device takes part is not hidden")
-        elif plan.last.bounds_rows or _tells_rows(parts):
+        elif tells_rows(owner.leaves):
             notes.append("how many rows stand behind a message, and when it is sent, are not hidden")
         else:
             notes.append("when a device sends a message is not hidden")
@@ -207,20 +182,17 @@ def _notes(task: Task, plan: Plan, parts: tuple[MessagePart, ...]) -> tuple[str,
                 "but the size of the noise shows it"
             )
         notes += _on_stability(task, plan)
-        notes += _on_samples(task, plan)
+        notes += owner.sample
         if plan.last.bounds_rows:
             notes.append("what a release says about a whole device grows with the number of its rows")
-    return tuple(notes) + _on_running(task)
+    return tuple(notes) + _on_running(plan, owner)
 
 
-def _on_running(task: Task) -> tuple[str, ...]:
+def _on_running(plan: Plan, owner: OwnerPromise) -> tuple[str, ...]:
     """Say why only a simulation can run a task, where its words do not say so already."""
-    try:
-        if not task.calibrated.simulated:
-            require_live(task)
-    except BadInput as error:
-        return (f"only a simulation can run this task, where nobody is promised anything: {error.what}",)
-    return ()
+    if plan.simulated or not owner.only_simulated:
+        return ()
+    return (f"only a simulation can run this task, where nobody is promised anything: {owner.only_simulated}",)
 
 
 def _on_delta(task: Task, plan: Plan) -> list[str]:
@@ -263,32 +235,6 @@ def _on_stability(task: Task, plan: Plan) -> list[str]:
     row = input_bound(task.data.transform, 2, task.data.features)
     more = advice(task.model_for(NUMPY), row, task.model.regularisation, task.releases.steps)
     return [f"{proven}; {more}" if more else proven]
-
-
-def _on_samples(task: Task, plan: Plan) -> list[str]:
-    """Say what counts as the same sample, and whether the promise depends on it."""
-    if plan.terms.unit == "device":
-        return ["the promise is to the whole device: what counts as one sample does not matter"]
-    if task.data.id:
-        known = f"a sample is what has the same {task.data.id}: read, fed or streamed again, and whatever else is in it"
-        doubt = "under another id it is another sample"
-    else:
-        known = (
-            f"a sample is a row with the same numbers (of 32 bits) and {task.target.noun}: read, fed or streamed again"
-        )
-        doubt = "written with one more digit it is another sample"
-    remembered = (
-        ["devices remember rows of earlier releases, so a sample counts as used by every release after its first"]
-        if isinstance(task.recipe, Recipe) and task.built.remembers_rows
-        else []
-    )
-    return [
-        *remembered,
-        f"{known}, it keeps the uses it has had; {doubt}, so a device asks its owner before it sends anything of a "
-        "file in which most rows are new and many are gone. Which rows of a stream are equal, and left out, is not "
-        "hidden. Nobody knows it again on another device: there it is another sample, with uses of its own. "
-        'unit = "device" does not depend on any of this',
-    ]
 
 
 def _fit_note(fitted: str, task: Task, plan: Plan) -> str:

@@ -82,7 +82,7 @@ def definition_of(task: Task) -> dict[str, Any]:
         content["data"].pop(name)
     if task.data.target is not None and task.data.target.outside == "clip":
         content["data"]["target"].pop("outside")
-    for name in ("columns", "units", "id", "labels", "target"):
+    for name in ("columns", "units", "id", "labels", "target", "sensor"):
         # Where there are none the text is as it was before there could be any: a restored task stays the same task.
         if not content["data"][name]:
             content["data"].pop(name)

@@ -14,6 +14,7 @@ from crowdml.core import NUMPY, Array, Batch, record, trees
 from crowdml.core.ops import ZeroCoins
 from crowdml.privacy import Plan
 from crowdml.privacy.sanitisers import Sanitiser
+from crowdml.privacy.sanitisers.base import AS_IT_IS, CLEAR
 from crowdml.privacy.sanitisers.correlated import MATRIX
 from crowdml.task.task import Task
 from crowdml.wire import message
@@ -34,11 +35,12 @@ UPDATE_PARTS = {
 
 KNOWN = {
     "version": "which version the device started from",
-    "weight": "how much the device counts: the rows behind it, or 1",
     "counts/rows": "how many rows were looked at",
     "counts/counted": "how many rows errors were counted over",
 }
 """What else is sent, by its name; the task's target has words for the rest."""
+
+ROW_COUNTS = ("counts/rows", "counts/counted")
 
 
 @record
@@ -50,25 +52,46 @@ class MessagePart:
         what: What it is, in words.
         size_bytes: Its length.
         protection: Bound and noise, or "in clear".
+        plainly: What protects it, in words for owners.
+        counts_rows: Whether it says how many rows stand behind the message.
     """
 
     name: str
     what: str
     size_bytes: int
     protection: str
+    plainly: str
+    counts_rows: bool = False
+
+    @property
+    def clear(self) -> bool:
+        """Whether whoever gets the message reads this part as it is."""
+        return self.plainly == AS_IT_IS
+
+    @property
+    def size(self) -> str:
+        """Its length for a reader.
+
+        >>> MessagePart(name="version", what="", size_bytes=8, protection="in clear", plainly="").size
+        '8 bytes'
+        """
+        if self.size_bytes < 1000:
+            return f"{self.size_bytes} bytes"
+        of_thousand = self.size_bytes < 1_000_000
+        return f"{self.size_bytes / (1e3 if of_thousand else 1e6):.3g} {'kB' if of_thousand else 'MB'}"
 
 
 def message_parts(task: Task, plan: Plan) -> tuple[MessagePart, ...]:
     """List the parts of a check-in: the leaves of a real one, of every phase."""
     recipe, sends = task.recipe, task.releases.sends
     if sends == "rows":
-        noise = plan.last.describe().get("rows", "in clear")
         return (
             MessagePart(
                 name="rows",
                 what=f"the rows and {task.target.noun}s themselves",
                 size_bytes=4 * task.features,
-                protection=noise,
+                protection=plan.last.describe().get("rows", CLEAR),
+                plainly=plan.last.plainly().get("rows", AS_IT_IS),
             ),
         )
     if sends == "nothing":
@@ -95,8 +118,9 @@ def message_parts(task: Task, plan: Plan) -> tuple[MessagePart, ...]:
 
 def _hidden(part: MessagePart) -> MessagePart:
     """Say that what would be in clear is masked too: only its sum is seen."""
-    clear = part.protection == "in clear" and part.name != "version"
-    return replace(part, protection="masked") if clear else part
+    if not part.clear or part.name == "version":
+        return part
+    return replace(part, protection="masked", plainly="hidden by a mask: only a sum of many can be read")
 
 
 def _of_a_group_member(task: Task) -> tuple[MessagePart, ...]:
@@ -105,28 +129,22 @@ def _of_a_group_member(task: Task) -> tuple[MessagePart, ...]:
     sums = next(layer.shape for layer in model.layers if layer.factors and not layer.mixes)
     first = 4 * math.prod(sums)
     upload = round(4 * settings.theta * trees.size(model.zeros()))
+    to_followers = "a dominator's sums of the first layer, to followers"
+    to_server = "a group's weights after a pass, to the server"
     return (
-        MessagePart(
-            name="sums",
-            what="a dominator's sums of the first layer, to followers",
-            size_bytes=first,
-            protection=_simulated_noise(settings.cut_noise, settings.cut_clip),
-        ),
-        MessagePart(
-            name="slopes", what="slopes of these sums, back from followers", size_bytes=first, protection="none"
-        ),
-        MessagePart(
-            name="weights",
-            what="a group's weights after a pass, to the server",
-            size_bytes=upload,
-            protection=_simulated_noise(settings.upload_noise, settings.upload_clip),
-        ),
+        _passed_on("sums", to_followers, first, settings.cut_noise, settings.cut_clip),
+        _passed_on("slopes", "slopes of these sums, back from followers", first),
+        _passed_on("weights", to_server, upload, settings.upload_noise, settings.upload_clip),
     )
 
 
-def _simulated_noise(noise: float, clip: float) -> str:
-    """Say what protects what a member of a group passes on."""
-    return f"at most {clip:g} in L2; gaussian noise of s.d. {noise * clip:.3g}, simulated" if noise else "none"
+def _passed_on(name: str, what: str, size_bytes: int, noise: float = 0.0, clip: float = 0.0) -> MessagePart:
+    """Say what a member of a group passes on, and what protects it."""
+    simulated = f"at most {clip:g} in L2; gaussian noise of s.d. {noise * clip:.3g}, simulated"
+    plainly = "noise of a simulation, which protects nobody" if noise else AS_IT_IS
+    return MessagePart(
+        name=name, what=what, size_bytes=size_bytes, protection=simulated if noise else "none", plainly=plainly
+    )
 
 
 def _hyper(task: Task, plan: Plan) -> dict[str, Any]:
@@ -136,10 +154,19 @@ def _hyper(task: Task, plan: Plan) -> dict[str, Any]:
 
 def _one(path: str, leaf: Array, sanitiser: Sanitiser, known: Mapping[str, str]) -> MessagePart:
     name = path.removeprefix("content/")
-    described = sanitiser.describe()
-    if name.split("/")[0] == "update":
-        part = UPDATE_PARTS.get("/".join(name.split("/")[1:2]))
-        what, protection = part or UPDATES[sanitiser.use.stage], described["update"]
+    described, plainly = sanitiser.describe(), sanitiser.plainly()
+    if (key := name.split("/")[0]) == "update":
+        what = UPDATE_PARTS.get("/".join(name.split("/")[1:2])) or UPDATES[sanitiser.use.stage]
+    elif name == "weight":
+        counted = "how many rows are behind the message" if sanitiser.weighs_rows else "always 1: devices count alike"
+        key, what = name, f"how much the message counts: {counted}"
     else:
-        what, protection = known.get(name, name), described.get(name, "in clear")
-    return MessagePart(name=name, what=what, size_bytes=leaf.nbytes, protection=protection)
+        key, what = name, known.get(name, name)
+    return MessagePart(
+        name=name,
+        what=what,
+        size_bytes=leaf.nbytes,
+        protection=described.get(key, CLEAR),
+        plainly=plainly.get(key, AS_IT_IS),
+        counts_rows=name in ROW_COUNTS or (name == "weight" and sanitiser.weighs_rows),
+    )

@@ -17,6 +17,7 @@ from crowdml.data import PARTITIONS, TRANSFORMS
 from crowdml.data.held_out import TEST_SHARE
 from crowdml.data.partitions import Iid
 from crowdml.data.rows.row_contract import DEFAULT_COLUMN, Contract
+from crowdml.data.sensing.sensors import SENSORS
 
 
 class SplitSettings(Settings):
@@ -115,6 +116,11 @@ class DataSettings(Settings):
     transform: list[Annotated[Any, OneOf(TRANSFORMS)]] = Field(
         [], description="what each device does to a row, in order"
     )
+    sensor: Annotated[Any, OneOf(SENSORS)] | None = Field(
+        None,
+        description="how a phone makes rows; not given: its owner opens a file of rows. Python devices bring rows in "
+        "any case",
+    )
     split: SplitSettings | None = Field(
         None, description="simulation: split all rows of the dataset anew; not given: as its files do"
     )
@@ -181,6 +187,11 @@ class DataSettings(Settings):
             raise ValueError(f'units: no column is called "{name}"; {nearest(name, self.columns)}')
         if self.target is not None and self.id == self.target.name:
             raise ValueError(f'the id and the target cannot both be "{self.id}"')
+        if self.sensor is not None and (self.features != self.sensor.features or not self.labels or self.id):
+            raise ValueError(
+                f'sensor = {{ kind = "{self.sensor.kind}" }} makes rows of {self.sensor.features} numbers and asks '
+                f"for a label: give features = {self.sensor.features} and labels, and no id"
+            )
         if self.id in self.columns:
             raise ValueError(f'the id "{self.id}" is one of the columns: nothing is learnt from an id, so take it out')
         return self

@@ -38,7 +38,7 @@ def test_the_promise_of_local_noise_rests_on_the_device_alone(shared: Any) -> No
 def test_masks_without_noise_do_not_show_the_server_everything(shared: Any) -> None:
     changes = ['privacy={ mode = "none" }']
     shown = text(shared, f"/tasks/{shared.fresh(*changes, file=MASKED)}")
-    assert "No formal guarantee" in shown and "as it is" not in shown
+    assert "No formal guarantee" in shown and "sees it as it is" not in shown
 
 
 def test_a_stopped_task_invites_nobody(shared: Any, refused: Any) -> None:

@@ -1,4 +1,4 @@
--- The tables of the first migration in SQLite. Migrations are not changed after their release, so neither is this.
+-- The tables of all migrations in SQLite. Migrations are not changed after their release, so neither is what they made.
 CREATE TABLE tasks (
     id INTEGER NOT NULL,
     name TEXT NOT NULL,
@@ -106,4 +106,41 @@ CREATE TABLE meta (
     name TEXT NOT NULL,
     value TEXT NOT NULL,
     CONSTRAINT pk_meta PRIMARY KEY (name)
+);
+CREATE TABLE days (
+    task INTEGER NOT NULL,
+    day INTEGER NOT NULL,
+    first BIGINT NOT NULL,
+    version BIGINT NOT NULL,
+    staleness TEXT NOT NULL,
+    check_ins BIGINT,
+    devices INTEGER,
+    CONSTRAINT pk_days PRIMARY KEY (task, day),
+    CONSTRAINT fk_days_task FOREIGN KEY(task) REFERENCES tasks (id)
+) WITHOUT ROWID;
+CREATE TABLE validations (
+    task INTEGER NOT NULL,
+    version BIGINT NOT NULL,
+    error DOUBLE NOT NULL,
+    time DOUBLE NOT NULL,
+    CONSTRAINT pk_validations PRIMARY KEY (task, version),
+    CONSTRAINT fk_validations_task FOREIGN KEY(task) REFERENCES tasks (id)
+) WITHOUT ROWID;
+CREATE TABLE operator_sessions (
+    token_hash BLOB NOT NULL,
+    made DOUBLE NOT NULL,
+    expires DOUBLE NOT NULL,
+    CONSTRAINT pk_operator_sessions PRIMARY KEY (token_hash)
+) WITHOUT ROWID;
+CREATE TABLE event_log (
+    id INTEGER NOT NULL,
+    time DOUBLE NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    task INTEGER,
+    slot INTEGER,
+    count BIGINT NOT NULL,
+    detail TEXT NOT NULL,
+    CONSTRAINT pk_event_log PRIMARY KEY (id),
+    CONSTRAINT fk_event_log_task FOREIGN KEY(task) REFERENCES tasks (id)
 );

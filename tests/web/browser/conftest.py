@@ -33,7 +33,7 @@ statistics-epsilon = 4.0
 """
 OPEN = """
 async () => {
-  window.core = await import("/static/device-core.js");
+  window.core = await import("/static/device.js");
   const [found] = await core.Device.list();
   window.device = found && found.state === "joined" ? await core.Device.open(found.account) : null;
 }
@@ -90,7 +90,7 @@ def make_page(browser: Any, server: Process) -> Iterator[Callable[..., Any]]:
             contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(30_000)
-        page.goto(f"{server.address}/")
+        page.goto(f"{server.address}/healthz")
         page.evaluate(OPEN)
         return page
 

@@ -55,8 +55,8 @@ def test_a_task_that_was_stopped_ends(server: Process, joined: Any) -> None:
     entries = joined.evaluate("async () => (await new core.Store().all('entries')).map((entry) => entry.raw)")
     assert '"kind":"close"' in entries[-1] and '"public":1' in entries[-1]
     other = joined.context.new_page()
-    other.goto(f"{server.address}/")
-    other.evaluate("async () => { window.core = await import('/static/device-core.js') }")
+    other.goto(f"{server.address}/healthz")
+    other.evaluate("async () => { window.core = await import('/static/device.js') }")
     assert tried(other, f"core.join({joined.link!r})").startswith("ended:")
 
 

@@ -52,10 +52,18 @@ class CountNoise:
     @property
     def variance(self) -> float:
         """Variance of the noise on the error count of one release."""
-        if not self.errors:
+        return self._variance(self.errors)
+
+    @property
+    def spread_variance(self) -> float:
+        """Variance of the noise on each number of the spread of one release."""
+        return self._variance(self.spread)
+
+    def _variance(self, scale: float) -> float:
+        if not scale:
             return 0.0
         # Shares are given by their standard deviation.
-        return self.errors**2 if self.shared else laplace_variance(self.errors)
+        return scale**2 if self.shared else laplace_variance(scale)
 
     def add(self, counts: Tally, given: Mapping[str, Array], coins: Coins) -> Tally:
         """Add the noise; `given` are scales that take the place of these, and may be traced."""

@@ -24,6 +24,9 @@ from crowdml.privacy.noise.banded import Banded, Floats
 from crowdml.privacy.noise.counts import CountNoise
 from crowdml.privacy.noise.shares import Shared
 
+CLEAR, AS_IT_IS = "in clear", "sent as it is"
+"""What is said of a part that nothing protects: to engineers, to owners."""
+
 Public = Callable[[], Tree | None]
 """A term that depends on public parameters alone (the regulariser), worked out only where it is wanted."""
 
@@ -326,6 +329,11 @@ class Sanitiser(abc.ABC):
     @abc.abstractmethod
     def describe(self) -> dict[str, str]:
         """Say of every part of a check-in what protects it; what is not named travels in clear."""
+
+    def plainly(self) -> dict[str, str]:
+        """Say the same to owners, without figures."""
+        said = "noise of a simulation, which protects nobody" if self.simulated else "noise is added on your device"
+        return {name: AS_IT_IS if words == CLEAR else said for name, words in self.describe().items()}
 
     def integers(self, rows: int) -> tuple[int, float] | None:
         """Return the largest integer of a release over so many rows, and the largest deviation of the noise on one.

@@ -136,6 +136,14 @@ class OnGrid(Sanitiser):
         )
         return {"update": said} | (self.counts.describe() if self.counts else {})
 
+    def plainly(self) -> dict[str, str]:
+        """Say to owners what is limited, and who adds the noise."""
+        limited = "what one row can add is limited" if self.bounds_rows else "how much it can say is limited"
+        own = "random noise is added on your device"
+        if self.shared:
+            own = "your device adds a share of random noise and hides it by a mask, so only a sum of many can be read"
+        return dict.fromkeys(self.describe(), own) | {"update": f"{limited}, then {own}"}
+
     def integers(self, rows: int) -> tuple[int, float]:
         """Return the largest integer of a release over so many rows, and the largest deviation of the noise on one."""
         most = self.mechanism.grid.levels * (rows if self.weighs_rows else 1)

@@ -69,6 +69,7 @@ def require_operator(
         return
     if coordinator.tokens.find(token) is not None:
         raise Refusal(404, "not-found", "there is nothing here")
+    coordinator.count_refusal("stranger", "refused token")
     request.app.state.require_pace(request)
     raise Refusal(
         401,

@@ -12,12 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crowdml.core import NUMPY, trees
+from crowdml.core import trees
 from crowdml.models import Own
 from crowdml.server.refusals import Refusal
 from crowdml.server.store import Store
+from crowdml.server.tasks.learning_curve import CurvePoint, LearningCurve
 from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.snapshot import Snapshot
+from crowdml.server.tasks.statistics import statistics_of
 from crowdml.task.onnx_export import to_onnx
 
 
@@ -31,29 +33,46 @@ class Documents:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._made: dict[tuple[str, int], tuple[object, bytes]] = {}
+        self._curves: dict[int, LearningCurve] = {}
 
     def tasks(self, all_tasks: Iterable[RunningTask]) -> bytes:
         """List the tasks."""
-        return b'{"tasks":[' + b",".join(map(self._summary, all_tasks)) + b"]}"
+        return b'{"tasks":[' + b",".join(map(self.summary, all_tasks)) + b"]}"
 
     def task(self, running: RunningTask) -> bytes:
         """Tell everything public about a task. What was signed never changes, and may be long."""
         key = ("signed", running.id)
         if key not in self._made:
             self._made[key] = (None, _write(running.envelope())[1:])
-        return self._summary(running)[:-1] + b"," + self._made[key][1]
+        return self.summary(running)[:-1] + b"," + self._made[key][1]
 
     async def curve(self, running: RunningTask) -> bytes:
         """Tell the learning curve, as far as the snapshot has come."""
         now, key = running.snapshot, ("curve", running.id)
         known = self._made.get(key)
         if known is None or known[0] != now.last_point:
-            points = await asyncio.to_thread(self._store.points, running.id)
-            shown = running.curve(point for point in points if point.version <= now.version)
-            known = self._made[key] = (now.last_point, _write({"curve": shown}))
+            points = [point.to_json() for point in await self.points(running, now)]
+            known = self._made[key] = (now.last_point, _write({"curve": points}))
         return known[1]
 
-    def _summary(self, running: RunningTask) -> bytes:
+    async def points(self, running: RunningTask, now: Snapshot) -> list[CurvePoint]:
+        """Return the learning curve up to a snapshot; of the store only what is new is asked for."""
+        curve = self._curves.setdefault(running.id, LearningCurve(running.noise_variance))
+        if not curve.points or curve.points[-1].stored.version < now.last_point:
+            fresh = await asyncio.to_thread(self._store.points, running.id, curve.check_ins)
+            curve.extend(point for point in fresh if point.version <= running.snapshot.version)
+        return [point for point in curve.points if point.stored.version <= now.version]
+
+    def statistics(self, running: RunningTask) -> bytes:
+        """Tell what may be shown of a task beyond its summary."""
+        now, key = running.snapshot, ("statistics", running.id)
+        known, mark = self._made.get(key), (running.snapshot, running.validated)
+        if known is None or known[0] != mark:
+            known = self._made[key] = (mark, _write(statistics_of(running, now).to_json(running.name)))
+        return known[1]
+
+    def summary(self, running: RunningTask) -> bytes:
+        """Tell how a task stands."""
         now, key = running.snapshot, ("summary", running.id)
         known = self._made.get(key)
         if known is None or known[0] is not now:
@@ -64,9 +83,7 @@ class Documents:
 def export_model(running: RunningTask, kind: Literal["safetensors", "onnx"]) -> bytes:
     """Write the model as the settled snapshot has it."""
     now = running.snapshot
-    found = now.published.parameters
-    like = running.live.task.model_for(NUMPY).zeros()
-    parameters = trees.cut(found, like) if isinstance(found, np.ndarray) else found
+    parameters = running.parameters(now.published)
     metadata = _metadata_of(running, now)
     if kind == "safetensors":
         from safetensors.numpy import save

@@ -58,7 +58,7 @@ class Exchange:
             answer = await expected.writer.submit(expected.read(body))
         except CrowdError as error:
             answer = refusal_of(error).answer()
-        return self._counted(answer)
+        return self._counted(answer, self._coordinator.tasks.get(request.task))
 
     def expect_check_in(self, request: Request) -> ExpectedCheckIn | Answer:
         """Begin the same without waiting for anything: admit a check-in by its headers, or refuse it."""
@@ -108,10 +108,18 @@ class Exchange:
             raise Refusal(409, "masked", "this task takes masked sums only", hint=f"/v1/tasks/{running.name}/sums")
         key = _require_headers(request, running.live.server_messages.check_in.size_bytes)
         writer = self._coordinator.writers[running.name]
-        return ExpectedCheckIn(running=running, writer=writer, device=device, key=key, counted=self._counted)
+        return ExpectedCheckIn(
+            running=running,
+            writer=writer,
+            device=device,
+            key=key,
+            counted=lambda answer: self._counted(answer, running),
+        )
 
-    def _counted(self, answer: Answer) -> Answer:
+    def _counted(self, answer: Answer, running: RunningTask | None = None) -> Answer:
         self._coordinator.check_ins[answer.status] += 1
+        if answer.status == 422 and running is not None:
+            self._coordinator.count_refusal("device", "refused check-in", running.id)
         return answer
 
 

@@ -20,6 +20,14 @@ DirectHandler = Callable[[Request], Expected | Answer]
 _IN_TASK = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})(/[a-z0-9/-]+)")
 _LARGEST_PARTS = 4
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_OWN_SITE = (b"same-origin", b"none")
+"""What browsers say of a request that comes from a page of ours, or from no page."""
+_ISOLATED: Headers = (
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+)
+"""Keeps other sites from taking what the framework answers into their pages."""
 _KNOWN = (*_SAFE, "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -134,7 +142,7 @@ class FrontDoor:
             await send_answer(send, refusal_of(error).answer())
             return
         if found is None:
-            await self._framework(scope, receive, _marked(send, (*self.always, NO_STORE)))
+            await self._framework(scope, receive, _marked(send, (*self.always, NO_STORE, *_ISOLATED)))
             return
         methods, request.task, request.stage = found
         handler = methods.get(method)
@@ -183,9 +191,10 @@ class FrontDoor:
             raise Refusal(400, "host", "this server does not answer to that name", hint="crowdml serve --allow-host")
         if b"range" in headers and headers[b"range"].count(b",") >= _LARGEST_PARTS:
             raise Refusal(400, "range", "too many parts of a file at once")
-        if origin is not None and method not in _SAFE:
+        if method not in _SAFE:
             here = f"{self._access.scheme or scheme}://".encode() + host
-            if origin.lower() != here.lower():
+            site = headers.get(b"sec-fetch-site", b"none")
+            if (origin is not None and origin.lower() != here.lower()) or site not in _OWN_SITE:
                 raise Refusal(403, "origin", "requests from other pages are not answered")
 
 

@@ -114,6 +114,63 @@ class Described(Summary):
     signed_task: Envelope
 
 
+class TargetShare(_Answer):
+    """How large a share of all rows has one label, or lies in one bin of a number, from private counts."""
+
+    name: str = Field(description="the label, or the bin such as `10 to 12`")
+    share: float = Field(description="with the noise of the counts: may be below 0")
+    low: float = Field(description="lower end of its 95 % band: noise of the counts, and sampling")
+    high: float = Field(description="upper end")
+
+
+class ParticipationDay(_Answer):
+    """A day on which devices took part."""
+
+    day: str = Field(description="the day, UTC, such as 2026-11-17")
+    check_ins: int = Field(description="check-ins that have a receipt")
+    devices: int = Field(description="different devices that they came from")
+
+
+class StalenessBin(_Answer):
+    """Check-ins that started from so many versions before the one they met."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    least: int = Field(alias="from", description="least staleness")
+    most: int | None = Field(alias="to", description="largest; none for the last")
+    check_ins: int
+
+
+class ValidationError(_Answer):
+    """An error on the operator's public rows."""
+
+    version: int = Field(description="version whose model was measured")
+    error: float = Field(description="from 0 to 1")
+    time: float = Field(description="seconds since 1970")
+
+
+class ValidationCurve(_Answer):
+    """Errors on the operator's public rows."""
+
+    rows: int = Field(description="how many rows")
+    learnt_from: bool = Field(description="whether the server learns from these rows as well, which flatters the error")
+    errors: list[ValidationError]
+
+
+class Statistics(_Answer):
+    """What may be shown of a task: it follows from what was released and charged already, and from receipts."""
+
+    task: str
+    version: int = Field(description="version that this is about")
+    check_ins: int
+    devices: int = Field(description="devices that may speak")
+    rows: int = Field(description="rows that devices said they looked at; 0 where they do not say")
+    recent_error: WindowError | None = Field(description="error of the recent check-ins, with its noise band")
+    targets: list[TargetShare] = Field(description="share of each label or bin; empty where devices count none")
+    participation: list[ParticipationDay] = Field(description="the last 60 days on which devices took part")
+    staleness: list[StalenessBin] = Field(description="check-ins by staleness")
+    validation: ValidationCurve | None = Field(description="where the operator gave public rows")
+
+
 class Invites(_Answer):
     """Links, each good for one device."""
 
@@ -193,3 +250,29 @@ class Health(_Answer):
     """Whether the server works."""
 
     status: Literal["ok", "failed"]
+
+
+class NewToken(_Answer):
+    """A token of the operator's."""
+
+    token: str = Field(description="shown this once")
+
+
+class LoggedEvent(_Answer):
+    """Something that somebody did."""
+
+    id: int = Field(description="later ones have larger numbers")
+    time: float = Field(description="seconds since 1970; of counted ones, when the first happened")
+    actor: str = Field(description="operator (by token), portal (the operator, signed in), device, server, or stranger")
+    action: str
+    task: str | None = Field(description="the task it was done to; null: to the server")
+    slot: int | None = Field(description="slot of the device it is about; null also after that has withdrawn")
+    count: int = Field(description="how often, or how many")
+    detail: str
+
+
+class EventLog(_Answer):
+    """A page of the event log, latest first."""
+
+    events: list[LoggedEvent]
+    next: int | None = Field(description="`before` of the next page, if there is one")

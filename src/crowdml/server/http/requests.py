@@ -21,10 +21,17 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+FORMS, SIGN_IN = "/operator/", "/operator/sign-in"
+"""Where forms are sent, and the one that strangers send."""
 
 LARGEST_BODY = 64 << 10
 LARGEST_TASK = 96 << 20
 """A new task carries the arrays of its transforms. Only the operator may send so much."""
+
+LARGEST_FORM = 4 << 20
+"""A form with a task file, which goes from page to page. Only a browser that has signed in may send so much."""
 
 LARGEST_TABLE = 100_000
 """Callers remembered at most; the one not seen for longest is forgotten first."""
@@ -199,10 +206,13 @@ class BodyLimit:
     Args:
         inner: The application.
         is_operator: Tells the operator's token.
+        has_session: Tells by its headers whether a request comes from a browser in which the operator has signed in.
     """
 
-    def __init__(self, inner: Asgi, is_operator: Callable[[bytes], bool]) -> None:
-        self._inner, self._is_operator = inner, is_operator
+    def __init__(
+        self, inner: Asgi, is_operator: Callable[[bytes], bool], has_session: Callable[[Iterable[Header]], bool]
+    ) -> None:
+        self._inner, self._is_operator, self._has_session = inner, is_operator, has_session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -211,12 +221,17 @@ class BodyLimit:
             return
         try:
             request = Request.of(scope)
-            makes_task = scope["path"] == "/v1/tasks"
-            if makes_task and not self._is_operator(request.token()):
-                # Refused by its token; not a byte of it is kept in memory.
-                receive = _nothing
+            path: str = scope["path"]
+            makes_task, is_form = path == "/v1/tasks", path.startswith(FORMS) and path != SIGN_IN
+            if makes_task:
+                known = self._is_operator(request.token())
             else:
-                _require_short(request, LARGEST_TASK if makes_task else LARGEST_BODY)
+                known = not is_form or self._has_session(scope["headers"])
+            if known:
+                _require_short(request, LARGEST_TASK if makes_task else LARGEST_FORM if is_form else LARGEST_BODY)
+            else:
+                # Refused by its token or its cookie; not a byte of it is kept in memory.
+                receive = _nothing
         except CrowdError as error:
             await send_answer(send, refusal_of(error).answer())
             return

@@ -11,7 +11,7 @@ from typing import Literal
 from crowdml.core import record
 from crowdml.secure_aggregation.stages import MESSAGES
 
-Who = Literal["anyone", "device", "operator", "operator or device"]
+Who = Literal["anyone", "device", "operator", "operator or device", "session"]
 
 
 @record
@@ -21,7 +21,8 @@ class Route:
     Attributes:
         methods: HTTP methods.
         path: Path; a name in braces is a parameter.
-        who: Whose token is asked for; nobody's for "anyone".
+        who: Whose token is asked for; nobody's for "anyone". For "session" the operator's browser must have signed in,
+            and what changes something must come from a form of ours.
         handler: Module and name of the function that answers.
         described: Whether the OpenAPI description has it.
     """
@@ -49,6 +50,7 @@ _API: tuple[tuple[str, str, Who, str], ...] = (
     ("PATCH", "/v1/tasks/{task}", "operator", "control.change_task"),
     ("GET", "/v1/tasks/{task}/model", "operator or device", "control.get_model"),
     ("GET", "/v1/tasks/{task}/curve", "anyone", "status_routes.curve"),
+    ("GET", "/v1/tasks/{task}/statistics", "anyone", "status_routes.statistics"),
     ("GET", "/v1/tasks/{task}/events", "anyone", "status_routes.events"),
     ("POST", "/v1/tasks/{task}/invites", "operator", "control.make_invites"),
     ("GET", "/v1/tasks/{task}/devices", "operator", "control.list_devices"),
@@ -57,14 +59,40 @@ _API: tuple[tuple[str, str, Who, str], ...] = (
     ("GET", "/v1/devices/me", "device", "control.show_me"),
     ("DELETE", "/v1/devices/me", "device", "control.withdraw"),
     ("GET", "/v1/devices/me/receipts", "device", "control.show_receipts"),
+    ("GET", "/v1/operator/log", "operator", "operator_routes.show_log"),
+    ("POST", "/v1/operator/token", "operator", "operator_routes.rotate_token"),
     ("GET", "/metrics", "anyone", "status_routes.metrics"),
 )
 _PAGES: tuple[tuple[str, str, Who, str], ...] = (
     ("GET", "/openapi.json", "anyone", "status_routes.description"),
-    ("GET HEAD", "/", "anyone", "pages.tasks_page"),
-    ("GET HEAD", "/tasks/{task}", "anyone", "pages.task_page"),
-    ("GET HEAD", "/join/{task}", "anyone", "pages.join_page"),
-    ("GET HEAD", "/static/{name:path}", "anyone", "pages.static_file"),
+    ("GET HEAD", "/", "anyone", "tasks_page.tasks_page"),
+    ("GET HEAD", "/tasks/{task}", "anyone", "task_page.task_page"),
+    ("GET HEAD", "/join/{task}", "anyone", "join_page.join_page"),
+    ("GET HEAD", "/device", "anyone", "device_page.device_page"),
+    ("GET HEAD", "/static/{name:path}", "anyone", "static_files.static_file"),
+)
+
+_OPERATOR: tuple[tuple[str, str, Who, str], ...] = (
+    ("GET HEAD", "/operator", "anyone", "sign_in.front_page"),
+    ("POST", "/operator/sign-in", "anyone", "sign_in.sign_in"),
+    ("POST", "/operator/sign-out", "session", "sign_in.sign_out"),
+    ("GET HEAD", "/operator/new-task", "session", "new_task_pages.form_page"),
+    ("POST", "/operator/new-task", "session", "new_task_pages.take_form"),
+    ("GET HEAD", "/operator/new-task/file", "session", "new_task_pages.file_page"),
+    ("POST", "/operator/new-task/file", "session", "new_task_pages.take_file"),
+    ("GET HEAD", "/operator/log", "session", "log_pages.log_page"),
+    ("GET", "/operator/log.csv", "session", "log_pages.log_file"),
+    ("GET HEAD", "/operator/server", "session", "server_pages.server_page"),
+    ("POST", "/operator/server/token", "session", "server_pages.rotate"),
+    ("POST", "/operator/server/backup", "session", "server_pages.download_backup"),
+    ("GET HEAD", "/operator/tasks/{task}", "session", "task_control.control_page"),
+    ("GET HEAD", "/operator/tasks/{task}/state/{wanted}", "session", "task_control.confirm_page"),
+    ("POST", "/operator/tasks/{task}/state/{wanted}", "session", "task_control.move"),
+    ("GET", "/operator/tasks/{task}/model/{kind}", "session", "task_control.export"),
+    ("POST", "/operator/tasks/{task}/invites", "session", "crowd_pages.invite"),
+    ("GET HEAD", "/operator/tasks/{task}/devices", "session", "crowd_pages.devices_page"),
+    ("GET HEAD", "/operator/tasks/{task}/devices/{device}/revoke", "session", "crowd_pages.confirm_revoke"),
+    ("POST", "/operator/tasks/{task}/devices/{device}/revoke", "session", "crowd_pages.revoke"),
 )
 
 
@@ -76,7 +104,7 @@ def _read(lines: tuple[tuple[str, str, Who, str], ...], described: bool = True) 
 
 
 RAW_ROUTES = _read(_RAW)
-FRAMEWORK_ROUTES = _read(_API) + _read(_PAGES, described=False)
+FRAMEWORK_ROUTES = _read(_API) + _read(_PAGES + _OPERATOR, described=False)
 ROUTES = RAW_ROUTES + FRAMEWORK_ROUTES
 
 SUM_STAGES = tuple(MESSAGES)

@@ -6,7 +6,6 @@ Metrics are a handful of public numbers in the text format that Prometheus reads
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Annotated, Any
@@ -85,12 +84,16 @@ def metrics_text(numbers: Mapping[tuple[str, str], float]) -> str:
     response_class=Response,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
-async def events(request: Request, running: Annotated[RunningTask, Depends(running_of)]) -> Response:
+async def events(
+    request: Request,
+    documents: Annotated[Documents, Depends(documents_of)],
+    running: Annotated[RunningTask, Depends(running_of)],
+) -> Response:
     """Send the task's state whenever it changes."""
     address = caller_of(request.client.host) if request.client else ""
     watchers = request.app.state.watchers
     watchers.admit(address)
-    return EventStream(watchers, address, running.summary)
+    return EventStream(watchers, address, lambda: (documents.summary(running), running.snapshot.state))
 
 
 @described("The learning curve so far", tags=["status"], response_model=json_bodies.Curve)
@@ -100,6 +103,15 @@ async def curve(
 ) -> Response:
     """Return points of the curve."""
     return written(await documents.curve(running))
+
+
+@described("Private statistics of a task", tags=["status"], response_model=json_bodies.Statistics)
+async def statistics(
+    documents: Annotated[Documents, Depends(documents_of)],
+    running: Annotated[RunningTask, Depends(running_of)],
+) -> Response:
+    """Return statistics that follow from what was released already."""
+    return written(documents.statistics(running))
 
 
 @described("What a server answers, for programs")
@@ -132,9 +144,9 @@ class Watchers:
 class EventStream(StreamingResponse):
     """An open stream. It is counted out when its connection ends, even if it never began."""
 
-    def __init__(self, watchers: Watchers, address: str, summary: Callable[[], dict[str, Any]]) -> None:
-        """Take a stream that was admitted."""
-        super().__init__(_events(summary), media_type="text/event-stream", headers=HEADERS)
+    def __init__(self, watchers: Watchers, address: str, stands: Callable[[], tuple[bytes, str]]) -> None:
+        """Take a stream that was admitted; `stands` says how the task stands, as JSON and in a word."""
+        super().__init__(_events(stands), media_type="text/event-stream", headers=HEADERS)
         self._watchers, self._address = watchers, address
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -145,18 +157,18 @@ class EventStream(StreamingResponse):
             self._watchers.leave(self._address)
 
 
-async def _events(summary: Callable[[], dict[str, Any]]) -> AsyncIterator[bytes]:
-    """Tell the state whenever it has changed."""
-    last, silent_s = None, 0.0
+async def _events(stands: Callable[[], tuple[bytes, str]]) -> AsyncIterator[bytes]:
+    """Tell the state whenever it has changed; it is written once for all who watch."""
+    last, silent_s = b"", 0.0
     while True:
-        now = summary()
+        now, state = stands()
         if now != last:
-            yield b"event: state\ndata: " + json.dumps(now).encode() + b"\n\n"
+            yield b"event: state\ndata: " + now + b"\n\n"
             last, silent_s = now, 0.0
         elif silent_s >= HEARTBEAT_S:
             yield b": still here\n\n"
             silent_s = 0.0
-        if now["state"] == "stopped":
+        if state == "stopped":
             return
         await asyncio.sleep(INTERVAL_S)
         silent_s += INTERVAL_S

@@ -13,6 +13,7 @@ from crowdml.server.http.front_door import Access as Access
 from crowdml.server.http.front_door import DirectHandler, FrontDoor, RawHandler
 from crowdml.server.http.requests import Asgi, BodyLimit, Limiter, Receive, Scope, Send
 from crowdml.server.http.secure_routes import SecureRoutes
+from crowdml.server.http.session_cookies import SessionCookies
 from crowdml.server.store import Store
 from crowdml.server.tasks.coordinator import Coordinator, Options
 
@@ -42,12 +43,13 @@ def create_app(
         failed: What happens when the store fails; a test gives something milder.
     """
     coordinator = Coordinator(store, failed, options)
+    cookies = SessionCookies(secure=bool(access.secure_s))
     strangers, devices = Limiter(access.stranger_pace), Limiter(access.device_pace)
 
     def load() -> Asgi:
         from crowdml.server.setup.framework import make_framework
 
-        return make_framework(coordinator, devices, strangers, access.address, failed)
+        return make_framework(coordinator, devices, strangers, access.address, failed, cookies)
 
     framework = LazyApp(load)
     exchange = Exchange(coordinator, devices, strangers)
@@ -59,7 +61,11 @@ def create_app(
         "secure_routes.hand_over": secure.hand_over,
         "secure_routes.ask_again": secure.ask_again,
     }
-    limited = BodyLimit(framework, coordinator.is_operator)
+    limited = BodyLimit(
+        framework,
+        coordinator.is_operator,
+        lambda headers: coordinator.sessions.find(cookies.read(headers)) is not None,
+    )
     direct: dict[str, DirectHandler] = {"exchange.check_in": exchange.expect_check_in}
     return FrontDoor(coordinator, handlers, limited, access, Lifespan(coordinator, framework.begin), direct)
 

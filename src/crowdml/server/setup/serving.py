@@ -16,12 +16,10 @@ import uvicorn
 import uvloop
 
 from crowdml.core import BadInput, record
-from crowdml.core.keys import SigningKey
 from crowdml.server.http.bounded_connection import BoundedProtocol, ConnectionLimits, bounded
 from crowdml.server.http.requests import Asgi, Limiter, Pace
-from crowdml.server.store import Identity, Store
-from crowdml.server.tasks.device_tokens import token_hash
-from crowdml.wire.join_link import make_token
+from crowdml.server.tasks.operator.operator_token import TOKEN_FILE as TOKEN_FILE
+from crowdml.server.tasks.operator.operator_token import require_identity as require_identity
 
 BACKLOG = 4096
 MOST_FILES = 65_536
@@ -30,8 +28,6 @@ RESERVED_FILES = 256
 
 GARBAGE = 20_000
 """Objects made and kept before cycles are looked for: requests leave none, and hundreds of them are under way."""
-
-TOKEN_FILE = "operator.token"  # noqa: S105  the name of a file
 
 
 class PromptLoop(uvloop.Loop):
@@ -69,19 +65,6 @@ class Place:
     def scheme(self) -> str:
         """The protocol of its address."""
         return "https" if self.certificate else "http"
-
-
-def require_identity(store: Store, folder: Path) -> None:
-    """Make the operator's key and token on the first start; the token goes into a file that only its owner reads."""
-    if store.identity() is not None:
-        return
-    token = make_token()
-    path = folder / TOKEN_FILE
-    path.touch(mode=0o600, exist_ok=True)
-    path.chmod(0o600)
-    path.write_text(token + "\n")
-    identity = Identity(signing_key=SigningKey.make().secret, operator_token_hash=token_hash(token.encode()))
-    store.set_identity(identity)
 
 
 def bind(place: Place) -> socket.socket:

@@ -29,6 +29,7 @@ from crowdml.core.files import writable
 from crowdml.core.keys import SigningKey
 from crowdml.server.store.database import Statements
 from crowdml.server.store.device_tables import withdraw
+from crowdml.server.store.event_log import forget, note
 from crowdml.server.store.open_database import (
     HEAD,
     TABLES,
@@ -42,6 +43,7 @@ from crowdml.server.store.open_database import (
     upgrade,
 )
 from crowdml.server.store.postgres import connect_postgres
+from crowdml.server.store.session_tables import end_sessions
 from crowdml.server.store.sqlite import connect_sqlite, make_file, sync_folder
 from crowdml.wire.signed_task import Restored, SignedTask, sign_task
 
@@ -89,6 +91,9 @@ def restore(path: Path, url: str, *, force: bool = False) -> dict[str, int]:
                     target.execute(delete(table))
                 _copy_rows(source, target)
                 _keep_out(statements, before)
+                # Who had signed in when the backup was made may have signed out since.
+                end_sessions(statements)
+                note(statements, "operator", "restored a backup")
                 return _sign_anew(statements, before)
 
 
@@ -220,7 +225,8 @@ def _keep_out(statements: Statements, before: _Present) -> None:
             statements.run("UPDATE devices SET revoked = ? WHERE id = ?", True, name)
         # A slot the overwritten database had not given yet belongs to somebody who joined later, not who left.
         elif name not in before.revoked and slot < before.tasks.get(task, (0, 0))[1]:
-            withdraw(statements, name)
+            if gone := withdraw(statements, name):
+                forget(statements, *gone)
 
 
 def _sign_anew(statements: Statements, before: _Present) -> dict[str, int]:

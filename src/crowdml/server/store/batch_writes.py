@@ -63,6 +63,8 @@ PUT_POINT = (
     "rows = excluded.rows, estimated_error = excluded.estimated_error, time = excluded.time, "
     "counted = excluded.counted, errors = excluded.errors"
 )
+PUT_DAY = "INSERT INTO days (task, day, first, version, staleness) VALUES (?, ?, ?, ?, ?)"
+END_DAY = "UPDATE days SET check_ins = ?, devices = ? WHERE task = ? AND day = ?"
 PUT_COUNTER = (
     "INSERT INTO counters (task, slot, check_ins, last_version, last) "
     "SELECT task, slot, ?, ?, ? FROM devices WHERE task = ? AND slot = ? ON CONFLICT (task, slot) DO UPDATE "
@@ -154,6 +156,7 @@ class BatchWrites:
         sql, self._postgres = database.sql, database.postgres
         self._advance, self._turn, self._put_state = sql(ADVANCE), sql(TURN), sql(PUT_STATE)
         self._put_row, self._put_point, self._chain = sql(PUT_ROW), sql(PUT_POINT), sql(CHAIN)
+        self._put_day, self._end_day = sql(PUT_DAY), sql(END_DAY)
         self._inserts = {size: sql(PUT_RECEIPTS.format(", ".join([RECEIPT] * size))) for size in INSERTS}
         self._arrays = sql(LOOK_UP.format('unnest(?::INTEGER[], ?::TEXT[]) AS wanted(slot, "key")'))
         pairs = {size: ", ".join(["(?, ?)"] * size) for size in GROUPS}
@@ -180,6 +183,11 @@ class BatchWrites:
             p = done.point
             values = (task, p.check_ins, p.version, p.rows, p.estimated_error, p.time, p.counted, p.errors)
             cursor.execute(self._put_point, values)
+        if done.day:
+            cursor.execute(self._put_day, (task, done.day.day, counters.next, done.day.version, done.day.staleness))
+            if done.day.over:
+                day, check_ins, devices = done.day.over
+                cursor.execute(self._end_day, (check_ins, devices, task, day))
         return fresh
 
     def _insert(self, cursor: DBAPICursor, new: list[tuple[Any, ...]]) -> None:

@@ -7,15 +7,18 @@ the database fails, the store is finished: every call raises `StoreFailed`, and 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from crowdml.core import BadInput
-from crowdml.server.store import device_tables
+from crowdml.server.store import device_tables, event_log, session_tables
 from crowdml.server.store.batch_writes import NEVER, BatchWrites, Counters, Key
 from crowdml.server.store.database import Database, Statements
+from crowdml.server.store.event_log import Actor, Event
 from crowdml.server.store.open_database import is_current, migrate, open_database
+from crowdml.server.store.session_tables import StoredSession
 from crowdml.server.store.store_records import (
     Applied,
     Identity,
@@ -26,7 +29,9 @@ from crowdml.server.store.store_records import (
     Receipt,
     Refused,
     StoreConflict,
+    StoredDay,
     StoredDevice,
+    StoredError,
     StoredTask,
     StoreFailed,
 )
@@ -40,7 +45,7 @@ TASKS = (
 )
 CURVE = (
     "SELECT version, check_ins, rows, estimated_error, time, counted, errors FROM points WHERE task = ? "
-    "ORDER BY check_ins"
+    "AND check_ins > ? ORDER BY check_ins"
 )
 
 
@@ -56,7 +61,7 @@ def open_store(url: str) -> Store:
     try:
         if not is_current(database):
             migrate(database.writer)
-        return Store(database)
+        return Store(database, url)
     except database.failures as error:
         reason = getattr(error, "orig", None) or error
         database.close()
@@ -67,11 +72,15 @@ def open_store(url: str) -> Store:
 
 
 class Store:
-    """Everything that must not be forgotten: tasks, devices, receipts."""
+    """Everything that must not be forgotten: tasks, devices, receipts. Whatever changes a task is in its event log.
 
-    def __init__(self, database: Database) -> None:
+    Attributes:
+        url: Address of its database.
+    """
+
+    def __init__(self, database: Database, url: str) -> None:
         """Take an open database whose tables are there."""
-        self._database = database
+        self._database, self.url = database, url
         self._batch_writes = BatchWrites(database)
         with database.look_up() as cursor:
             self._counters = Counters(database.statements(cursor))
@@ -97,7 +106,7 @@ class Store:
 
     # Tasks
 
-    def create_task(self, task: NewTask) -> StoredTask:
+    def create_task(self, task: NewTask, by: Actor = "operator") -> StoredTask:
         """Store a new task, at version 0."""
         with self._write() as statements:
             if statements.first("SELECT id FROM tasks WHERE name = ?", task.name):
@@ -111,6 +120,7 @@ class Store:
             statements.insert("states", task=made.id, server_state=made.server_state)
             if made.public is not None:
                 statements.insert("public_sets", task=made.id, content=made.public)
+            event_log.note(statements, by, "created", task=made.id, detail=made.state)
         return made
 
     def tasks(self) -> list[StoredTask]:
@@ -121,19 +131,21 @@ class Store:
         """Return the task of that name."""
         return next((task for task in self.tasks() if task.name == name), None)
 
-    def set_state(self, task: int, state: str, reason: str | None = None) -> None:
+    def set_state(self, task: int, state: str, reason: str | None = None, by: Actor = "operator") -> None:
         """Open, pause or stop a task."""
         with self._write() as statements:
             if statements.run("UPDATE tasks SET state = ?, reason = ? WHERE id = ?", state, reason, task) != 1:
                 raise StoreConflict(f"there is no task {task}")
+            event_log.note(statements, by, event_log.STATES.get(state, state), task=task)
 
     # Devices
 
-    def add_invites(self, task: int, code_hashes: Iterable[bytes]) -> None:
+    def add_invites(self, task: int, code_hashes: Sequence[bytes], by: Actor = "operator") -> None:
         """Store invites by the SHA-256 of their codes."""
         with self._write() as statements:
             new = "INSERT INTO invites (task, code_hash, used) VALUES (?, ?, ?)"
             statements.run_all(new, [(task, code, False) for code in code_hashes])
+            event_log.note(statements, by, "invited", task=task, count=len(code_hashes))
 
     def use_invite(self, task: int, code_hash: bytes, device: NewDevice) -> Joined | Refused:
         """Let a device join, once per invite; the same key again gets a new token for the same slot.
@@ -144,6 +156,9 @@ class Store:
         """
         with self._write() as statements:
             done = device_tables.use_invite(statements, task, code_hash, device)
+            if not isinstance(done, str):
+                action = "joined again" if done[1] else "joined"
+                event_log.note(statements, "device", action, task=task, slot=done[0]["slot"])
         return done if isinstance(done, str) else Joined(device=self._counted(done[0]), again=done[1])
 
     def devices(self, task: int) -> list[StoredDevice]:
@@ -155,16 +170,23 @@ class Store:
         found = self._found("SELECT * FROM devices WHERE id = ?", device)
         return self._counted(found[0]) if found else None
 
-    def revoke(self, device: str) -> bool:
+    def revoke(self, device: str, by: Actor = "operator") -> bool:
         """Shut a device out; say whether there is such a device."""
         with self._write() as statements:
-            return statements.run("UPDATE devices SET revoked = ? WHERE id = ?", True, device) == 1
+            found = statements.first("SELECT task, slot FROM devices WHERE id = ?", device)
+            if found is not None:
+                statements.run("UPDATE devices SET revoked = ? WHERE id = ?", True, device)
+                event_log.note(statements, by, "revoked", task=found[0], slot=found[1])
+        return found is not None
 
     def withdraw(self, device: str) -> bool:
         """Erase a device and its space; its receipts stay and name nobody. Say whether there is such a device."""
         with self._lock:
             with self._transaction() as statements:
                 gone = device_tables.withdraw(statements, device)
+                if gone is not None:
+                    event_log.forget(statements, *gone)
+                    event_log.note(statements, "device", "withdrew", task=gone[0])
             if gone is None:
                 return False
             self._counters.forget(*gone)
@@ -193,6 +215,9 @@ class Store:
                 self._counters.written()
             with self._failing(), self._database.transaction() as cursor:
                 fresh = self._batch_writes.apply(cursor, applied, self._counters)
+                if applied.state is not None:
+                    action, why = event_log.STATES.get(applied.state, applied.state), applied.reason or ""
+                    event_log.note(self._database.statements(cursor), "server", action, task=applied.task, detail=why)
             self._counters.add(applied.task, fresh, self._counters.next + len(applied.receipts))
 
     def receipts(self, device: str, after: int = 0, limit: int = 1000) -> list[Receipt]:
@@ -209,9 +234,34 @@ class Store:
         found = self._found('SELECT slot, "row" FROM device_rows WHERE task = ?', task)
         return {row["slot"]: row["row"] for row in found}
 
-    def points(self, task: int) -> list[Point]:
-        """Return the learning curve."""
-        return [Point(**row) for row in self._found(CURVE, task)]
+    def points(self, task: int, after: int = -1) -> list[Point]:
+        """Return the learning curve; points after so many check-ins alone, where that is said."""
+        return [Point(**row) for row in self._found(CURVE, task, after)]
+
+    def days(self, task: int) -> list[StoredDay]:
+        """Return the days on which devices took part, in order."""
+        text = "SELECT day, first, version, staleness, check_ins, devices FROM days WHERE task = ? ORDER BY day"
+        return [StoredDay(**row) for row in self._found(text, task)]
+
+    def log(self, task: int, first: int = 0) -> list[tuple[int, int, int]]:
+        """Return slot, version and started of each receipt from a place in the log on, in order."""
+        text = "SELECT slot, version, started FROM receipts WHERE id >= ? AND task = ? ORDER BY id"
+        with self._failing(), self._database.look_up() as cursor:
+            return [(row[0], row[1], row[2]) for row in self._database.statements(cursor).rows(text, first, task)]
+
+    def validations(self, task: int) -> list[StoredError]:
+        """Return errors on the operator's public rows, by version."""
+        text = "SELECT version, error, time FROM validations WHERE task = ? ORDER BY version"
+        return [StoredError(**row) for row in self._found(text, task)]
+
+    def add_validation(self, task: int, found: StoredError) -> None:
+        """Keep an error on the operator's public rows; that of a version which was looked at before stays."""
+        with self._write() as statements:
+            text = (
+                "INSERT INTO validations (task, version, error, time) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (task, version) DO NOTHING"
+            )
+            statements.run(text, task, found.version, found.error, found.time)
 
     # The server itself
 
@@ -225,6 +275,47 @@ class Store:
         with self._write() as statements:
             statements.run("DELETE FROM server_identity")
             statements.insert("server_identity", id=1, **vars(identity))
+
+    def rotate(self, token_hash: bytes, by: Actor = "operator") -> None:
+        """Take another token of the operator's from now on; all sessions end."""
+        with self._write() as statements:
+            statements.run("UPDATE server_identity SET operator_token_hash = ?", token_hash)
+            session_tables.end_sessions(statements)
+            event_log.note(statements, by, "changed the token")
+
+    def sessions(self) -> list[StoredSession]:
+        """Return the operator's sessions."""
+        with self._failing(), self._database.look_up() as cursor:
+            return session_tables.sessions(self._database.statements(cursor))
+
+    def add_session(self, session: StoredSession) -> None:
+        """Begin a session."""
+        with self._write() as statements:
+            session_tables.add_session(statements, session)
+            event_log.note(statements, "portal", "signed in")
+
+    def end_session(self, token_hash: bytes) -> None:
+        """End a session."""
+        with self._write() as statements:
+            if session_tables.end_session(statements, token_hash):
+                event_log.note(statements, "portal", "signed out")
+
+    def note(self, actor: Actor, action: str, *, task: int | None = None, count: int = 1, detail: str = "") -> None:
+        """Add an entry to the event log, about something that changes nothing else."""
+        with self._write() as statements:
+            event_log.note(statements, actor, action, task=task, count=count, detail=detail)
+
+    def events(self, before: int | None = None, task: int | None = None, most: int = 100) -> list[Event]:
+        """Return entries of the event log, latest first: those before a number, those about a task, or all."""
+        with self._failing(), self._database.look_up() as cursor:
+            return event_log.entries(self._database.statements(cursor), before, task, most)
+
+    def backup(self, path: Path) -> None:
+        """Copy everything into a new file, while this store goes on."""
+        # Here, because it brings SQLAlchemy along, which a server that is started does not wait for.
+        from crowdml.server.store.backups import backup
+
+        backup(self.url, path)
 
     def _found(self, text: str, *given: Any) -> list[dict[str, Any]]:
         """Read rows, by the names of their columns."""

@@ -163,6 +163,59 @@ class Point:
 
 
 @record
+class NewDay:
+    """A day that begins, with what is known of the one before it.
+
+    Attributes:
+        day: Number of the day since 1970, UTC.
+        version: Version before its first check-in.
+        staleness: How stale all check-ins before it were, as text of JSON.
+        over: Day before it on which devices took part: its number, its check-ins, devices that took part; None: none.
+    """
+
+    day: int
+    version: int
+    staleness: str
+    over: tuple[int, int, int] | None = None
+
+
+@record
+class StoredDay:
+    """A day on which devices took part.
+
+    Attributes:
+        day: Number of the day since 1970, UTC.
+        first: Place of its first receipt in the log.
+        version: Version before that.
+        staleness: How stale all check-ins before it were, as text of JSON.
+        check_ins: Check-ins of the day; None for the last one, whose receipts tell.
+        devices: Devices that took part; None for the last one.
+    """
+
+    day: int
+    first: int
+    version: int
+    staleness: str
+    check_ins: int | None
+    devices: int | None
+
+
+@record
+class StoredError:
+    """An error on the operator's public rows.
+
+    Attributes:
+        version: Version whose model was looked at.
+        error: Its error, from 0 to 1.
+        time: Seconds since 1970.
+    """
+
+    version: int
+    error: float
+    time: float
+
+
+@record
 class Applied:
     """A batch of check-ins that was folded in, to be stored as a whole.
 
@@ -179,6 +232,7 @@ class Applied:
         state: The task's new state, if the batch changed it.
         reason: Why; only with `state`.
         point: A point to add to the curve.
+        day: The day that begins with this batch, if one does.
     """
 
     task: int
@@ -193,6 +247,7 @@ class Applied:
     state: str | None = None
     reason: str | None = None
     point: Point | None = None
+    day: NewDay | None = None
 
 
 @record

@@ -5,21 +5,28 @@ Whatever changes a task goes through its writer, so that no two things ever happ
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
-import hmac
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 from crowdml.core import BadInput, Coins, record
 from crowdml.core.keys import SigningKey, fingerprint
 from crowdml.server.refusals import Answer, Refusal, json_answer
-from crowdml.server.store import Store, StoredTask
-from crowdml.server.tasks.device_tokens import DeviceState, Tokens, token_hash
+from crowdml.server.store import Actor, Store, StoredTask, StoreFailed
+from crowdml.server.tasks.activity import ActivityLog
+from crowdml.server.tasks.device_tokens import DeviceState, Tokens
 from crowdml.server.tasks.enrolment import Enrolment
 from crowdml.server.tasks.mutable_task import MutableTask
-from crowdml.server.tasks.new_task import EntropyCoins, TaskRequest, make_task
+from crowdml.server.tasks.new_task import EntropyCoins, TaskRequest, make_task, read_validation_set
+from crowdml.server.tasks.operator.operator_sessions import Sessions
+from crowdml.server.tasks.operator.operator_token import OperatorToken
+from crowdml.server.tasks.operator.refusal_counts import RefusalCounts
 from crowdml.server.tasks.running_task import Choose, RunningTask, by_hash
 from crowdml.server.tasks.task_writer import LARGEST_BATCH, Writer
+from crowdml.server.tasks.validation import Validation
 
 TRANSITIONS = {"draft": ("open", "stopped"), "open": ("paused", "stopped"), "paused": ("open", "stopped")}
 
@@ -35,6 +42,7 @@ class Options:
         stage_s: Seconds that each stage of a secure sum waits for silent devices.
         coins: Begins models; given coins are for tests.
         choose: Orders devices for rounds; given orders are for tests.
+        token_file: Where the operator's token is written when it is changed; None: nowhere.
     """
 
     capacity: int = 4096
@@ -43,6 +51,7 @@ class Options:
     stage_s: float = 15.0
     coins: Callable[[], Coins] = EntropyCoins
     choose: Choose | None = None
+    token_file: Path | None = None
 
 
 class Coordinator:
@@ -54,10 +63,14 @@ class Coordinator:
         options: How the server behaves.
 
     Attributes:
+        operator_token: Tells the operator's token.
+        sessions: Browsers in which the operator has signed in.
+        refusals: Counts what was refused, for the event log.
         tokens: Finds devices by their tokens.
         enrolment: Lets devices in and out.
         tasks: What everybody may see of each task, by name.
         writers: What changes each task, by name.
+        validations: What measures models on public rows, by the name of each task that has some.
         check_outs: Check-outs answered since the server started, by status.
         check_ins: Check-ins answered, by status.
     """
@@ -75,20 +88,40 @@ class Coordinator:
         if identity is None:
             raise BadInput("this database has no operator yet", hint="crowdml serve makes one")
         self._key = SigningKey(identity.signing_key)
-        self._operator_hash = identity.operator_token_hash
+        self.operator_token = OperatorToken(store, options.token_file)
+        self.sessions, self.refusals = Sessions(store), RefusalCounts(store)
         self.tokens = Tokens()
         self.enrolment = Enrolment(store, self.tokens, fingerprint(self._key.public))
         self.tasks: dict[str, RunningTask] = {}
         self.writers: dict[str, Writer] = {}
+        self.validations: dict[str, Validation] = {}
 
     def is_operator(self, token: bytes) -> bool:
         """Compare a token with the operator's, in constant time."""
-        return hmac.compare_digest(token_hash(token), self._operator_hash)
+        return self.operator_token.matches(token)
+
+    def rotate(self, allowed: Callable[[], bool], by: Actor = "operator") -> str:
+        """Change the operator's token, if whoever asks is still allowed to; all sessions end. Return the new one."""
+        return self.operator_token.rotate(allowed, self.sessions.forget_all, by)
+
+    def sign_in(self, token: bytes) -> str | None:
+        """Begin a session for the operator; return what its cookie holds, or None for another token."""
+        return self.operator_token.begin(token, self.sessions.begin)
+
+    def count_refusal(self, actor: Actor, action: str, task: int | None = None) -> None:
+        """Count a refusal for the event log. Runs in the event loop."""
+        if self.refusals.add(actor, action, task):
+            writing = asyncio.get_running_loop().run_in_executor(None, self.refusals.write)
+            writing.add_done_callback(lambda done: self._failed(error) if (error := done.exception()) else None)
 
     async def close(self) -> None:
         """Finish what waits and let go of the store."""
+        for validation in self.validations.values():
+            await validation.close()
         for writer in self.writers.values():
             await writer.close()
+        with contextlib.suppress(StoreFailed):
+            await asyncio.to_thread(self.refusals.write)
         self.store.close()
 
     def running(self, name: str) -> RunningTask:
@@ -98,18 +131,18 @@ class Coordinator:
             raise Refusal(404, "no-task", "there is no such task")
         return found
 
-    def create(self, request: TaskRequest) -> StoredTask:
+    def create(self, request: TaskRequest, by: Actor = "operator") -> StoredTask:
         """Make a task from its file; open unless it is to stay a draft. `start` must follow."""
-        return self.store.create_task(make_task(request, self._key, self.options.coins, self.tasks))
+        return self.store.create_task(make_task(request, self._key, self.options.coins, self.tasks), by)
 
-    def set_state(self, task: MutableTask, wanted: str) -> Answer:
+    def set_state(self, task: MutableTask, wanted: str, by: Actor = "operator") -> Answer:
         """Move a task to another state. Runs in its writer."""
         state = task.state
         if wanted not in TRANSITIONS.get(state.state, ()) and wanted != state.state:
             raise Refusal(409, "state", f"a task that is {state.state} cannot become {wanted}")
         if wanted != state.state:
             reason = "the operator stopped it" if wanted == "stopped" else None
-            self.store.set_state(task.running.id, wanted, reason)
+            self.store.set_state(task.running.id, wanted, reason, by)
             state.state, state.reason = wanted, reason
             task.settle()
         return json_answer(task.running.describe())
@@ -128,7 +161,10 @@ class Coordinator:
         for device in known:
             if device.revoked:
                 self.tokens.revoke(device.token_hash)
-        task = MutableTask(running, stored, self.store.rows(stored.id), devices, self.store.points(stored.id))
+        rows, points, days = self.store.rows(stored.id), self.store.points(stored.id), self.store.days(stored.id)
+        log = self.store.log(stored.id, days[-1].first if days else 0)
+        activity = ActivityLog(days, log, running.live.masked is not None)
+        task = MutableTask(running, stored, rows, devices, points, activity)
         self.tasks[name] = running
         self.writers[name] = Writer(
             task,
@@ -137,4 +173,8 @@ class Coordinator:
             self.options.capacity,
             self.options.largest_batch,
         )
+        public = read_validation_set(stored.public)
+        if public is not None and Validation.can_measure(running):
+            self.validations[name] = Validation(running, public, self.store, self._failed)
+            self.validations[name].begin()
         return running

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crowdml.server.refusals import Answer, Refusal, json_answer
-from crowdml.server.store import NewDevice, Store
+from crowdml.server.store import Actor, NewDevice, Store
 from crowdml.server.tasks.device_tokens import DeviceState, Tokens, token_hash
 from crowdml.server.tasks.mutable_task import MutableTask
 from crowdml.server.tasks.running_task import RunningTask
@@ -40,7 +40,7 @@ class Enrolment:
     def __init__(self, store: Store, tokens: Tokens, operator_key: str) -> None:
         self._store, self._tokens, self._operator_key = store, tokens, operator_key
 
-    def invite(self, running: RunningTask, count: int, server: str) -> list[str]:
+    def invite(self, running: RunningTask, count: int, server: str, by: Actor = "operator") -> list[str]:
         """Make links, each good for one device."""
         if not 0 < count <= LARGEST_INVITES:
             raise Refusal(422, "bad-input", f"count must be from 1 to {LARGEST_INVITES}, not {count}")
@@ -52,7 +52,7 @@ class Enrolment:
                 hint="a new task needs a new name: crowdml task create",
             )
         codes = [make_code() for _ in range(count)]
-        self._store.add_invites(running.id, [_code_hash(code) for code in codes])
+        self._store.add_invites(running.id, [_code_hash(code) for code in codes], by)
         return [
             InviteLink(
                 server=server, task=running.name, code=code, key=self._operator_key, task_hash=running.task_hash
@@ -100,9 +100,9 @@ class Enrolment:
         found.revoked = True
         return found
 
-    def revoke(self, task: MutableTask, device: DeviceState) -> Answer:
+    def revoke(self, task: MutableTask, device: DeviceState, by: Actor = "operator") -> Answer:
         """Take a device's token away for good. Runs in the task's writer."""
-        self._store.revoke(device.id)
+        self._store.revoke(device.id, by)
         # It may have been given a new token while this waited.
         gone = task.running.devices.get(device.slot, device)
         self._drop(task, gone)

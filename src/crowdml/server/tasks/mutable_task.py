@@ -13,8 +13,10 @@ from crowdml.algorithms.device_parts.gradient import estimated_error
 from crowdml.core import NUMPY, Report, Tally, record, trees
 from crowdml.core.ops import Tree
 from crowdml.server.store import Applied, Point, Receipt, StoredDevice, StoredTask
+from crowdml.server.tasks.activity import ActivityLog
 from crowdml.server.tasks.device_tokens import DeviceState
-from crowdml.server.tasks.running_task import RunningTask, mark_of
+from crowdml.server.tasks.learning_curve import mark_of
+from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.snapshot import DeviceTotals, Published, Snapshot, TaskState
 from crowdml.task.recent_error import RecentError, Totals, recent_error
 from crowdml.wire import message
@@ -38,6 +40,7 @@ class MutableTask:
         rows: What the store keeps for each device, by slot.
         devices: All devices that may speak.
         points: The learning curve as the store has it.
+        activity: Days and staleness as the store has them; None: nothing was going on yet.
     """
 
     def __init__(
@@ -47,12 +50,14 @@ class MutableTask:
         rows: Mapping[int, bytes],
         devices: Iterable[StoredDevice],
         points: Iterable[Point] = (),
+        activity: ActivityLog | None = None,
     ) -> None:
         """Take up the task exactly where the store has it."""
         self.running, self.live = running, running.live
         self._keeps_rows = self.live.row.size_bytes > len(self.live.row.header)
         self._last_point, self._crowd = stored.version, 0
         self._marks = [mark for mark in map(mark_of, points) if mark]
+        self.activity = activity or ActivityLog((), (), self.live.masked is not None)
         self.state = TaskState(
             server=self.live.state.decode(stored.server_state),
             rows={slot: self.live.row.decode(raw)["row"] for slot, raw in rows.items()},
@@ -88,6 +93,8 @@ class MutableTask:
                 devices=MappingProxyType(dict(state.devices)),
                 crowd=self._crowd,
                 last_point=self._last_point,
+                counts=counts,
+                activity=self.activity.settle(),
             )
         )
 
@@ -111,6 +118,7 @@ class MutableTask:
             state=state.state if state.state != before.state else None,
             reason=state.reason,
             point=self._point(),
+            day=self.activity.note(receipts, before.version, time.time()),
         )
 
     def add_device(self, device: DeviceState, totals: DeviceTotals) -> None:

@@ -1,6 +1,7 @@
 """Making a task: from its file to what is stored. Signed, opened once as devices will open it, and begun.
 
-Labelled public rows, on which the servers of some tasks learn weights, are checked here and kept beside it.
+Labelled public rows, on which models are validated and the servers of some tasks learn weights, are checked here and
+kept beside it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from crowdml.core.keys import SigningKey
 from crowdml.server.refusals import Refusal
 from crowdml.server.store import NewTask
 from crowdml.task import Task, parse
-from crowdml.task.averaging_terms import PublicSet, require_public
+from crowdml.task.averaging_terms import PublicSet, check_public, require_public
 from crowdml.task.browser_plan import browser_plan
 from crowdml.task.live_task import definition_of, open_task, require_live
 from crowdml.wire import TaskDocument, sign_task
@@ -83,9 +84,11 @@ def make_task(request: TaskRequest, key: SigningKey, coins: Callable[[], Coins],
 
 
 def write_public_set(task: Task, found: PublicSet | None) -> bytes | None:
-    """Check a set and write it; None where the task needs none."""
-    if not require_public(task, found) or found is None:
+    """Check a set and write it; None where there is none and the task needs none."""
+    require_public(task, found)
+    if found is None:
         return None
+    check_public(task, found)
     return save({name: np.ascontiguousarray(found[name], np.float32) for name in ("rows", "labels")})
 
 
@@ -95,6 +98,11 @@ def read_public_set(document: TaskDocument, content: bytes | None) -> dict[str, 
         return {}
     task = Task.model_validate(document.definition, by_alias=True, by_name=False)
     return require_public(task, load(content))
+
+
+def read_validation_set(content: bytes | None) -> PublicSet | None:
+    """Read a set as it was kept, to validate models on; None where there is none."""
+    return None if content is None else dict(load(content))
 
 
 class EntropyCoins:

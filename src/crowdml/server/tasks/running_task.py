@@ -15,14 +15,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from crowdml.core import CheckIn
-from crowdml.server.store import Point, StoredTask
+import numpy as np
+
+from crowdml.core import NUMPY, CheckIn, trees
+from crowdml.core.ops import Tree
+from crowdml.server.store import StoredError, StoredTask
 from crowdml.server.tasks.device_tokens import DeviceState
 from crowdml.server.tasks.new_task import read_public_set
-from crowdml.server.tasks.snapshot import DeviceTotals, Snapshot
+from crowdml.server.tasks.snapshot import DeviceTotals, Published, Snapshot
 from crowdml.task.live_task import LiveTask, open_task
-from crowdml.task.promise_words import promise_words
-from crowdml.task.recent_error import Totals, count_noise_variance, recent_error
+from crowdml.task.owners import owner_promise
+from crowdml.task.recent_error import count_noise_variance
 from crowdml.wire import SignedTask
 
 SMALL = 16 << 10
@@ -97,6 +100,8 @@ class RunningTask:
         noise_variance: Of the error count of one check-in.
         looks_together: Whether the numbers of a whole batch are looked at together, by the writer; else those of each
             check-in as it comes.
+        validated: Errors of published models on the operator's public rows, by version.
+        validation_rows: How many rows those are; 0 where there are none.
     """
 
     def __init__(self, stored: StoredTask, *, choose: Choose, patience_s: float) -> None:
@@ -113,9 +118,11 @@ class RunningTask:
         self.looks_together = self.live.server_messages.check_in.size_bytes <= SMALL
         self.devices: dict[int, DeviceState] = {}
         self.noise_variance = count_noise_variance(self.live.plan)
-        self.promise = promise_words(self.live.task, self.live.plan)
+        self.promise = owner_promise(self.live.task, self.live.plan)
         self._invited = Invited(algorithm.schedule.cohort, patience_s, choose) if algorithm.schedule.invites else None
         self._snapshot: Snapshot | None = None
+        self.validated: tuple[StoredError, ...] = ()
+        self.validation_rows = 0
 
     @property
     def snapshot(self) -> Snapshot:
@@ -126,6 +133,11 @@ class RunningTask:
     def publish(self, snapshot: Snapshot) -> None:
         """Let everybody see what is stored now. For the writer alone."""
         self._snapshot = snapshot
+
+    def parameters(self, published: Published) -> Tree:
+        """Return the parameters of a version as the model has them, in arrays with names."""
+        found = published.parameters
+        return trees.cut(found, self.live.task.model_for(NUMPY).zeros()) if isinstance(found, np.ndarray) else found
 
     def problems(self, contents: Sequence[CheckIn]) -> list[str | None]:
         """Say of each why no honest device sends it; None where one might."""
@@ -162,27 +174,6 @@ class RunningTask:
             "averaging": now.averaging,
         }
 
-    def curve(self, points: Iterable[Point]) -> list[dict[str, Any]]:
-        """Return the learning curve: at each point the error of the check-ins before it."""
-        marks: list[Totals] = []
-        shown = []
-        for point in points:
-            now = mark_of(point)
-            found = recent_error(marks, now, self.noise_variance) if now else None
-            if now:
-                marks.append(now)
-            shown.append(
-                {
-                    "version": point.version,
-                    "check_ins": point.check_ins,
-                    "rows": point.rows,
-                    "estimated_error": point.estimated_error,
-                    "recent_error": vars(found) if found else None,
-                    "time": point.time,
-                }
-            )
-        return shown
-
     def describe(self) -> dict[str, Any]:
         """Say everything public about the task."""
         return self.summary() | self.envelope()
@@ -192,14 +183,7 @@ class RunningTask:
         return {
             "incarnation": self.incarnation,
             "task_hash": self.task_hash,
-            "promise": self.promise.promise,
+            "promise": self.promise.in_epsilon,
             "rests_on": self.promise.rests_on,
             "signed_task": self.signed.to_json(),
         }
-
-
-def mark_of(point: Point) -> Totals | None:
-    """Take the counts of a point; one of a task that counts no errors has none."""
-    if point.counted is None or point.errors is None:
-        return None
-    return Totals(version=point.version, check_ins=point.check_ins, counted=point.counted, errors=point.errors)

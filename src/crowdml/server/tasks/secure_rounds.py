@@ -253,7 +253,7 @@ class SecureRounds:
         def work(task: MutableTask) -> Answer:
             state = task.state
             if state.state == "open" and state.version == version:
-                self._store.set_state(task.running.id, "paused", reason)
+                self._store.set_state(task.running.id, "paused", reason, by="server")
                 state.state, state.reason = "paused", reason
                 task.settle()
             return DONE

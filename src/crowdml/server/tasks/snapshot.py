@@ -11,9 +11,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from crowdml.core import record
+from crowdml.core import Tally, record
 from crowdml.core.ops import Tree
 from crowdml.server.store import StoredDevice
+from crowdml.server.tasks.activity import Activity
 from crowdml.task.recent_error import RecentError
 
 
@@ -72,6 +73,8 @@ class Snapshot:
         devices: Totals of every device that may speak, by slot.
         crowd: A number that changes whenever a device comes or goes.
         last_point: Version of the last point of the learning curve.
+        counts: What devices have counted so far, with their noise; None where they count nothing.
+        activity: Days on which devices took part, and how stale their check-ins were.
     """
 
     version: int
@@ -87,6 +90,8 @@ class Snapshot:
     devices: Mapping[int, DeviceTotals]
     crowd: int
     last_point: int
+    counts: Tally | None
+    activity: Activity
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -209,4 +209,5 @@ def _perform(work: Work, task: MutableTask) -> Answer:
         raise
     except CrowdError as error:
         task.state = before
+        task.activity.forget()
         return refusal_of(error).answer()

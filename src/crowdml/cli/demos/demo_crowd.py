@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from crowdml.data import Dataset
 from crowdml.data import load as load_dataset
 from crowdml.data.transforms import fit_all
 from crowdml.task import Task, load
+from crowdml.wire.signed_task import write_arrays
 
 PATIENCE_S = 60.0
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -60,8 +61,14 @@ class Crowd:
         """Address of the server."""
         return self._operator.address
 
-    def open(self, file: Path, changes: Sequence[str]) -> None:
-        """Start the server and open the task."""
+    def open(self, file: Path, changes: Sequence[str], measured: bool = True) -> None:
+        """Start the server and open the task.
+
+        Args:
+            file: The task file.
+            changes: What is changed of it.
+            measured: Whether the server is given the dataset's test rows, to measure the model on.
+        """
         home = self._folder / "server"
         command = [sys.executable, "-m", "crowdml", "serve", "--home", str(home), "--port", "0"]
         log = (self._folder / "server.log").open("wb")
@@ -71,22 +78,46 @@ class Crowd:
         self._operator = Operator(None, home, None)
         self._changes = list(changes)
         self.task = load(file, changes)
-        self._operator.ask("POST", "/v1/tasks", {"file": file.read_text(), "changes": self._changes})
-        assert self.task.data.dataset is not None  # noqa: S101  the demo's task has one
-        self._dataset = load_dataset(self.task.data.dataset)
+        request: dict[str, Any] = {"file": file.read_text(), "changes": self._changes}
+        if measured:
+            # Images that no device has are public here: the page shows how well the model does on them.
+            labels = self._transformed.test_targets.astype(np.float32)
+            request["public"] = write_arrays([{"rows": self._transformed.test_rows, "labels": labels}])[0]
+        self._operator.ask("POST", "/v1/tasks", request)
+
+    def invite(self, count: int) -> list[str]:
+        """Make links, each good for one device."""
+        path = f"/v1/tasks/{self.task.name}/invites"
+        links: list[str] = self._operator.ask("POST", path, {"count": count})["invites"]
+        return links
+
+    def start(self, work: Callable[..., None], given: Sequence[tuple[Any, ...]]) -> None:
+        """Start devices, each in a process of its own: `work(its folder, *what it is given)`."""
+        _CONTEXT.set_forkserver_preload([__name__, "crowdml.device.device", "crowdml.device.joining"])
+        for number, more in enumerate(given):
+            home = self._folder / f"device-{number}"
+            self._devices.append(_CONTEXT.Process(target=work, args=(home, *more), daemon=True))
+            self._devices[-1].start()
+
+    def watch(self) -> Iterator[dict[str, Any]]:
+        """Yield how the task stands, for as long as the server runs."""
+        while self._server is not None and self._server.poll() is None:
+            if any(device.exitcode for device in self._devices):
+                raise DemoFailed("a companion ended with an error")
+            yield self._summary()
+            time.sleep(0.5)
+        raise DemoFailed("the server has ended")
 
     def join(self, devices: int) -> None:
         """Give every device its share of the images and let it join and work, each in a process of its own."""
-        links = self._operator.ask("POST", f"/v1/tasks/{self.task.name}/invites", {"count": devices})["invites"]
         order = np.random.default_rng(0).permutation(len(self._dataset.train_targets))
-        _CONTEXT.set_forkserver_preload([__name__, "crowdml.device.device", "crowdml.device.joining"])
         self._results = _CONTEXT.SimpleQueue()
-        for number, (link, share) in enumerate(zip(links, np.array_split(order, devices), strict=True)):
+        given = []
+        for number, (link, share) in enumerate(zip(self.invite(devices), np.array_split(order, devices), strict=True)):
             rows = self._folder / f"rows-{number}.npz"
             np.savez(rows, rows=self._dataset.train_rows[share], labels=self._dataset.train_targets[share])
-            given = (link, self._folder / f"device-{number}", rows, self._results)
-            self._devices.append(_CONTEXT.Process(target=_work, args=given, daemon=True))
-            self._devices[-1].start()
+            given.append((link, rows, self._results))
+        self.start(_work, given)
 
     def learning(self) -> Iterator[tuple[int, float]]:
         """Yield check-ins so far and the test error, until all devices have ended."""
@@ -132,6 +163,11 @@ class Crowd:
             raise SystemExit(130) from None
 
     @functools.cached_property
+    def _dataset(self) -> Dataset:
+        assert self.task.data.dataset is not None  # noqa: S101  the demo's task has one
+        return load_dataset(self.task.data.dataset)
+
+    @functools.cached_property
     def _transformed(self) -> Dataset:
         return fit_all(self.task.data.transform, self._dataset)[1]
 
@@ -150,7 +186,7 @@ class Crowd:
         raise DemoFailed(f"the server did not start: {log or 'it said nothing'}")
 
 
-def _work(link: str, home: Path, rows: Path, results: Any) -> None:
+def _work(home: Path, link: str, rows: Path, results: Any) -> None:
     """Be one device: join, work until everything is spent, and report ε. Runs in a process of its own."""
     from crowdml.device.device import Device
     from crowdml.device.joining import join

@@ -10,7 +10,7 @@ import typer
 from crowdml.cli import output
 
 if TYPE_CHECKING:
-    from crowdml.cli.demo_crowd import Crowd
+    from crowdml.cli.demos.demo_crowd import Crowd
 
 TASK = Path(__file__).with_name("demo.toml")
 DEVICES = 20
@@ -33,13 +33,20 @@ def demo(
     algorithm: Annotated[
         Literal["crowd-sgd", "local-sgd", "fedsgd", "fedavg"], typer.Option(help="How the crowd learns.")
     ] = "crowd-sgd",
+    phone: Annotated[
+        bool, typer.Option("--phone", help="Print a link by which a browser joins, with companions; until Ctrl-C.")
+    ] = False,
+    task: Annotated[
+        Literal["digit", "activity"], typer.Option(help="With --phone: draw digits, or sense motion.")
+    ] = "digit",
     json: Annotated[Path | None, typer.Option(help="Write the outcome here.")] = None,
 ) -> None:
     """Watch twenty devices learn handwritten digits from a real server, in less than a minute.
 
     A server starts on this machine, with its database in a temporary folder. Twenty processes join it as devices,
     each with some seventy images of its own; what they send carries Gaussian noise, and each keeps a ledger of what
-    it has spent. The address of a page that shows how it goes on is printed.
+    it has spent. The address of a page that shows how it goes on is printed. With --phone you join yourself, by a link
+    or its QR code, and companions keep the crowd alive.
     """
     import tempfile
 
@@ -47,10 +54,14 @@ def demo(
     import sklearn  # noqa: F401
     import uvicorn  # noqa: F401
 
-    from crowdml.cli.demo_crowd import Crowd
+    from crowdml.cli.demos.demo_crowd import Crowd
 
     output.check_paths(json, None)
     with tempfile.TemporaryDirectory(prefix="crowdml-demo-") as folder, Crowd(Path(folder)) as crowd:
+        if phone:
+            from crowdml.cli.demos.phone_demo import phone_demo
+
+            phone_demo(crowd, task)
         outcome = _learn(crowd, algorithm)
         _print(outcome)
         output.write_json(outcome, json)

@@ -1,0 +1,249 @@
+"""Charts as SVG, drawn by the server: they are there without JavaScript, and each has its numbers in a table.
+
+A chart is a record: the drawing, a sentence that says what it shows, and names and rows of its table. Colours are
+classes of the style sheet, so that a chart is light or dark with its page. All text in a drawing is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from markupsafe import Markup, escape
+
+from crowdml.core import record
+
+WIDTH, HEIGHT = 640, 300
+LEFT, RIGHT, TOP, BOTTOM = 64, 18, 18, 58
+TABLE_ROWS = 20
+"""Rows of a table at most; a curve has more points than anybody reads."""
+MOST_POINTS = 150
+"""Points of a drawn curve at most: more would not be seen."""
+
+Place = Callable[[float], float]
+
+
+@record
+class Chart:
+    """A drawing with what it says.
+
+    Attributes:
+        svg: The drawing.
+        caption: What it shows, in words.
+        names: Names of the columns of its table.
+        rows: Its rows, as text.
+    """
+
+    svg: Markup
+    caption: str
+    names: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+@record
+class Series:
+    """A curve.
+
+    Attributes:
+        points: Pairs of where and how much, in order.
+        band: Lower and upper end at each of them; empty: no band.
+        name: What it is, where there are several.
+        kind: Class of the style sheet: empty, or `second`.
+    """
+
+    points: Sequence[tuple[float, float]]
+    band: Sequence[tuple[float, float]] = ()
+    name: str = ""
+    kind: str = ""
+
+
+@record
+class Bar:
+    """A bar.
+
+    Attributes:
+        name: What it is of.
+        value: How long it is.
+        low: Lower end of its band; None: it has none.
+        high: Upper end.
+    """
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def thinned(points: Sequence[object], most: int) -> list[int]:
+    """Return places of so many points at most, evenly spread, with the last.
+
+    >>> thinned("abcdefg", 3)
+    [0, 3, 6]
+    """
+    step = max(1, -(-(len(points) - 1) // max(1, most - 1)))
+    return list(range(len(points) - 1, -1, -step))[::-1]
+
+
+def whole_ticks(most: float) -> list[int]:
+    """Return whole numbers from 0 up to `most`: at most six, in steps of 1, 2 or 5 times a power of ten.
+
+    >>> whole_ticks(3), whole_ticks(130)
+    ([0, 1, 2, 3], [0, 50, 100])
+    """
+    at = 0
+    while most / _step(at) > 5:
+        at += 1
+    return list(range(0, int(most) + 1, _step(at)))
+
+
+def _step(at: int) -> int:
+    return int((1, 2, 5)[at % 3] * 10 ** (at // 3))
+
+
+def line_chart(
+    series: Sequence[Series], *, id: str, across: str, ticks: Sequence[float], most: float, label: str
+) -> Markup:
+    """Draw curves over the same axes.
+
+    Args:
+        series: The curves; the first comes first.
+        id: Name of the drawing in its page.
+        across: What goes across.
+        ticks: Marks of the axis upwards.
+        most: Upper end of that axis.
+        label: What the drawing shows, for who cannot see it.
+    """
+    last = max((points[-1][0] for points in (own.points for own in series) if points), default=1.0)
+    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+
+    def x(where: float) -> float:
+        return LEFT + width * where / max(1.0, last)
+
+    def y(number: float) -> float:
+        return TOP + height * (1 - min(1.0, max(0.0, number / (most or 1.0))))
+
+    parts = [_across_line(y(tick), f"{tick:g}") for tick in ticks]
+    for tick in whole_ticks(last):
+        anchor = "end" if tick == last and tick else "middle"
+        parts.append(f'<line class="base" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{y(0):.1f}" y2="{y(0) + 5:.1f}"/>')
+        parts.append(_text("tick x", x(tick), y(0) + 24, f"{tick:g}", anchor))
+    parts.append(_text("name", LEFT + width / 2, HEIGHT - 8, across))
+    for own in series:
+        parts += _curve(own, x, y)
+    parts += _keys(series)
+    return _svg("".join(parts), id, label, HEIGHT)
+
+
+def _across_line(at: float, name: str) -> str:
+    line = f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
+    return line + _text("tick y", LEFT - 10, at + 5, name, "end")
+
+
+def _curve(own: Series, x: Place, y: Place) -> list[str]:
+    parts = []
+    if own.band:
+        upper = [(where, high) for (where, _), (_, high) in zip(own.points, own.band, strict=True)]
+        lower = [(where, low) for (where, _), (low, _) in zip(own.points, own.band, strict=True)]
+        parts.append(f'<path class="band {own.kind}" d="{_path([*upper, *lower[::-1]], x, y)}Z"/>')
+    if own.points:
+        parts.append(f'<path class="line {own.kind}" d="{_path(own.points, x, y)}"/>')
+        where, value = own.points[-1]
+        parts.append(f'<circle class="dot {own.kind}" cx="{x(where):.1f}" cy="{y(value):.1f}" r="4.5"/>')
+    return parts
+
+
+def _keys(series: Sequence[Series]) -> list[str]:
+    """Name the curves in their colours, where there are several."""
+    if len(series) < 2:
+        return []
+    return [
+        _text(f"key key-{number + 1}", WIDTH - RIGHT, TOP + 16 + 24 * number, own.name, "end")
+        for number, own in enumerate(series)
+    ]
+
+
+def bar_chart(bars: Sequence[Bar], *, id: str, label: str, most: float, written: Callable[[Bar], str]) -> Markup:
+    """Draw bars that lie below each other, each with its name to the left and its number to the right.
+
+    Args:
+        bars: From above.
+        id: Name of the drawing in its page.
+        label: What the drawing shows, for who cannot see it.
+        most: The number that is as long as there is room.
+        written: Writes the number of a bar.
+    """
+    pitch, room = 34, 330.0
+    left = 150
+    parts = []
+    for number, bar in enumerate(bars):
+        top = 6 + pitch * number
+        length = room * min(1.0, max(0.0, bar.value / (most or 1.0)))
+        parts.append(_text("strong", left - 12, top + 19, _short(bar.name), "end"))
+        banded = bar.low is not None and bar.high is not None
+        kind = "bar banded" if banded else "bar"
+        parts.append(f'<rect class="{kind}" x="{left}" y="{top}" width="{length:.1f}" height="{pitch - 8}" rx="3"/>')
+        if bar.low is not None and bar.high is not None:
+            low, high = (left + room * min(1.0, max(0.0, end / (most or 1.0))) for end in (bar.low, bar.high))
+            middle = top + (pitch - 8) / 2
+            ends = f"M{low:.1f} {middle - 5}v10M{low:.1f} {middle}H{high:.1f}M{high:.1f} {middle - 5}v10"
+            parts.append(f'<path class="whisker" d="{ends}"/>')
+        parts.append(_text("", WIDTH - 4, top + 19, written(bar), "end"))
+    parts.insert(0, f'<line class="base" x1="{left}" x2="{left}" y1="2" y2="{4 + pitch * len(bars)}"/>')
+    return _svg("".join(parts), id, label, 8 + pitch * max(1, len(bars)))
+
+
+def column_chart(bars: Sequence[Bar], *, id: str, label: str) -> Markup:
+    """Draw columns beside each other; as many of their names are written as there is room for."""
+    most = max((bar.value for bar in bars), default=1.0)
+    width, height = WIDTH - LEFT - RIGHT, 200
+    pitch = min(90.0, width / max(1, len(bars)))
+
+    def y(number: float) -> float:
+        return TOP + height * (1 - number / (most or 1.0))
+
+    parts = [_across_line(y(tick), f"{tick:g}") for tick in whole_ticks(most)]
+    every = max(1, -(-len(bars) * 130 // width))
+    for number, bar in enumerate(bars):
+        left, top = LEFT + pitch * number + pitch * 0.12, y(bar.value)
+        size = f'width="{pitch * 0.76:.1f}" height="{TOP + height - top:.1f}"'
+        parts.append(f'<rect class="bar" x="{left:.1f}" y="{top:.1f}" {size} rx="2"/>')
+        if number % every == 0:
+            anchor = "start" if number == 0 and len(bars) > 1 else "middle"
+            at = left if anchor == "start" else left + pitch * 0.38
+            parts.append(_text("tick x", at, TOP + height + 24, bar.name, anchor))
+    return _svg("".join(parts), id, label, TOP + height + 36)
+
+
+def spark_line(points: Sequence[tuple[float, float]], band: Sequence[tuple[float, float]], label: str) -> Markup:
+    """Draw a curve without axes, as small as a word."""
+    if len(points) < 2:
+        return Markup("")
+    kept = thinned(points, 60)
+    own = Series(points=[points[at] for at in kept], band=[band[at] for at in kept] if band else ())
+    last = own.points[-1][0] or 1.0
+    most = max([value for _, value in own.points] + [high for _, high in own.band]) or 1.0
+    drawn = "".join(_curve(own, lambda where: 300 * where / last, lambda value: 46 - 44 * min(1.0, value / most)))
+    drawn = drawn.split("<circle", 1)[0]
+    words = escape(label)
+    return Markup(  # noqa: S704  numbers of ours, and escaped words
+        f'<svg class="spark" viewBox="0 0 300 48" preserveAspectRatio="none" role="img" aria-label="{words}">'
+        f"{drawn}</svg>"
+    )
+
+
+def _path(points: Sequence[tuple[float, float]], x: Place, y: Place) -> str:
+    return "M" + "L".join(f"{x(where):.1f} {y(value):.1f}" for where, value in points)
+
+
+def _text(kind: str, x: float, y: float, words: str, anchor: str = "middle") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _short(name: str, most: int = 16) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _svg(parts: str, id: str, label: str, height: float) -> Markup:
+    return Markup(  # noqa: S704  numbers and classes of ours; words were escaped where they came in
+        f'<svg class="chart" id="{id}" viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(label)}">'
+        f"{parts}</svg>"
+    )

@@ -1,0 +1,147 @@
+"""The page of a task: what is learnt, from what, what leaves a device, what is promised, who takes part, how well.
+
+What never changes of a task is worked out once. The rest is drawn from one settled snapshot, and written once for it,
+however many look on. Browsers that keep a page up to date ask for it again with `?live`: they are given one that may be
+a little older, so that many watchers of a busy task cost no more than one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
+
+from crowdml.core import record
+from crowdml.server.http.control import described, running_of
+from crowdml.server.http.documents import Documents
+from crowdml.server.pages.rendering import html, render
+from crowdml.server.pages.task_charts import TaskCharts, clamp, draw_charts
+from crowdml.server.pages.task_words import TaskWords, task_words
+from crowdml.server.tasks.running_task import RunningTask
+from crowdml.server.tasks.snapshot import Snapshot
+from crowdml.server.tasks.statistics import Statistics, statistics_of
+from crowdml.task.owners import OwnerPromise
+from crowdml.task.owners.who_sees import AUDIENCES, FACTS
+
+LIVE_S = 2.0
+"""How old a page may be that only brings another one up to date."""
+
+
+@record
+class SeenBy:
+    """A line of the table of who sees what: the thing, and what each audience learns of it, as answer and words."""
+
+    fact: str
+    cells: tuple[tuple[str, str], ...]
+
+
+@record
+class TaskPage:
+    """What the page of a task shows.
+
+    Attributes:
+        summary: How the task stands.
+        words: What never changes of it, in words.
+        promise: What owners are told: odds, what leaves, who sees what.
+        audiences: Who might want to know something: names of the columns of `sees`.
+        sees: What each of them learns.
+        error: The error to show first, from 0 to 1, as text; empty where none is known.
+        error_more: What that error is, in words.
+        statistics: What may be shown beyond the summary.
+        charts: The same, drawn.
+        task_hash: Hash of the signed task.
+    """
+
+    summary: dict[str, Any]
+    words: TaskWords
+    promise: OwnerPromise
+    audiences: tuple[str, ...]
+    sees: tuple[SeenBy, ...]
+    error: str
+    error_more: str
+    statistics: Statistics
+    charts: TaskCharts
+    task_hash: str
+
+
+class TaskPages:
+    """Makes pages of tasks, and keeps those that are still good.
+
+    Args:
+        documents: Has the learning curves.
+    """
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._words: dict[str, TaskWords] = {}
+        self._made: dict[str, tuple[object, float, bytes]] = {}
+
+    def words(self, running: RunningTask) -> TaskWords:
+        """Return what never changes of a task, in words."""
+        if running.name not in self._words:
+            self._words[running.name] = task_words(running.live)
+        return self._words[running.name]
+
+    async def page(self, running: RunningTask, live: bool) -> bytes:
+        """Return the page of a task as it stands; with `live`, or as it stood a moment ago."""
+        now, mark = running.snapshot, (running.snapshot, running.validated)
+        made = self._made.get(running.name)
+        if made and (made[0] == mark or (live and time.monotonic() - made[1] < LIVE_S)):
+            return made[2]
+        content = render("task.html", await self.context(running, now)).encode()
+        self._made[running.name] = (mark, time.monotonic(), content)
+        return content
+
+    async def context(self, running: RunningTask, now: Snapshot) -> TaskPage:
+        """Gather what the page shows."""
+        statistics = statistics_of(running, now)
+        curve = await self._documents.points(running, now)
+        error, error_more = _error(statistics)
+        return TaskPage(
+            summary=running.summary(now),
+            words=self.words(running),
+            promise=running.promise,
+            audiences=tuple(AUDIENCES.values()),
+            sees=_sees(running.promise),
+            error=error,
+            error_more=error_more,
+            statistics=statistics,
+            charts=draw_charts(running.live.task.target, statistics, curve),
+            task_hash=running.task_hash,
+        )
+
+
+def pages_of(request: Request) -> TaskPages:
+    """Return what makes the pages of tasks."""
+    found: TaskPages = request.app.state.task_pages
+    return found
+
+
+@described("One task, live")
+async def task_page(
+    request: Request,
+    running: Annotated[RunningTask, Depends(running_of)],
+    pages: Annotated[TaskPages, Depends(pages_of)],
+) -> Response:
+    """Show one task, live."""
+    return html(await pages.page(running, "live" in request.query_params))
+
+
+def _error(statistics: Statistics) -> tuple[str, str]:
+    """Choose the error that is shown first: that of the crowd's own rows, else that on public rows."""
+    recent, validated = statistics.recent_error, statistics.validated
+    if recent:
+        return f"{clamp(recent.estimate):.2f}", f"Recent error: {recent.words()}"
+    if validated and validated.errors:
+        last = validated.errors[-1]
+        return f"{last.error:.2f}", f"on the operator’s public rows, at version {last.version}"
+    return "", ""
+
+
+def _sees(promise: OwnerPromise) -> tuple[SeenBy, ...]:
+    cells = {(sight.fact, sight.audience): (sight.answer, sight.words) for sight in promise.sees}
+    return tuple(
+        SeenBy(fact=words, cells=tuple(cells[fact, audience] for audience in AUDIENCES))
+        for fact, words in FACTS.items()
+    )

@@ -1,0 +1,82 @@
+"""The first page: every task of the server as a card."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Response
+from markupsafe import Markup
+
+from crowdml.core import record
+from crowdml.server.http.control import coordinator_of, described, documents_of
+from crowdml.server.http.documents import Documents
+from crowdml.server.pages.rendering import respond
+from crowdml.server.pages.task_charts import clamp, draw_spark
+from crowdml.server.tasks.coordinator import Coordinator
+from crowdml.server.tasks.running_task import RunningTask
+from crowdml.task.owners import OwnerPromise
+
+ORDER = {"open": 0, "paused": 1, "draft": 2, "stopped": 3}
+"""Tasks that go on stand first."""
+
+
+@record
+class TaskCard:
+    """A task in short.
+
+    Attributes:
+        summary: How it stands.
+        predicted: What its model predicts.
+        error: Its error as text; empty where none is known.
+        promise: Its promise in a few words.
+        spark: Its curve, as small as a word.
+    """
+
+    summary: dict[str, Any]
+    predicted: str
+    error: str
+    promise: str
+    spark: Markup
+
+
+@record
+class TasksPage:
+    """What the first page shows: every task in short, and how many go on."""
+
+    tasks: list[TaskCard]
+    going_on: int
+
+
+@described("All tasks")
+async def tasks_page(
+    coordinator: Annotated[Coordinator, Depends(coordinator_of)], documents: Annotated[Documents, Depends(documents_of)]
+) -> Response:
+    """List the tasks."""
+    cards = [await _card(running, documents) for running in coordinator.tasks.values()]
+    cards.sort(key=lambda card: ORDER[card.summary["state"]])
+    going_on = sum(card.summary["state"] == "open" for card in cards)
+    return respond("tasks.html", TasksPage(tasks=cards, going_on=going_on))
+
+
+async def _card(running: RunningTask, documents: Documents) -> TaskCard:
+    now = running.snapshot
+    validated = [found for found in running.validated if found.version <= now.version]
+    error = ""
+    if now.recent_error:
+        error = f"{clamp(now.recent_error.estimate):.2f}"
+    elif validated:
+        error = f"{validated[-1].error:.2f}"
+    return TaskCard(
+        summary=running.summary(now),
+        predicted=running.live.task.target.described,
+        error=error,
+        promise=_in_short(running.promise),
+        spark=draw_spark(await documents.points(running, now), validated),
+    )
+
+
+def _in_short(promise: OwnerPromise) -> str:
+    dots = promise.promised.dots if promise.guaranteed else None
+    if dots:
+        return f"at most {dots.right} of 100 guesses right"
+    return "too weak to help" if promise.guaranteed else "no formal guarantee"

@@ -1,0 +1,116 @@
+"""A phone joins by a link with one tap, and contributes what it senses: digits drawn, motion, rows of a file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.phone import WAIT_MS, Phone
+from tests.support.process import Process
+
+pytestmark = pytest.mark.browser
+EXAMPLES = Path(__file__).parents[3] / "examples"
+DIGITS = (EXAMPLES / "draw-a-digit.toml").read_text(encoding="utf-8")
+MOTION = (EXAMPLES / "activity-phone.toml").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    started = Process(tmp_path_factory.mktemp("phones") / "server")
+    started.create("algorithm.batch=4", "algorithm.rate.c=5.0", file=DIGITS)
+    started.create("algorithm.batch=2", "privacy.max-uses=2", "crowd.passes=1", file=MOTION)
+    started.create("privacy.mode=none")
+    yield started
+    started.end()
+
+
+@pytest.fixture
+def phone(browser: Any, server: Process) -> Iterator[Phone]:
+    made = Phone(browser, server, sensors=True)
+    yield made
+    assert made.errors == []
+    made.close()
+
+
+def charges(phone: Phone) -> dict[str, str]:
+    entries = [json.loads(entry["raw"]) for entry in phone.stored("entries")]
+    return {entry["key"]: entry["body"] for entry in entries if entry["kind"] == "charge"}
+
+
+def receipts(phone: Phone) -> dict[str, str]:
+    token = phone.stored("members")[0]["token"]
+    answer = phone.server.send("GET", "/v1/devices/me/receipts", headers={"authorization": f"Bearer {token}"}).json()
+    return {one["key"]: one["body"] for one in answer["receipts"]}
+
+
+def test_link_tap_draw_contribute(phone: Phone, server: Process) -> None:
+    link = server.invites(1, "draw-a-digit")[0].to_url()
+    phone.open(link)
+    expect(phone.page.get_by_role("button", name="Join", exact=True)).to_be_in_viewport(timeout=WAIT_MS)
+    said = phone.page.locator(".promise strong").inner_text()
+    phone.page.locator("#about > summary").click()
+    assert said.split()[0] in re.findall(r"\d+", phone.page.locator("#odds").inner_text()), "page and phone agree"
+    phone.press("Join")
+    phone.stands("collecting")
+    assert phone.page.url.endswith("/device"), "the secret of the invite has left the address"
+    before = server.show("draw-a-digit")
+    phone.sketch(3, seed=1)
+    expect(phone.page.locator("#thinks")).to_contain_text("It has learnt nothing yet", timeout=WAIT_MS)
+    phone.press("Clear")
+    phone.draw(4)
+    phone.sent(1)
+    after = server.show("draw-a-digit")
+    assert after["check_ins"] == before["check_ins"] + 1 and after["version"] > before["version"]
+    assert charges(phone) == receipts(phone) and len(charges(phone)) == 1
+    phone.sketch(3, seed=2)
+    expect(phone.page.locator(".guess").first).to_contain_text("%", timeout=WAIT_MS)
+    assert float(phone.figure("spent").split()[1]) > 0 and 50 < int(phone.figure("odds").split()[0]) <= 84
+    phone.page.get_by_text("Ledger, entry by entry").click()
+    expect(phone.page.locator(".entries li")).to_have_count(2)
+
+
+def test_link_tap_permission_motion_contribute(phone: Phone, server: Process) -> None:
+    phone.join("activity-phone")
+    phone.stands("collecting")
+    phone.press("On foot")
+    phone.walk(8.0)
+    phone.sent(1)
+    assert server.show("activity-phone")["check_ins"] == 1 and charges(phone) == receipts(phone)
+    rows = phone.page.evaluate(
+        """async () => {
+          const { Store } = await import("/static/device.js");
+          return (await new Store().all("rows")).map(({ row, target }) => [Array.from(row), target]);
+        }"""
+    )
+    assert {target for _, target in rows} == {1}
+    for row, _ in rows:
+        assert 620 < row[0] < 640, "the mean is gravity"
+        assert 5 <= max(range(1, 33), key=row.__getitem__) <= 8, "two steps a second are bin 6.4"
+
+
+def test_rows_of_a_file_where_nothing_is_sensed(phone: Phone, server: Process) -> None:
+    phone.open(server.invites(1, "walk")[0].to_url())
+    press = phone.page.get_by_role("button", name="Join", exact=True)
+    expect(press).to_be_disabled(timeout=WAIT_MS)
+    phone.page.get_by_label("I accept that nothing is promised.").check()
+    press.click()
+    phone.stands("collecting")
+    page = phone.page
+    page.get_by_label("Or paste rows").fill("a,b,c,label\n1,2,x,walking\n")
+    phone.press("Keep these rows")
+    expect(page.get_by_role("status").last).to_contain_text('line 2, c: "x" is not a number')
+    assert phone.figure("kept") == "0", "the whole is read before anything is kept"
+    rows = [f'{n},0.5,"{-n}",{"walking" if n % 2 else "standing"}' for n in range(5)]
+    page.locator("#file").set_input_files(
+        {"name": "rows.csv", "mimeType": "text/csv", "buffer": "\n".join(["a,b,c,label", *rows]).encode()}
+    )
+    expect(page.locator("#figure-kept")).to_have_text("5", timeout=WAIT_MS)
+    expect(page.locator("#figure-sent")).not_to_have_text("0", timeout=WAIT_MS)
+    assert server.show("walk")["check_ins"] >= 1
+    assert set(receipts(phone).items()) <= set(charges(phone).items())

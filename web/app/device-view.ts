@@ -1,0 +1,269 @@
+/** The live view of a device: what is collected, sent, spent and left, and every decision of its owner. */
+
+import { Refusal, Store, type Device, type DeviceState } from "../core/index.js";
+import { Activity } from "./activity.js";
+import { guesses, type Collector, type Surroundings } from "./collecting.js";
+import { Contributing } from "./contributing.js";
+import { button, counted, h, small } from "./dom.js";
+import { Drawing } from "./drawing.js";
+import { refusal, sensorOf } from "./join-view.js";
+import { LedgerView } from "./ledger-view.js";
+import { oddsAfter } from "./odds.js";
+import { recoveryView } from "./recovery-view.js";
+import { RowsFile } from "./rows-file.js";
+import { STANDINGS, sentence, type Local, type Standing } from "./words.js";
+
+/** Standings that collecting cannot change. */
+const OVER: Standing[] = ["withdrawn", "ended", "revoked", "ledger-lost", "set-back", "terms"];
+/** Standings of the engine that are no news while collecting. */
+const QUIET: Standing[] = ["ready", "few-rows", "exhausted"];
+
+export class DeviceView {
+  private readonly collector: Collector;
+  private readonly contributing: Contributing;
+  private readonly ledger = new LedgerView(new Store());
+  private local: Local | "ready" = "ready";
+  private isOn = false;
+  private queue: Promise<unknown> = Promise.resolve();
+
+  private readonly badge = h("span", { className: "badge", id: "standing" });
+  private readonly notice = h("div", { className: "notice", role: "status", id: "notice" });
+  private readonly toggle = button("Start", () => this.toggled(), "large");
+  private readonly ways = h("div", { className: "card collect" });
+  private readonly progress = h("progress", {
+    id: "progress",
+    max: 1,
+    value: 0,
+    "aria-label": "Samples for the next contribution",
+  });
+  private readonly towards = small();
+  private readonly figures = h("dl", { className: "figures" });
+  private readonly thinks = h("div", { className: "thinks", id: "thinks", "aria-live": "off" });
+
+  constructor(
+    private readonly root: HTMLElement,
+    private readonly device: Device,
+  ) {
+    const { labels = [] } = device.task.definition.data;
+    const sensor = sensorOf(device.task);
+    const around: Surroundings = {
+      device,
+      keep: (row, label) => this.keep(row, label),
+      stands: (standing) => {
+        this.local = standing;
+        this.show(device.state());
+      },
+    };
+    if (sensor?.kind === "activity") this.collector = new Activity(labels, sensor, around);
+    else if (sensor?.kind === "draw-a-digit") this.collector = new Drawing(labels, around);
+    else this.collector = new RowsFile(around);
+    if ("onspectrum" in this.collector)
+      (this.collector as Drawing).onspectrum = (row) => void this.think(row, labels).catch(() => undefined);
+    this.contributing = new Contributing(device, this.collector.streams);
+  }
+
+  /** Show the device, and settle what it left behind. */
+  async open(): Promise<void> {
+    this.root.replaceChildren(...this.parts());
+    this.device.subscribe((state) => this.show(state));
+    await this.contributing.resume();
+  }
+
+  /** Begin to collect; inside of a tap, or with the permission that was asked for inside of one. */
+  begin(allowed?: Promise<string>): void {
+    this.isOn = true;
+    void this.collector.begin(allowed);
+    this.show(this.device.state());
+  }
+
+  private parts(): HTMLElement[] {
+    const { objective, data } = this.device.task.definition;
+    const measured = !sensorOf(this.device.task)
+      ? null
+      : h("section", { className: "card" }, h("h2", {}, "What does the model think?"), this.thinks);
+    if (measured)
+      this.thinks.append(
+        small(
+          data.labels?.length ? "It answers here, without a network, as soon as there is something to look at." : "",
+        ),
+      );
+    this.ways.append(this.collector.view, h("div", { className: "towards" }, this.progress, this.towards));
+    return [
+      h("div", { className: "row apart" }, h("h1", {}, objective || this.device.task.name), this.badge),
+      this.notice,
+      this.toggle,
+      this.ways,
+      ...(measured ? [measured] : []),
+      this.figures,
+      h("section", { className: "card stack" }, this.ledger.view, recoveryView(this.device), this.leaving()),
+      small(
+        "This device is this browser: its ledger is in it, and nowhere else. ",
+        h("a", { href: `/tasks/${this.device.task.name}` }, "About the task"),
+      ),
+    ];
+  }
+
+  /** Show the state as it is now. */
+  private show(state: DeviceState): void {
+    const isOver = OVER.includes(state.status);
+    const isNews = !QUIET.includes(state.status);
+    let standing: Standing = isNews
+      ? state.status
+      : this.isOn
+        ? this.local === "ready"
+          ? "collecting"
+          : this.local
+        : "ready";
+    if (state.status === "exhausted" && (!this.collector.streams || !this.isOn)) standing = "exhausted";
+    const { badge, tone, meaning } = STANDINGS[standing] ?? STANDINGS.malformed;
+    this.badge.textContent = badge;
+    this.badge.className = `badge ${tone}`;
+    this.badge.dataset["standing"] = standing;
+    const told = isNews || standing === "exhausted" ? sentence(state.sentence) : "";
+    this.notice.hidden = !told && !meaning;
+    this.notice.className = `notice ${tone}`;
+    this.notice.replaceChildren(h("p", {}, [told, meaning].filter(Boolean).join(" ")), ...this.remedy(standing));
+    this.toggle.hidden = isOver || state.status === "paused";
+    this.toggle.textContent = this.isOn ? "Stop" : this.collector.streams ? "Start collecting" : "Add rows";
+    this.toggle.classList.toggle("plain", this.isOn);
+    this.ways.hidden = isOver || !this.isOn;
+    this.showFigures(state);
+  }
+
+  private showFigures(state: DeviceState): void {
+    const { rows, batch, releases, receipts, unsettled, spent, epsilon, left } = state;
+    const missing = this.contributing.missing;
+    const whole = Math.max(missing, batch, 1);
+    this.progress.max = whole;
+    this.progress.value = whole - missing;
+    this.towards.textContent = missing
+      ? `${counted(missing, this.collector.noun)} until the next contribution`
+      : "Enough for the next contribution";
+    const figure = (name: string, value: string, more: string): HTMLElement =>
+      h("div", {}, h("dt", {}, name), h("dd", { id: `figure-${name}` }, value), h("dd", { className: "small" }, more));
+    const has = Number.isFinite(epsilon);
+    const { event, uses } = this.device.task.terms;
+    this.figures.replaceChildren(
+      figure("kept", String(rows), `${this.collector.noun}s, on this phone only`),
+      figure(
+        "sent",
+        String(receipts),
+        unsettled ? `and ${unsettled} waiting to be sent` : `of ${counted(releases, "contribution")} charged`,
+      ),
+      figure(
+        "odds",
+        has ? `${oddsAfter(event, uses - left)} in 100` : "none",
+        has ? `for a guess; a coin has 50, all of it ${oddsAfter(event, uses)}` : "nothing is promised",
+      ),
+      figure(
+        "spent",
+        has ? `ε ${spent.toPrecision(2)}` : "–",
+        has ? `of ${epsilon}; ${counted(left, "use")} left for the busiest` : "no formal guarantee",
+      ),
+    );
+    void this.ledger.refresh(releases, this.device.account);
+  }
+
+  private remedy(standing: Standing): HTMLElement[] {
+    const act = (words: string, work: () => Promise<unknown>): HTMLElement =>
+      h(
+        "div",
+        { className: "actions" },
+        button(words, () => void work().catch((error: unknown) => this.notice.append(refusal(error)))),
+      );
+    if (standing === "paused") return [act("Resume", () => this.device.resume())];
+    if (standing === "restored")
+      return [
+        act(
+          "Go on with the restored task",
+          async () => (await this.device.confirmRestore(), this.contributing.soon(0)),
+        ),
+      ];
+    if (standing === "no-permission" || standing === "no-sensor")
+      return [
+        h(
+          "div",
+          { className: "actions" },
+          button("Try again", () => this.begin()),
+        ),
+      ];
+    return [];
+  }
+
+  private toggled(): void {
+    if (!this.isOn) return this.begin();
+    this.isOn = false;
+    this.local = "ready";
+    this.collector.end();
+    this.show(this.device.state());
+  }
+
+  /** Keep samples one after the other: two at once would get in each other's way. */
+  private keep(row: ArrayLike<number>, label: string | number): Promise<void> {
+    const kept = this.queue.then(async () => {
+      if (await this.device.addRow(row, label)) this.contributing.kept();
+      this.show(this.device.state());
+    });
+    this.queue = kept.catch((error: unknown) => {
+      if (!(error instanceof Refusal)) throw error;
+      this.notice.hidden = false;
+      this.notice.append(refusal(error));
+    });
+    return kept;
+  }
+
+  private async think(row: ArrayLike<number>, labels: readonly string[]): Promise<void> {
+    const found = await this.device.predict(row);
+    if (!found) return;
+    const lines = guesses(found, labels).slice(0, 3);
+    if (lines.length > 1 && lines[0]!.share === lines[1]!.share)
+      return this.thinks.replaceChildren(small("It has learnt nothing yet."));
+    this.thinks.replaceChildren(
+      ...lines.map(({ label, share }, at) =>
+        h(
+          "p",
+          { className: at ? "guess" : "guess first" },
+          h("span", {}, label),
+          share !== null && h("progress", { max: 1, value: share, "aria-label": label }),
+          share !== null && h("span", { className: "share" }, `${Math.round(100 * share)} %`),
+        ),
+      ),
+    );
+  }
+
+  private leaving(): HTMLElement {
+    const said = h("div");
+    const pause = button(
+      "Pause",
+      () => void (this.device.state().status === "paused" ? this.device.resume() : this.device.pause()),
+      "plain",
+    );
+    this.device.subscribe(({ status }) => (pause.textContent = status === "paused" ? "Resume" : "Pause"));
+    const sure = button(
+      "Withdraw and erase",
+      () => {
+        said.replaceChildren(
+          h(
+            "p",
+            {},
+            "The server erases this device, your samples are erased here, and what was learnt from them stays in the model. This cannot be undone.",
+          ),
+          button("Yes, withdraw and erase", () => void this.withdraw(said), "bad"),
+        );
+      },
+      "bad",
+    );
+    return h("div", {}, h("div", { className: "actions" }, pause, sure), said);
+  }
+
+  private async withdraw(said: HTMLElement): Promise<void> {
+    try {
+      if (this.isOn) this.toggled();
+      await this.device.withdraw();
+      this.contributing.stop();
+      said.replaceChildren();
+    } catch (error) {
+      said.replaceChildren(refusal(error));
+    }
+  }
+}

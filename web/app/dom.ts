@@ -1,0 +1,55 @@
+/** Elements of a page, made by calls; texts are never read as HTML. */
+
+type Child = Node | string | false | null | undefined;
+
+/** Make an element; names that begin with "on" are events, the others properties or attributes. */
+export function h<Tag extends keyof HTMLElementTagNameMap>(
+  tag: Tag,
+  more: Record<string, unknown> = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[Tag] {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(more)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value as EventListener);
+    else if (name in made) (made as unknown as Record<string, unknown>)[name] = value;
+    else made.setAttribute(name, String(value));
+  }
+  made.append(...children.filter((child): child is Node | string => !!child));
+  return made;
+}
+
+export function button(words: string, press: () => unknown, className = ""): HTMLButtonElement {
+  return h("button", { type: "button", className, onclick: press }, words);
+}
+
+export function small(...children: Child[]): HTMLElement {
+  return h("p", { className: "small" }, ...children);
+}
+
+/** Fold something away behind a few words. */
+export function folded(summary: string, ...children: Child[]): HTMLDetailsElement {
+  return h("details", {}, h("summary", {}, summary), ...children);
+}
+
+export function counted(count: number, noun: string): string {
+  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** A hundred dots, so many of them filled: odds that one can see. */
+export function dots(filled: number): SVGElement {
+  const space = "http://www.w3.org/2000/svg";
+  const picture = document.createElementNS(space, "svg");
+  picture.setAttribute("viewBox", "0 0 100 100");
+  picture.setAttribute("class", "odds");
+  picture.setAttribute("role", "img");
+  picture.setAttribute("aria-label", `${filled} of 100 dots are filled`);
+  for (let at = 0; at < 100; at++) {
+    const dot = document.createElementNS(space, "circle");
+    dot.setAttribute("cx", String(5 + 10 * (at % 10)));
+    dot.setAttribute("cy", String(5 + 10 * Math.floor(at / 10)));
+    dot.setAttribute("r", "3.6");
+    dot.setAttribute("class", at < 50 ? "coin" : at < filled ? "more" : "rest");
+    picture.append(dot);
+  }
+  return picture;
+}

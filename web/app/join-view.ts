@@ -1,0 +1,152 @@
+/** One screen, one decision: what an invite promises, what will happen, one button. */
+
+import { join, type Device, type Offer } from "../core/index.js";
+import type { Sensor } from "./collecting.js";
+import { button, dots, folded, h, small } from "./dom.js";
+import { oddsAfter } from "./odds.js";
+import { STANDINGS, sentence, type Standing } from "./words.js";
+
+const NOUNS: Record<string, string> = { activity: "windows of your motion", "draw-a-digit": "of your drawings" };
+
+export function sensorOf(task: Device["task"]): Sensor | undefined {
+  return (task.definition.data as { sensor?: Sensor }).sensor;
+}
+
+/** Show what an invite offers, and call back with the device inside of the tap that accepts it. */
+export async function showInvite(
+  root: HTMLElement,
+  accepted: (joining: Promise<Device>, offer: Offer) => void,
+): Promise<void> {
+  let offer: Offer;
+  try {
+    offer = await join(location.href);
+  } catch (error) {
+    root.replaceChildren(refusal(error));
+    return;
+  }
+  root.replaceChildren(...decision(offer, (go) => accepted(go, offer)));
+}
+
+/** Say why something is not possible. */
+export function refusal(error: unknown): HTMLElement {
+  const { reason = "malformed", message = String(error) } = error as { reason?: Standing; message?: string };
+  const { tone, badge, meaning } = STANDINGS[reason] ?? STANDINGS.malformed;
+  return h(
+    "div",
+    { className: `notice ${tone}`, role: "alert" },
+    h("h2", {}, sentence(badge)),
+    h("p", {}, sentence(message)),
+    meaning && h("p", {}, meaning),
+  );
+}
+
+function decision(offer: Offer, go: (joining: Promise<Device>) => void): HTMLElement[] {
+  const { promised } = offer;
+  const said = h("div", { role: "status" });
+  const agrees = h("input", { type: "checkbox", id: "agrees" });
+  const press = button(
+    "Join",
+    () => {
+      press.disabled = true;
+      press.textContent = "Joining…";
+      // Not awaited: a permission must be asked for inside of the tap.
+      const joining = offer.accept({ withoutGuarantee: agrees.checked });
+      joining.catch((error: unknown) => {
+        press.disabled = false;
+        press.textContent = "Join";
+        said.replaceChildren(refusal(error));
+      });
+      go(joining);
+    },
+    "large",
+  );
+  if (!promised.guarantee) {
+    press.disabled = true;
+    agrees.addEventListener("change", () => (press.disabled = !agrees.checked));
+  }
+  return [
+    h("section", { className: "card promise" }, ...(promised.guarantee ? odds(offer) : nothing())),
+    h("ol", { className: "steps" }, ...happens(offer).map((step) => h("li", {}, step))),
+    !promised.guarantee ? h("p", {}, h("label", {}, agrees, " I accept that nothing is promised.")) : h("span"),
+    h(
+      "div",
+      { className: "decide" },
+      press,
+      small("You can pause, or withdraw and erase everything, whenever you like."),
+    ),
+    said,
+    folded("In detail", ...details(offer)),
+  ];
+}
+
+function odds({ promised, task }: Offer): HTMLElement[] {
+  const most = oddsAfter(task.terms.event, promised.uses);
+  const what =
+    promised.unit === "device"
+      ? "that you take part"
+      : `which of two ${NOUNS[sensorOf(task)?.kind ?? ""] ?? "rows"} is yours`;
+  return [
+    h("h2", {}, "What you are promised"),
+    h(
+      "div",
+      { className: "side" },
+      dots(most) as unknown as HTMLElement,
+      h(
+        "p",
+        {},
+        `Somebody who sees all you ever send and must guess ${what} is right at most `,
+        h("strong", {}, `${most} times in 100`),
+        ". A coin: 50 times. If you do not join, it stays 50.",
+      ),
+    ),
+    small(promised.unit === "device" ? "" : "About all of them together nothing is promised."),
+  ];
+}
+
+function nothing(): HTMLElement[] {
+  return [
+    h("h2", {}, "No formal guarantee"),
+    h("p", {}, "What leaves this phone carries no noise. The server may learn something about your rows from it."),
+  ];
+}
+
+function happens({ task, promised, leaving }: Offer): string[] {
+  const sensor = sensorOf(task)?.kind;
+  const bytes = leaving.reduce((sum, part) => sum + part.bytes, 0);
+  const sends = `It sends ${(bytes / 1000).toFixed(1)} kB now and then: ${promised.guarantee ? "numbers with noise, each charged in a ledger first" : "numbers without noise"}.`;
+  if (sensor === "activity")
+    return [
+      "You tell by a button what you are doing; your phone measures its motion while this page is open.",
+      "It learns from that here. What was measured stays on the phone.",
+      sends,
+    ];
+  if (sensor === "draw-a-digit")
+    return ["You draw digits with a finger.", "Your phone learns from them here. They stay on the phone.", sends];
+  return ["You open a file of rows in this browser.", "It learns from them here. They stay in this browser.", sends];
+}
+
+function details(offer: Offer): HTMLElement[] {
+  const { promised, leaving, link } = offer;
+  const rows = leaving.map(({ name, bytes, noisy }) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, name),
+      h("td", {}, `${bytes} bytes`),
+      h("td", {}, noisy ? "with noise" : "as it is"),
+    ),
+  );
+  return [
+    promised.guarantee &&
+      h(
+        "p",
+        {},
+        `ε = ${promised.epsilon}, δ = ${promised.delta}, for each ${promised.unit}, over ${promised.uses} contributions it may enter. Worked out here, from the task as its operator signed it.`,
+      ),
+    h("table", {}, h("caption", {}, "What leaves this phone each time"), h("tbody", {}, ...rows)),
+    small(`Signed task ${link.taskHash.slice(0, 16)}…, checked against your invite.`),
+    small(
+      "In a browser you trust the operator's page to do what it says. A Python device is the strong form; crowdml portal verify compares this page with the published one.",
+    ),
+  ].filter((part) => part instanceof HTMLElement);
+}

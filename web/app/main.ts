@@ -1,0 +1,111 @@
+/** The script of /join and /device: an invite becomes a device, and the device stays in view. */
+
+import { Device, Refusal } from "../core/index.js";
+import { askForMotion } from "./activity.js";
+import { DeviceView } from "./device-view.js";
+import { button, folded, h } from "./dom.js";
+import { refusal, sensorOf, showInvite } from "./join-view.js";
+import { recoverView } from "./recovery-view.js";
+import { STANDINGS } from "./words.js";
+
+/** The engine, for whoever writes a device of their own, and for tests. */
+export * from "../core/index.js";
+
+const root = document.getElementById("device-app") ?? h("div");
+
+/** Show one device. */
+async function show(device: Device): Promise<DeviceView> {
+  document.getElementById("about")?.remove();
+  document.querySelector("main > h1")?.remove();
+  document.querySelector("main")!.classList.remove("deciding");
+  const view = new DeviceView(root, device);
+  await view.open();
+  return view;
+}
+
+/** Take the page; what the server wrote for those without scripts is folded away below. */
+function takeOver(summary: string): void {
+  const main = document.querySelector("main")!;
+  const heading = main.querySelector("h1")!;
+  const rest = folded(
+    summary,
+    h(
+      "div",
+      {},
+      ...[...main.childNodes].filter((node) => node !== heading && !node.contains(root)),
+      root.closest("section") ?? "",
+    ),
+  );
+  rest.id = "about";
+  main.className += " narrow deciding";
+  main.replaceChildren(heading, root, rest);
+}
+
+async function joining(): Promise<void> {
+  takeOver("Everything about this task");
+  await showInvite(root, (coming, offer) => {
+    // The tap asks for the sensor now; the device follows when the server has answered.
+    const allowed = sensorOf(offer.task)?.kind === "activity" ? askForMotion() : undefined;
+    void coming.then(
+      async (device) => {
+        history.replaceState(null, "", "/device"); // the secret of the invite is used, and leaves the address
+        const view = await show(device);
+        view.begin(allowed);
+      },
+      () => undefined,
+    );
+  });
+}
+
+async function returning(): Promise<void> {
+  takeOver("A device in Python instead");
+  const joined = (await Device.list()).filter(({ state }) => state !== "joining");
+  const open = async (account: string): Promise<void> => {
+    try {
+      await show(await Device.open(account));
+    } catch (error) {
+      root.replaceChildren(
+        refusal(error),
+        recoverView((device) => void show(device)),
+      );
+    }
+  };
+  if (joined.length === 1) return open(joined[0]!.account);
+  if (joined.length) {
+    const choices = joined.map(({ account, state }) =>
+      button(state === "joined" ? account : `${account} (${state})`, () => void open(account), "plain large"),
+    );
+    return root.replaceChildren(h("p", { className: "lead" }, "This browser takes part in several tasks:"), ...choices);
+  }
+  root.replaceChildren(
+    h("p", { className: "lead" }, "This browser is no device yet. Scan the code of an invite, or open its link here."),
+    h("div", { className: "notice", id: "notice" }, STANDINGS["none-here"].meaning),
+    recoverView((device) => void show(device)),
+  );
+}
+
+/** Be the one tab of this browser that is the device; wait for the other to be closed. */
+function alone(work: () => Promise<void>): void {
+  const held = (lock: Lock | null): Promise<void> | undefined => {
+    if (!lock) return undefined;
+    return work()
+      .catch((error: unknown) => root.replaceChildren(refusal(error)))
+      .then(() => new Promise<void>(() => undefined));
+  };
+  if (!navigator.locks || !globalThis.indexedDB) {
+    root.replaceChildren(
+      refusal(
+        new Refusal("unsupported", "this browser cannot be a device here: open the page by https in a current browser"),
+      ),
+    );
+    return;
+  }
+  void navigator.locks.request("crowdml-tab", { ifAvailable: true }, (lock) => {
+    if (lock) return held(lock);
+    root.replaceChildren(refusal(new Refusal("busy", "another tab of this browser is the device now")));
+    void navigator.locks.request("crowdml-tab", held);
+    return undefined;
+  });
+}
+
+if (root.id) alone(root.dataset["kind"] === "join" ? joining : returning);
