@@ -226,7 +226,8 @@ function requireProof(job: Job, stable: Stability, schedule: Schedule): void {
   const grid = job.sound!.grid;
   const fine = Math.sqrt(grid.limit) >= (grid.levels + Math.ceil(Math.sqrt(grid.size)) + 1) * near;
   require(stable.moved >= moved * near && stable.rounding >= rounding * near && fine, why, "terms");
-  require(rounding <= 0.1 * moved && [rate.c, stable.row, regularisation || 1].every((size) => size >= 1e-90 && size <= 1e90), why, "terms");
+  require(rounding <= 0.1 * moved &&
+    [rate.c, stable.row, regularisation || 1].every((size) => size >= 1e-90 && size <= 1e90), why, "terms");
 }
 
 function targetOf({ data }: Definition): Target {

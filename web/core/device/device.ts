@@ -14,11 +14,13 @@ import { openTask, type BrowserTask } from "./browser-task.js";
 import { checkInBody } from "./check-in-body.js";
 import { gather, type Gathered } from "./gathering.js";
 import { Ledger } from "./ledger.js";
-import { factsOf, keepRow, keptRows, requireNumbering } from "./samples.js";
+import { changeFacts, factsOf, keepRow, keptRows, requireNumbering } from "./samples.js";
 import { Server, type CheckedOut, type Waiting } from "./server.js";
 import { Sending, type Outcome } from "./sending.js";
 import { exclusively, Store, type Member } from "./store.js";
 import { StateBoard, type DeviceState } from "./state.js";
+
+const WIPED = "this browser's storage was wiped: what was spent is no longer known, and nothing is sent";
 
 export class Device {
   private readonly server: Server;
@@ -114,8 +116,9 @@ export class Device {
         const rows = await keptRows(this.store, this.account);
         const gathered = gather(this.task, this.ledger.chain, this.account, rows, this.words);
         const { unit, filter } = this.task.terms;
-        const meaningless = "δ is no promise to as many rows as this device has: ask the operator";
-        require(unit === "device" || filter.delta * rows.length < 1, meaningless, "terms");
+        const meaningless = "δ is no promise to as many rows as this device has had: ask the operator";
+        const { following } = await factsOf(this.store, this.account);
+        require(unit === "device" || filter.delta * following < 1, meaningless, "terms");
         const found = await this.checkOut();
         return "why" in found ? { status: "waiting", ...found } : this.release(sending, found, gathered);
       }),
@@ -127,7 +130,7 @@ export class Device {
     return this.noted(() =>
       exclusively(this.store.name, async () => {
         await this.reload();
-        const kept = await this.ledger.unsettled(this.account);
+        const kept = this.member.paused ? [] : await this.ledger.unsettled(this.account);
         return kept.length ? this.sending().sendAll(kept) : null;
       }),
     );
@@ -188,9 +191,8 @@ export class Device {
         require(isSame, "the server's signed task is not the one that the owner accepted", "terms");
         const { incarnation, restored } = document;
         const member = { ...this.member, signed, incarnation, taskHash: await hashOf(signed) };
-        const facts = await factsOf(this.store, this.account);
         const seen = { version: restored?.version ?? -1, contributed: -1, number: 0 };
-        await this.ledger.renew(member, { ...facts, ...seen }, this.task.terms);
+        await this.ledger.renew(member, seen, this.task.terms);
         this.member = member;
         this.document = document;
       }),
@@ -210,9 +212,8 @@ export class Device {
     this.board.workedMs = performance.now() - begun;
     const letters = toBase64(crypto.getRandomValues(new Uint8Array(12)));
     const key = `${version.toString(16).padStart(10, "0")}-${letters}`;
-    const seen = { ...facts, version: Math.max(version, facts.version), parameters: found.parameters };
     const charge = { task: this.account, key, body, samples: gathered.samples, version, numbering };
-    return sending.sendAll([await this.ledger.charge(charge, after, seen)]);
+    return sending.sendAll([await this.ledger.charge(charge, after)]);
   }
 
   /** Ask for parameters; refuse what the owner did not accept, or what shows that the server was set back. */
@@ -227,8 +228,8 @@ export class Device {
     if (this.task.schedule.whole && found.version <= facts.contributed) {
       return { retryAfterS: 2, why: "the round is not over: this device has done its part, and waits for the others" };
     }
-    const seen = { ...facts, version: found.version, parameters: found.parameters };
-    await this.store.run(["facts"], "readwrite", async (within) => within.put("facts", seen));
+    const seen = { version: found.version, parameters: found.parameters };
+    await this.store.run(["facts"], "readwrite", (within) => changeFacts(within, this.account, seen));
     return found;
   }
 
@@ -264,17 +265,19 @@ export class Device {
   /** Read again what another tab may have changed. */
   private async reload(): Promise<void> {
     const member = await this.store.run(["members"], "readonly", (within) => within.get("members", this.account));
-    const lost = "this browser's storage was wiped: what was spent is no longer known, and nothing is sent";
-    require(member, `${lost}; use a recovery code, if there is one`, "ledger-lost");
+    require(member, `${WIPED}; use a recovery code, if there is one`, "ledger-lost");
     this.member = member;
     this.server.token = member.token;
     await this.ledger.refresh();
-    require(this.ledger.chain.tasks.has(this.account), lost, "ledger-lost");
+    require(this.ledger.chain.tasks.has(this.account), WIPED, "ledger-lost");
   }
 
   private async change(changes: Partial<Member>): Promise<void> {
-    this.member = { ...this.member, ...changes };
-    await this.store.run(["members"], "readwrite", async (within) => within.put("members", this.member));
+    await this.store.run(["members"], "readwrite", async (within) => {
+      const now = await within.get("members", this.account); // another tab may have withdrawn since
+      require(now, WIPED, "ledger-lost");
+      within.put("members", (this.member = { ...now, ...changes }));
+    });
     await this.board.refresh();
   }
 

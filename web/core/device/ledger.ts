@@ -4,6 +4,7 @@ import { LedgerChain, packed, type Charge } from "../ledger/chain.js";
 import type { Entry, Terms } from "../ledger/entries.js";
 import { Refusal, require } from "../refusal.js";
 import type { Bytes } from "../wire/bytes.js";
+import { changeFacts } from "./samples.js";
 import type { Facts, Member, Store, StoredEntry, Unsettled, Within } from "./store.js";
 
 const NOTHING: Bytes = new Uint8Array(0);
@@ -38,24 +39,21 @@ export class Ledger {
   }
 
   /** Go on with a restored task as it was signed anew; everything that was spent stays spent. */
-  async renew(member: Member, facts: Facts, terms: Terms): Promise<void> {
+  async renew(member: Member, seen: Partial<Facts>, terms: Terms): Promise<void> {
     const isNamed = this.chain.spending(member.account).taskHash === member.taskHash;
     const entry = isNamed ? null : this.chain.renew(member.account, member.taskHash, terms);
     await this.write(entry, NOTHING, ["members", "facts"], (within) => {
       within.put("members", member);
-      within.put("facts", facts);
+      return changeFacts(within, member.account, seen);
     });
   }
 
   /** Charge one release and keep its final bytes; only what this returns may be sent. */
-  async charge(charge: Charge, after: { contacts: number; steps: number }, facts: Facts): Promise<Unsettled> {
+  async charge(charge: Charge, after: { contacts: number; steps: number }): Promise<Unsettled> {
     const { key, task: account, body, version } = charge;
     const entry = await this.chain.charge(charge);
     const unsettled = { key, account, body, version, ...after, order: this.chain.length };
-    await this.write(entry, packed(charge.samples), ["unsettled", "facts"], (within) => {
-      within.add("unsettled", unsettled);
-      within.put("facts", facts);
-    });
+    await this.write(entry, packed(charge.samples), ["unsettled"], (within) => within.add("unsettled", unsettled));
     return unsettled;
   }
 
@@ -75,7 +73,7 @@ export class Ledger {
     entry: Entry | null,
     numbers: Bytes,
     tables: ("members" | "facts" | "unsettled")[],
-    more: (within: Within) => void = () => undefined,
+    more: (within: Within) => void | Promise<void> = () => undefined,
   ): Promise<void> {
     const number = this.chain.length;
     const stored: StoredEntry[] = [];
@@ -89,7 +87,7 @@ export class Ledger {
         const after = await within.all("entries", number, Infinity);
         if (after.length) throw new Refusal("busy", "another tab has written to the ledger: nothing was sent");
         for (const each of stored) within.add("entries", each);
-        more(within);
+        await more(within);
       });
     } catch (error) {
       this.chain = new LedgerChain();

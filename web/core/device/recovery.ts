@@ -32,13 +32,13 @@ export interface Recovery {
 
 /** Seal what another browser needs to go on as this device. */
 export async function exportRecovery(account: string, store = new Store()): Promise<Recovery> {
-  const samples = await samplesOf(store, account);
-  const content = await store.run(["members", "facts", "entries", "unsettled"], "readonly", async (within) => ({
+  const tables = ["members", "facts", "entries", "samples", "unsettled"] as const;
+  const content = await store.run([...tables], "readonly", async (within) => ({
     format: 1,
     member: await within.get("members", account),
     facts: await within.get("facts", account),
     entries: await within.all("entries"),
-    samples,
+    samples: await samplesOf(within, account),
     unsettled: (await within.all("unsettled")).filter((each) => each.account === account),
   }));
   require(content.member && content.facts, `this browser has not joined ${account}`, "ledger-lost");

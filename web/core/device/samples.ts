@@ -8,9 +8,10 @@
 import { Refusal, require } from "../refusal.js";
 import { fromHex, joined, sha256, toHex, utf8, type Bytes } from "../wire/bytes.js";
 import type { Numbering, Spending } from "../ledger/chain.js";
-import type { Facts, KeptRow, Sample, Store } from "./store.js";
+import type { Facts, KeptRow, Sample, Store, Within } from "./store.js";
 
 const LAST = "\uffff";
+const MISSING = "this browser has lost what it knew of its rows: nothing is sent, as their uses cannot be counted";
 
 /** Begin what a device knows: no sample has a number. */
 export async function beginFacts(account: string): Promise<Facts> {
@@ -47,16 +48,26 @@ export async function keptRows(store: Store, account: string): Promise<KeptRow[]
 
 export async function factsOf(store: Store, account: string): Promise<Facts> {
   const found = await store.run(["facts"], "readonly", (within) => within.get("facts", account));
-  const missing = "this browser has lost what it knew of its rows: nothing is sent, as their uses cannot be counted";
-  require(found, missing, "ledger-lost");
+  require(found, MISSING, "ledger-lost");
   return found;
+}
+
+/** Change some facts and leave the others: rows may come at any time, and number themselves in them. */
+export async function changeFacts(within: Within, account: string, changes: Partial<Facts>): Promise<void> {
+  const now = await within.get("facts", account);
+  require(now, MISSING, "ledger-lost");
+  within.put("facts", { ...now, ...changes });
 }
 
 /** Refuse to go on with other numbers of samples than the ledger has counted with. */
 export async function requireNumbering(store: Store, account: string, spending: Spending): Promise<Numbering | null> {
   if (spending.terms.unit !== "sample") return null;
-  const facts = await factsOf(store, account);
-  const samples = await samplesOf(store, account);
+  const [facts, samples] = await store.run(
+    ["facts", "samples"],
+    "readonly",
+    async (within) => [await within.get("facts", account), await samplesOf(within, account)] as const,
+  );
+  require(facts, MISSING, "ledger-lost");
   let hash = await sha256(joined(utf8("crowdml samples 1\0"), facts.salt));
   const known = spending.numbering;
   const lost = "this browser's list of samples is not the one that the ledger has counted with: nothing is sent";
@@ -69,10 +80,8 @@ export async function requireNumbering(store: Store, account: string, spending: 
   return { count: samples.length, hash: facts.numbering };
 }
 
-export async function samplesOf(store: Store, account: string): Promise<Sample[]> {
-  const found = await store.run(["samples"], "readonly", (within) =>
-    within.all("samples", [account, ""], [account, LAST]),
-  );
+export async function samplesOf(within: Within, account: string): Promise<Sample[]> {
+  const found = await within.all("samples", [account, ""], [account, LAST]);
   return found.sort((one, other) => one.sample - other.sample);
 }
 
@@ -81,7 +90,7 @@ async function nameOf(salt: Bytes, row: Float32Array, target: number): Promise<s
   const content = new Uint8Array(4 * row.length + 4);
   const view = new DataView(content.buffer);
   row.forEach((value, at) => view.setFloat32(4 * at, value + 0, true)); // minus zero is zero
-  view.setFloat32(4 * row.length, target, true);
+  view.setFloat32(4 * row.length, target + 0, true);
   return toHex((await sha256(joined(salt, content))).subarray(0, 16));
 }
 
