@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.support.process import Process
 from tests.web.browser.conftest import FILL, JOIN, SOUND
 
@@ -50,71 +48,18 @@ def test_zero_is_zero_with_either_sign(server: Process, make_page: Callable[...,
     assert page.evaluate(kept, [["1", "-0", "0", "2"], "-0"]) is False
 
 
-def test_an_older_recovery_code_is_no_second_budget(server: Process, make_page: Callable[..., Any]) -> None:
-    page, other = make_page(), make_page()
-    (link,) = server.invites(1, server.fresh(file=SOUND))
-    page.evaluate(JOIN, link.to_url())
-    page.evaluate(FILL, 8)
-    made = page.evaluate("() => core.exportRecovery(device.account)")
-    assert page.evaluate("() => device.contribute()")["status"] == "applied"
-    opens = "async (made) => { window.device = await core.importRecovery(made.sealed, made.code); }"
-    other.evaluate(opens, made)
-    other.evaluate(FILL, 8)
-    for each, why in ((other, "ledger was set back"), (page, "no longer knows this device")):
-        with pytest.raises(Exception, match=why):
-            each.evaluate("() => device.contribute()")
-
-
-def test_what_waits_is_not_sent_while_the_owner_pauses(server: Process, make_page: Callable[..., Any]) -> None:
+def test_used_samples_written_differently_are_doubtful(server: Process, make_page: Callable[..., Any]) -> None:
     page = make_page()
     (link,) = server.invites(1, server.fresh(file=SOUND))
     page.evaluate(JOIN, link.to_url())
-    page.evaluate(FILL, 8)
-    page.context.route("**/check-ins", lambda route: route.abort())
-    assert page.evaluate("() => device.contribute()")["status"] == "kept"
-    page.context.unroute("**/check-ins")
-    page.evaluate("() => device.pause()")
-    assert page.evaluate("() => device.resend()") is None
-    assert page.evaluate("() => device.state().receipts") == 0
-    page.evaluate("() => device.resume()")
-    assert page.evaluate("() => device.resend()")["status"] == "applied"
-
-
-def test_a_decision_in_one_tab_does_not_undo_that_of_another(server: Process, make_page: Callable[..., Any]) -> None:
-    page = make_page()
-    (link,) = server.invites(1, server.fresh(file=SOUND))
-    page.evaluate(JOIN, link.to_url())
-    other = make_page(page.context)
-    other.evaluate("() => device.withdraw()")
-    page.evaluate("() => device.pause()")
-    (member,) = page.evaluate("() => new core.Store().all('members')")
-    assert (member["state"], member["token"]) == ("withdrawn", "")
-
-
-def test_a_ledger_whose_device_is_forgotten_is_no_second_budget(server: Process, make_page: Callable[..., Any]) -> None:
-    page = make_page()
-    first, second = server.invites(2, server.fresh(file=SOUND))
-    page.evaluate(JOIN, first.to_url())
-    page.evaluate(FILL, 8)
+    rows = [{"row": [at / 10, 0.5, 0.25, 0], "label": "abc"[at % 3]} for at in range(8)]
+    digits = [{"row": [value + 0.001 for value in each["row"]], "label": each["label"]} for each in rows]
+    ask = "(rows) => device.areDoubtful(rows)"
+    assert page.evaluate(ask, rows) is False
+    page.evaluate("async (rows) => { for (const { row, label } of rows) await device.addRow(row, label); }", rows)
+    assert page.evaluate(ask, digits) is False, "nothing was used yet"
     assert page.evaluate("() => device.contribute()")["status"] == "applied"
-    forget = "(account) => new core.Store().run(['members'], 'readwrite', async (w) => w.remove('members', account))"
-    page.evaluate(forget, page.evaluate("() => device.account"))
-    page.evaluate(JOIN, second.to_url())
-    assert page.evaluate("() => device.state().releases") == 1, "the same task has another account"
-    assert page.evaluate("() => device.contribute()")["status"] == "applied"
-    assert page.evaluate("() => device.state().releases") == 2
-
-
-def test_a_revoked_device_that_is_invited_again_keeps_its_ledger(server: Process, make_page: Callable[..., Any]) -> None:
-    page = make_page()
-    task = server.fresh(file=SOUND)
-    first, second = server.invites(2, task)
-    page.evaluate(JOIN, first.to_url())
-    page.evaluate(FILL, 8)
-    assert page.evaluate("() => device.contribute()")["status"] == "applied"
-    name = page.evaluate("async () => (await new core.Store().all('members'))[0].device")
-    server.as_operator("DELETE", f"/v1/tasks/{task}/devices/{name}")
-    page.evaluate(JOIN, second.to_url())
-    assert page.evaluate("() => device.contribute()")["status"] == "applied"
-    state = page.evaluate("() => device.state()")
-    assert (state["releases"], state["receipts"], state["rows"]) == (2, 1, 8)
+    assert page.evaluate(ask, rows) is False and page.evaluate(ask, rows + digits[:6]) is False
+    assert page.evaluate(ask, digits) is True
+    page.evaluate("() => device.eraseRows()")
+    assert page.evaluate(ask, digits) is True, "erasing rows does not erase their uses"

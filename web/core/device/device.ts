@@ -14,7 +14,7 @@ import { openTask, type BrowserTask } from "./browser-task.js";
 import { checkInBody } from "./check-in-body.js";
 import { gather, type Gathered } from "./gathering.js";
 import { Ledger } from "./ledger.js";
-import { changeFacts, factsOf, keepRow, keptRows, requireNumbering } from "./samples.js";
+import { areDoubtful, changeFacts, factsOf, keepRow, keptRows, requireNumbering } from "./samples.js";
 import { Server, type CheckedOut, type Waiting } from "./server.js";
 import { Sending, type Outcome } from "./sending.js";
 import { exclusively, Store, type Member } from "./store.js";
@@ -90,6 +90,17 @@ export class Device {
     const isNew = await exclusively(`${this.store.name}-rows`, () => keepRow(this.store, this.account, row, target));
     await this.board.refresh();
     return isNew;
+  }
+
+  /**
+   * Tell whether rows may be samples of before, written differently. Their uses would then be counted from 0 again: the
+   * owner must say that they are others before they are kept.
+   */
+  async areDoubtful(rows: readonly { row: ArrayLike<number>; label: string | number }[]): Promise<boolean> {
+    if (this.task.terms.unit === "device") return false;
+    const { target } = this.task.job;
+    const read = rows.map(({ row, label }) => [Float32Array.from(row), encode(target, label)] as const);
+    return areDoubtful(this.store, this.account, read, (at) => this.ledger.chain.usesOf(this.account, at) > 0);
   }
 
   /** Forget all rows that were kept; what was spent on them stays spent. */

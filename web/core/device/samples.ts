@@ -41,6 +41,25 @@ export async function keepRow(store: Store, account: string, row: Float32Array, 
   });
 }
 
+/**
+ * Tell whether rows may be samples that were used before, written differently (one more digit, another unit): most of
+ * them are new, and a tenth or more of those that were used are not among them.
+ */
+export async function areDoubtful(
+  store: Store,
+  account: string,
+  rows: readonly (readonly [row: Float32Array, target: number])[],
+  isUsed: (sample: number) => boolean,
+): Promise<boolean> {
+  const { salt } = await factsOf(store, account);
+  const names = new Set(await Promise.all(rows.map(([row, target]) => nameOf(salt, row, target))));
+  const known = await store.run(["samples"], "readonly", (within) => samplesOf(within, account));
+  const used = known.filter(({ sample }) => isUsed(sample));
+  const gone = used.filter(({ name }) => !names.has(name)).length;
+  const fresh = names.size - known.filter(({ name }) => names.has(name)).length;
+  return 2 * fresh > names.size && gone > 0 && 10 * gone >= used.length;
+}
+
 /** Return the rows of a task. */
 export async function keptRows(store: Store, account: string): Promise<KeptRow[]> {
   return store.run(["rows"], "readonly", (within) => within.all("rows", [account], [account, []]));
