@@ -27,6 +27,7 @@ INSIDE = {
     "simulation": ("timeline", "engine", "workers", "reporting"),
     "server": ("setup", "pages", "http", "tasks", "store"),
     "device": ("rows",),
+    "task": ("owners",),
     "algorithms": ("recipes", "device_parts", "server_parts", "aggregation"),
     "privacy": ("sanitisers", "calibration", "noise", "ledger"),
     "models": ("adapters", "layers"),

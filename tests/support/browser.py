@@ -1,4 +1,4 @@
-"""The system's chromium, for tests of pages."""
+"""A real browser for the pages of real servers: one for the whole suite, since a process can drive only one."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
-from tests.support.web import missing
+import pytest
 
-QUIET = ("--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+FLAGS = (
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
 
 
-def open_browser() -> Iterator[Any]:
-    """Yield a browser; skip where there is none."""
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The system's chromium: one for all tests, with a fresh profile for each page."""
     from playwright.sync_api import sync_playwright
 
-    program = shutil.which("chromium")
+    program = os.environ.get("CROWDML_CHROMIUM") or shutil.which("chromium")
     if program is None:
-        missing("chromium is not installed (make system-packages)")
+        assert not os.environ.get("CROWDML_CI"), "chromium is not installed (make system-packages)"
+        pytest.skip("chromium is not installed (make system-packages)")
     with sync_playwright() as driver:
         # As root, as in a container, chromium cannot start its sandbox.
-        opened = driver.chromium.launch(
-            executable_path=program, chromium_sandbox=os.getuid() != 0, args=[*QUIET, "--no-first-run"]
-        )
+        opened = driver.chromium.launch(executable_path=program, chromium_sandbox=os.getuid() != 0, args=list(FLAGS))
         yield opened
         opened.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.served import Served
+from tests.support.process import Process
 from tests.support.strokes import another_hand
 
 SENSORS = ("accelerometer", "linear-acceleration", "gyroscope")
@@ -24,7 +24,7 @@ class Phone:
         sensors: Whether it has any.
     """
 
-    def __init__(self, browser: Browser, server: Served, sensors: bool = False, **more: Any) -> None:
+    def __init__(self, browser: Browser, server: Process, sensors: bool = False, **more: Any) -> None:
         size = {"width": 390, "height": 844}
         self.server = server
         self.context = browser.new_context(viewport=size, has_touch=True, is_mobile=True, **more)  # type: ignore[arg-type]

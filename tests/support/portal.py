@@ -22,8 +22,7 @@ class Browser:
         return {"origin": self.app.address, "sec-fetch-site": "same-origin"}
 
     def get(self, path: str, **headers: str) -> httpx.Response:
-        answer: httpx.Response = self.app.send("GET", path, headers=self._with_cookie(HTML | headers))
-        return answer
+        return self._send("GET", path, headers=self._with_cookie(HTML | headers))
 
     def post(self, path: str, fields: dict[str, str] | None = None, **headers: str) -> httpx.Response:
         """Send a form with the session's secret, as our pages do."""
@@ -34,8 +33,7 @@ class Browser:
         files = more.pop("files", None)
         headers = self._with_cookie(HTML | self.own | {name.replace("_", "-"): value for name, value in more.items()})
         headers = {name: value for name, value in headers.items() if value}
-        answer: httpx.Response = self.app.send("POST", path, headers=headers, data=fields or {}, files=files)
-        return answer
+        return self._send("POST", path, headers=headers, data=fields or {}, files=files)
 
     def sign_in(self, token: str | None = None) -> httpx.Response:
         answer = self.post_raw("/operator/sign-in", {"token": self.app.token if token is None else token})
@@ -48,6 +46,13 @@ class Browser:
         found = re.search(r'name="form-secret" value="([^"]+)"', self.get("/operator").text)
         assert found, "not signed in"
         return found[1]
+
+    def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
+        answer: httpx.Response = self.app.send(method, path, **more)
+        # All browsers of a test share one client, which must not keep their cookies for them.
+        client = self.app.plain if hasattr(self.app, "plain") else self.app.session
+        client.cookies.clear()
+        return answer
 
     def _with_cookie(self, headers: dict[str, str]) -> dict[str, str]:
         return headers | ({"cookie": self.cookie} if self.cookie else {})

@@ -195,9 +195,9 @@ class Reader(threading.Thread):
         return {"version": int(found[1])}
 
     def _first_page(self, answer: httpx.Response) -> dict[str, int]:
-        found = re.search(rf'href="/tasks/{self.task}".*?version (\d+).*?(\d+) check-in', answer.text, re.S)
+        found = re.search(rf'href="/tasks/{self.task}".*?version (\d+).*?([\d,]+) check-in', answer.text, re.S)
         assert found is not None, answer.text
-        return {"version": int(found[1]), "check-ins": int(found[2])}
+        return {"version": int(found[1]), "check-ins": int(found[2].replace(",", ""))}
 
     def _page(self, answer: httpx.Response) -> dict[str, int]:
         shown = dict(re.findall(r'id="(version|check_ins)"[^>]*>(\d+)', answer.text))

@@ -23,8 +23,8 @@ from crowdml.privacy.ledger.entries import accepted
 from crowdml.privacy.ledger.entry_bytes import canonical
 from crowdml.privacy.noise.grid import Grid, make_fine_grid, make_grid, round_checked, to_levels
 from crowdml.privacy.noise.samplers import GivenWords
+from crowdml.server.tasks.browser_plan import browser_plan
 from crowdml.task import parse
-from crowdml.task.browser_plan import browser_plan
 from crowdml.task.live_task import LiveTask, definition_of, fit_public, open_task
 from crowdml.wire import TaskDocument, message, sign_task
 from crowdml.wire.join_link import InviteLink

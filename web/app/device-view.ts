@@ -8,7 +8,7 @@ import { button, counted, h, small } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { refusal, sensorOf } from "./join-view.js";
 import { LedgerView } from "./ledger-view.js";
-import { oddsAfter } from "./odds.js";
+import { oddsAfter, usesOf } from "./odds.js";
 import { recoveryView } from "./recovery-view.js";
 import { RowsFile } from "./rows-file.js";
 import { STANDINGS, sentence, type Local, type Standing } from "./words.js";
@@ -131,7 +131,7 @@ export class DeviceView {
   }
 
   private showFigures(state: DeviceState): void {
-    const { rows, batch, releases, receipts, unsettled, spent, epsilon, left } = state;
+    const { rows, batch, releases, receipts, unsettled, spent, epsilon, delta, left } = state;
     const missing = this.contributing.missing;
     const whole = Math.max(missing, batch, 1);
     this.progress.max = whole;
@@ -144,7 +144,7 @@ export class DeviceView {
     const has = Number.isFinite(epsilon);
     const { event, uses } = this.device.task.terms;
     this.figures.replaceChildren(
-      figure("kept", String(rows), `${this.collector.noun}s, on this phone only`),
+      figure("kept", String(rows), `${this.collector.noun}s, in this browser only`),
       figure(
         "sent",
         String(receipts),
@@ -152,8 +152,8 @@ export class DeviceView {
       ),
       figure(
         "odds",
-        has ? `${oddsAfter(event, uses - left)} in 100` : "none",
-        has ? `for a guess; a coin has 50, all of it ${oddsAfter(event, uses)}` : "nothing is promised",
+        has ? `${oddsAfter(event, usesOf(event, uses, spent, delta))} in 100` : "none",
+        has ? `for a guess; 50 is a coin, ${oddsAfter(event, uses)} the most` : "nothing is promised",
       ),
       figure(
         "spent",
@@ -238,7 +238,6 @@ export class DeviceView {
       () => void (this.device.state().status === "paused" ? this.device.resume() : this.device.pause()),
       "plain",
     );
-    this.device.subscribe(({ status }) => (pause.textContent = status === "paused" ? "Resume" : "Pause"));
     const sure = button(
       "Withdraw and erase",
       () => {
@@ -253,6 +252,11 @@ export class DeviceView {
       },
       "bad",
     );
+    this.device.subscribe(({ status }) => {
+      pause.textContent = status === "paused" ? "Resume" : "Pause";
+      pause.hidden = OVER.includes(status);
+      sure.hidden = status === "withdrawn";
+    });
     return h("div", {}, h("div", { className: "actions" }, pause, sure), said);
   }
 

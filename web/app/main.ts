@@ -18,6 +18,8 @@ async function show(device: Device): Promise<DeviceView> {
   document.getElementById("about")?.remove();
   document.querySelector("main > h1")?.remove();
   document.querySelector("main")!.classList.remove("deciding");
+  document.querySelector("nav [aria-current]")?.removeAttribute("aria-current");
+  document.querySelector('nav [href="/device"]')?.setAttribute("aria-current", "page");
   const view = new DeviceView(root, device);
   await view.open();
   return view;
@@ -42,7 +44,6 @@ function takeOver(summary: string): void {
 }
 
 async function joining(): Promise<void> {
-  takeOver("Everything about this task");
   await showInvite(root, (coming, offer) => {
     // The tap asks for the sensor now; the device follows when the server has answered.
     const allowed = sensorOf(offer.task)?.kind === "activity" ? askForMotion() : undefined;
@@ -58,7 +59,6 @@ async function joining(): Promise<void> {
 }
 
 async function returning(): Promise<void> {
-  takeOver("A device in Python instead");
   const joined = (await Device.list()).filter(({ state }) => state !== "joining");
   const open = async (account: string): Promise<void> => {
     try {
@@ -108,4 +108,8 @@ function alone(work: () => Promise<void>): void {
   });
 }
 
-if (root.id) alone(root.dataset["kind"] === "join" ? joining : returning);
+if (root.id) {
+  const isInvite = root.dataset["kind"] === "join";
+  takeOver(isInvite ? "Everything about this task" : "A device in Python instead");
+  alone(isInvite ? joining : returning);
+}

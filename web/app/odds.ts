@@ -25,6 +25,17 @@ export function oddsAfter(event: Event, uses: number): number {
   return rounded(variation);
 }
 
+/** Return how many releases of this cost add up to an ε at δ; a ledger that is closed has none left, and spent fewer. */
+export function usesOf(event: Event, most: number, spent: number, delta: number): number {
+  let [low, high] = [0, most];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (event.times(middle).promise(delta) >= spent * (1 - 1e-9)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
 function rounded(variation: number): number {
   return Math.min(100, Math.ceil(50 + 50 * variation + 1e-7));
 }

@@ -39,7 +39,7 @@ export const STANDINGS: Record<Standing, Words> = {
     meaning:
       "The browser may not read the motion sensor, so nothing is measured. Allow motion for this site in the browser's settings, then try again.",
   },
-  offline: { badge: "offline", tone: "warn", meaning: `What is ready is kept and sent when you are back. ${SAFE}` },
+  offline: { badge: "offline", tone: "warn", meaning: SAFE },
   waiting: { badge: "waiting", tone: "warn", meaning: "It goes on by itself; you can collect meanwhile." },
   ended: { badge: "ended", tone: "", meaning: "Nothing leaves this device any more. The model stays usable here." },
   exhausted: {

@@ -54,7 +54,7 @@ describe.each(CASES)("$name", (given) => {
     const batch = Batch.of(table, given.order, given.width);
     const words = new GivenWords(given.words);
     const begun = { contacts: 0, steps: 0 };
-    const [made, after] = contribute(task.job, found.parameters, found.count, begun, batch, words);
+    const [made, after] = await contribute(task.job, found.parameters, found.count, begun, batch, words);
     expect(words.taken).toBe(given.words.length);
     expect(after).toMatchObject(given.after);
     const body = checkInBody(task.checkIn, given.version, made);

@@ -37,7 +37,7 @@ class Programme(Commands):
             "cache",
             "import-legacy",
         ),
-        "Run a server": ("serve", "task", "invite", "backup", "restore"),
+        "Run a server": ("serve", "task", "invite", "operator", "backup", "restore"),
         "Take part": ("device", "portal"),
     }
 
@@ -69,6 +69,7 @@ app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="serve")(serve.serve)
 app.add_typer(task.app, name="task")
 app.command(name="invite")(task.invite)
+app.add_typer(serve.operator, name="operator")
 app.add_typer(device.app, name="device")
 app.command(name="backup")(serve.backup)
 app.command(name="restore")(serve.restore)

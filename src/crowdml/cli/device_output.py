@@ -219,7 +219,8 @@ def _status_lines(task: dict[str, Any]) -> list[tuple[str, str]]:
     says, spending = task["server_says"], task["spending"]
     lines = [("task", f"{task['task']} ({task['state']})"), ("server", task["server"])]
     if spending:
-        lines += [("promised", _promised(spending)), ("rests on", task["rests_on"]), ("spent", _spent(spending))]
+        odds = [("odds", _odds(spending))] if spending["odds"] else []
+        lines += [*odds, ("promised", _promised(spending)), ("rests on", task["rests_on"]), ("spent", _spent(spending))]
     if task["unsettled"]:
         lines.append(("unsettled", f"{task['unsettled']}: will be sent again, unchanged"))
     if says and "error" in says:
@@ -238,11 +239,12 @@ def print_ledger(report: dict[str, Any], as_json: bool) -> None:
         return
     from rich.table import Table
 
-    promises = Table("task", "promised", "spent", "left", "for the whole device", title="Promises")
+    columns = ("task", "right guesses of 100", "promised", "spent", "left", "for the whole device")
+    promises = Table(*columns, title="Promises")
     promises.title_justify = "left"
     for account, spending in report["tasks"].items():
         by_device = _told(spending["spent_by_device"])
-        promises.add_row(account, _promised(spending), _spent(spending), _left(spending), by_device)
+        promises.add_row(account, *_ledger_row(spending), by_device)
     releases = Table("#", "task", "version", "samples", "uses of the most used", "key", title="Releases")
     releases.title_justify = "left"
     for number, release in enumerate(report["releases"], start=1):
@@ -257,6 +259,21 @@ def print_ledger(report: dict[str, Any], as_json: bool) -> None:
         else:
             receipts = f"the server has {found['receipts']} receipts, each with a charge here"
             output.show(f"{account}: {receipts}; {found['charges']} charges in all")
+
+
+def _ledger_row(spending: dict[str, Any]) -> tuple[str, ...]:
+    odds = spending["odds"]
+    told = f"{odds['spent']} so far, {odds['promised']} at most" if odds else "nothing is promised"
+    return told, _promised(spending), _spent(spending), _left(spending)
+
+
+def _odds(spending: dict[str, Any]) -> str:
+    """Say how often a guess is right, so far and in the end."""
+    odds, what = spending["odds"], "one row" if spending["unit"] == "sample" else "all your rows"
+    return (
+        f"a guess about {what} is right {odds['promised']} times in 100 at most, with all that may come; "
+        f"{odds['spent']} so far (a coin: 50)"
+    )
 
 
 def _promised(spending: dict[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""crowdml serve: open tasks to real devices. crowdml backup, crowdml restore: copies of everything a server keeps."""
+"""crowdml serve: open tasks to real devices. crowdml backup, crowdml restore: copies of everything a server keeps.
+
+crowdml operator: the operator's token, and the log of who did what.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlencode
 
 import typer
 
 from crowdml.cli import output
-from crowdml.cli.command_groups import one_blas_thread
+from crowdml.cli.command_groups import command_group, one_blas_thread
+from crowdml.cli.task import Ca, Json, Server
 
 if TYPE_CHECKING:
     from crowdml.server.setup.application import Access
@@ -28,8 +33,11 @@ Db = Annotated[
     str | None, typer.Option(help="Database: sqlite:///FILE or postgresql://…  Not given: a file in --home.")
 ]
 
+operator = command_group("Look after the operator's access to a server: its token, and the log of who did what.")
+
 DAY_S = 86_400
 YEAR_S = 365 * DAY_S
+_COLUMNS = ("time (UTC)", "who", "what", "count", "task", "device", "more")
 
 
 def serve(
@@ -220,3 +228,69 @@ def restore(
         # There was nothing to overwrite, or this would have been refused.
         output.say("The database was empty, so whoever was revoked or withdrew since the backup is back: revoke again.")
     output.say("Invites made before do not fit the tasks as they are signed now: make new ones with `crowdml invite`.")
+
+
+@operator.command()
+def rotate(
+    server: Server = None,
+    home: Home = None,
+    ca: Ca = None,
+    json: Json = False,
+) -> None:
+    """Change the operator's token for a new one, and print it: it is shown this once.
+
+    The old token is dead at once, and every browser in which somebody has signed in is signed out. The server writes
+    the new token to operator.token in its folder.
+    """
+    from crowdml.cli.operator import Operator
+
+    token = Operator(server, home, ca).ask("POST", "/v1/operator/token")["token"]
+    output.say("the old token opens nothing any more, and all browsers are signed out; this is the new one:")
+    if json:
+        output.write_json({"token": token}, Path("-"))
+    else:
+        print(token)
+
+
+@operator.command()
+def log(
+    task: Annotated[str | None, typer.Option(help="Only what was done to this task.")] = None,
+    count: Annotated[int, typer.Option(min=1, max=100_000, help="How many entries at most, latest first.")] = 50,
+    server: Server = None,
+    home: Home = None,
+    ca: Ca = None,
+    json: Json = False,
+) -> None:
+    """Print who did what, and when: the operator by token or by portal, devices, the server, strangers.
+
+    It holds no secrets. A device stands in it by its number, and no longer after its owner has withdrawn.
+    """
+    from crowdml.cli.operator import Operator
+
+    session, found = Operator(server, home, ca), list[dict[str, object]]()
+    wanted: dict[str, object] = {} if task is None else {"task": task}
+    while len(found) < count:
+        page = session.ask("GET", f"/v1/operator/log?{urlencode(wanted)}")
+        found += page["events"]
+        if page["next"] is None:
+            break
+        wanted["before"] = page["next"]
+    _print_events(found[:count], json)
+
+
+def _print_events(events: list[dict[str, object]], as_json: bool) -> None:
+    if as_json:
+        output.write_json({"events": events}, Path("-"))
+        return
+    import time
+
+    rows = [
+        (
+            time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(float(str(event["time"])))),
+            *(event["actor"], event["action"], event["count"], event["task"] or ""),
+            "" if event["slot"] is None else event["slot"],
+            event["detail"],
+        )
+        for event in events
+    ]
+    output.show(output.table(None, _COLUMNS, rows))

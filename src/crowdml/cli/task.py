@@ -127,7 +127,7 @@ def export(
     home: Home = None,
     ca: Ca = None,
 ) -> None:
-    """Save the model, with terms and ε in its metadata."""
+    """Save the model, with terms, odds and ε in its metadata."""
     from crowdml.core import BadInput
     from crowdml.core.files import writable, write_whole
 

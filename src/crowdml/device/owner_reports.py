@@ -17,7 +17,8 @@ from crowdml.device.ledger_store import Ledger
 from crowdml.device.server_connection import Connection
 from crowdml.privacy import Event
 from crowdml.privacy.ledger.spending import SpendingState
-from crowdml.task.owners.promise_words import short
+from crowdml.privacy.odds import odds_after
+from crowdml.task.owners import OwnerPromise, owner_promise
 
 PATIENCE_S = 5.0
 """How long a report waits for a server."""
@@ -46,8 +47,8 @@ def report(home: Home, *, ask: bool, connect: Callable[..., Connection] = Connec
                     "operator": member.operator,
                     "task_hash": member.task_hash,
                     "unsettled": sum(unsettled.task == member.account for unsettled in waiting),
-                    "spending": spending(ledger, member.account),
-                    "rests_on": _rests_on(home, member),
+                    "spending": spending(ledger, member.account, told := _told(home, member)),
+                    "rests_on": told.short,
                     "server_says": _server_says(member, connect) if ask and member.state == "joined" else None,
                 }
                 for member in home.members()
@@ -69,6 +70,7 @@ def ledger_report(home: Home, *, compare: bool, connect: Callable[..., Connectio
     with home.ledger() as ledger:
         entries = [json.loads(raw) for raw in ledger.entries()]
         charges = [entry for entry in entries if entry["kind"] == "charge"]
+        told = {member.account: _told(home, member) for member in home.members()}
         compared = {}
         if compare:
             for member in home.members():
@@ -78,7 +80,7 @@ def ledger_report(home: Home, *, compare: bool, connect: Callable[..., Connectio
             "head": ledger.chain.head.hex(),
             "entries": len(entries),
             "cap": _cap(home, ledger),
-            "tasks": {account: spending(ledger, account) for account in ledger.chain.tasks},
+            "tasks": {account: spending(ledger, account, told.get(account)) for account in ledger.chain.tasks},
             "releases": [
                 {name: charge[name] for name in ("task", "key", "body", "samples", "most", "version")}
                 for charge in charges
@@ -100,8 +102,14 @@ def _cap(home: Home, ledger: Ledger) -> dict[str, Any]:
     return {"epsilon": owner.epsilon, "delta": owner.delta, "counted": _figures(counted.epsilon, counted.delta)}
 
 
-def spending(ledger: Ledger, account: str) -> dict[str, Any] | None:
-    """Say what one task has promised and spent; None if the ledger does not know it."""
+def spending(ledger: Ledger, account: str, told: OwnerPromise | None = None) -> dict[str, Any] | None:
+    """Say what one task has promised and spent; None if the ledger does not know it.
+
+    Args:
+        ledger: The device's ledger.
+        account: The task's name in it.
+        told: What the owner was told; None where the task itself is gone and only the ledger remembers it.
+    """
     state = ledger.chain.tasks.get(account)
     if state is None:
         return None
@@ -110,6 +118,7 @@ def spending(ledger: Ledger, account: str) -> dict[str, Any] | None:
         "guarantee": "sound" if terms.promises else "no formal guarantee",
         "unit": terms.unit if terms.promises else None,
         "promised": _figures(terms.filter.epsilon, terms.filter.delta),
+        "odds": _odds(state, told) if terms.promises else None,
         "spent": _event(state.spent(), terms.filter.delta),
         "spent_by_device": _event(state.of_device(), terms.filter.delta),
         "releases": state.releases,
@@ -141,10 +150,17 @@ def _figures(epsilon: float, delta: float) -> dict[str, float] | None:
     return {"epsilon": epsilon, "delta": delta} if math.isfinite(epsilon) else None
 
 
-def _rests_on(home: Home, member: Member) -> str:
-    """Say what the promise of a task rests on, in a few words."""
+def _told(home: Home, member: Member) -> OwnerPromise:
+    """Say what the owner was told of a task."""
     live = home.live(member)
-    return short(live.task, live.plan)
+    return owner_promise(live.task, live.plan)
+
+
+def _odds(state: SpendingState, told: OwnerPromise | None) -> dict[str, int]:
+    """Right guesses out of 100 at most: about the promised unit in all and so far, about the whole device so far."""
+    promised = (told.promised.odds if told else None) or odds_after(state.terms.event, state.terms.uses)
+    whole = state.odds_of_device().of_100
+    return {"promised": promised.of_100, "spent": state.odds().of_100, "spent_by_device": whole}
 
 
 def _server_says(member: Member, connect: Callable[..., Connection]) -> dict[str, Any]:

@@ -58,6 +58,7 @@ NEARLY_ALWAYS = 99
 class Odds:
     """How often the best guess is right at most.
 
+    >>> from crowdml.privacy.cost import Gaussian
     >>> odds_of(Cost.of(Pure(epsilon=1.0))).of_100
     74
     >>> odds_of(Cost.of(Gaussian(mu_squared=1.0))).of_100

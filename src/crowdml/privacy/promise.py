@@ -217,6 +217,7 @@ def steps_delta(step: Sampled, steps: int, epsilon: float) -> float:
     return float(accountant.get_delta(epsilon))
 
 
+@functools.lru_cache(maxsize=16)
 def _losses_of_steps(step: Sampled, steps: int) -> Any:
     """Return an accountant of privacy losses, whose figures are rounded up."""
     dp = _dp_accounting()

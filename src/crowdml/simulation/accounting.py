@@ -10,8 +10,9 @@ import numpy as np
 
 from crowdml.algorithms.recipe import Recipe
 from crowdml.data import Dataset, Fitted
-from crowdml.privacy import Plan
+from crowdml.privacy import Cost, Plan
 from crowdml.privacy.accounting import FILTER_NAMES, delta_problem
+from crowdml.privacy.odds import odds_of
 from crowdml.privacy.promise import gaussian_epsilon
 from crowdml.simulation.prepare import columns_for, promised_units
 from crowdml.simulation.timeline.timeline import Timeline
@@ -107,12 +108,18 @@ def _of_plan(plan: Plan, uses: int, releases: int, rows: int) -> dict[str, Any]:
         found["unit"] = terms.unit
     found["sample"] = sample.to_json() if sample else None
     found["device"] = device.to_json() if device else None
+    found["odds"] = {"sample": _of_100(plan.cost(uses)), "device": _of_100(plan.cost(releases, rows))}
     if terms.promised:
         limit = terms.limit
         found["promised"] = {"epsilon": limit.epsilon, "delta": limit.delta, "uses": terms.uses}
         found["enforced_by"] = FILTER_NAMES[limit.kind]
     found["paper_claim"] = {"epsilon": terms.claim.epsilon, "delta": terms.claim.delta} if terms.claim else None
     return found
+
+
+def _of_100(cost: Cost | None) -> int | None:
+    """Right guesses out of 100 at most; None where nothing limits them."""
+    return odds_of(cost).of_100 if cost else None
 
 
 def _summary(task: Task, plan: Plan, releases: int) -> dict[str, Any]:
@@ -150,7 +157,11 @@ def _of_owners(task: Task, common: dict[str, Any], uses: int, releases: int, row
         )
     ]
     worst = reports[int(np.argmax(chosen.values))]
-    return common | {key: worst[key] for key in ("sample", "device", "promised", "enforced_by")} | {"owners": groups}
+    return (
+        common
+        | {key: worst[key] for key in ("sample", "device", "odds", "promised", "enforced_by")}
+        | {"owners": groups}
+    )
 
 
 def notes(task: Task, dataset: Dataset, fitted: Sequence[Fitted], timelines: Sequence[Timeline]) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ class TaskDocument:
         definition: The task file's content, without the simulated crowd.
         arrays: For every transform what it learnt; empty for fixed ones.
         restored: The notice of the last restore; None for a task that never was restored.
-        browser: What browsers need of it (`crowdml.task.browser_plan`); None in tasks from before they could join.
+        browser: What browsers need of it; None in tasks from before they could join.
     """
 
     task: str

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.browser import open_browser
 from tests.support.process import Process
 
 SOUND = """
@@ -63,12 +62,6 @@ async () => {
   };
 }
 """
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """The system's chromium: one for all tests, with a fresh profile for each page."""
-    yield from open_browser()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import { openTask, type BrowserTask } from "./browser-task.js";
 import { checkInBody } from "./check-in-body.js";
 import { gather, type Gathered } from "./gathering.js";
 import { Ledger } from "./ledger.js";
-import { areDoubtful, changeFacts, factsOf, keepRow, keptRows, requireNumbering } from "./samples.js";
+import { areDoubtful, note, factsOf, keepRow, keptRows, requireNumbering } from "./samples.js";
 import { Server, type CheckedOut, type Waiting } from "./server.js";
 import { Sending, type Outcome } from "./sending.js";
 import { exclusively, Store, type Member } from "./store.js";
@@ -218,7 +218,7 @@ export class Device {
     const numbering = await requireNumbering(this.store, this.account, spending);
     const { version } = found;
     const begun = performance.now();
-    const [made, after] = contribute(job, found.parameters, found.count, facts, gathered.batch, this.words);
+    const [made, after] = await contribute(job, found.parameters, found.count, facts, gathered.batch, this.words);
     const body = checkInBody(this.task.checkIn, version, made);
     this.board.workedMs = performance.now() - begun;
     const letters = toBase64(crypto.getRandomValues(new Uint8Array(12)));
@@ -240,7 +240,7 @@ export class Device {
       return { retryAfterS: 2, why: "the round is not over: this device has done its part, and waits for the others" };
     }
     const seen = { version: found.version, parameters: found.parameters };
-    await this.store.run(["facts"], "readwrite", (within) => changeFacts(within, this.account, seen));
+    await this.store.run(["facts"], "readwrite", (within) => note(within, this.account, seen));
     return found;
   }
 

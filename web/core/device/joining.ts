@@ -12,7 +12,7 @@ import { ed25519, hashOf, openSigned, type SignedTask, type TaskDocument } from 
 import { openTask, type BrowserTask } from "./browser-task.js";
 import { Device } from "./device.js";
 import { Ledger } from "./ledger.js";
-import { beginFacts, changeFacts } from "./samples.js";
+import { beginFacts, note } from "./samples.js";
 import { Server } from "./server.js";
 import { exclusively, Store, type Member } from "./store.js";
 
@@ -120,7 +120,7 @@ export class Offer {
       if (isSame) return;
       // Another device for the server: what was not settled with the old one never will be; its charges stay.
       for (const { key } of left) within.remove("unsettled", key);
-      await changeFacts(within, member.account, { version: -1, contributed: -1, number: 0 });
+      await note(within, member.account, { version: -1, contributed: -1, number: 0 });
     });
     return joined;
   }

@@ -4,7 +4,7 @@ import { LedgerChain, packed, type Charge } from "../ledger/chain.js";
 import type { Entry, Terms } from "../ledger/entries.js";
 import { Refusal, require } from "../refusal.js";
 import type { Bytes } from "../wire/bytes.js";
-import { changeFacts } from "./samples.js";
+import { note } from "./samples.js";
 import type { Facts, Member, Store, StoredEntry, Unsettled, Within } from "./store.js";
 
 const NOTHING: Bytes = new Uint8Array(0);
@@ -44,7 +44,7 @@ export class Ledger {
     const entry = isNamed ? null : this.chain.renew(member.account, member.taskHash, terms);
     await this.write(entry, NOTHING, ["members", "facts"], (within) => {
       within.put("members", member);
-      return changeFacts(within, member.account, seen);
+      return note(within, member.account, seen);
     });
   }
 

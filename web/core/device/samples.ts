@@ -72,7 +72,7 @@ export async function factsOf(store: Store, account: string): Promise<Facts> {
 }
 
 /** Change some facts and leave the others: rows may come at any time, and number themselves in them. */
-export async function changeFacts(within: Within, account: string, changes: Partial<Facts>): Promise<void> {
+export async function note(within: Within, account: string, changes: Partial<Facts>): Promise<void> {
   const now = await within.get("facts", account);
   require(now, MISSING, "ledger-lost");
   within.put("facts", { ...now, ...changes });

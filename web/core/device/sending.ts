@@ -3,7 +3,7 @@
 import { Refusal, require } from "../refusal.js";
 import type { BrowserTask } from "./browser-task.js";
 import type { Ledger } from "./ledger.js";
-import { changeFacts, factsOf } from "./samples.js";
+import { note, factsOf } from "./samples.js";
 import { refusalOf, text, whole, type Answer, type Server } from "./server.js";
 import type { Member, Store, Unsettled } from "./store.js";
 
@@ -83,7 +83,7 @@ export class Sending {
     require(number > facts.number || json["again"] === true, before, "set-back");
     await this.store.run(["facts", "unsettled"], "readwrite", async (within) => {
       within.remove("unsettled", sent.key);
-      await changeFacts(within, sent.account, {
+      await note(within, sent.account, {
         version: Math.max(facts.version, status === "applied" ? version : -1),
         contributed: sent.version,
         number: Math.max(number, facts.number),

@@ -6,6 +6,7 @@
  */
 
 import type { Batch } from "./batch.js";
+import { breathe } from "./breathe.js";
 import { discreteLaplace } from "./discrete-laplace.js";
 import { addUp, roundChecked, toLevels, type Grid, type Vectors } from "./grid.js";
 import { roundedGaussian } from "./rounded-gaussian.js";
@@ -53,20 +54,21 @@ export interface Remembered {
 }
 
 /** Do all that a device does between check-out and check-in; the result may leave the device. */
-export function contribute(
+export async function contribute(
   job: Job,
   parameters: Float32Array,
   count: number | null,
   remembered: Remembered,
   batch: Batch,
   words: Words,
-): [CheckIn, Remembered] {
+): Promise<[CheckIn, Remembered]> {
+  await breathe();
   return job.kind === "gradient"
-    ? [ofGradient(job, parameters, batch, words), remembered]
+    ? [await ofGradient(job, parameters, batch, words), remembered]
     : ofSteps(job, parameters, count, remembered, batch, words);
 }
 
-function ofGradient(job: Job, parameters: Float32Array, batch: Batch, words: Words): CheckIn {
+async function ofGradient(job: Job, parameters: Float32Array, batch: Batch, words: Words): Promise<CheckIn> {
   const { net, sound } = job;
   let [training, counted] = [batch.mask, batch.mask];
   if (job.heldOut) {
@@ -76,6 +78,7 @@ function ofGradient(job: Job, parameters: Float32Array, batch: Batch, words: Wor
   }
   const rows = sum(training);
   const found = net.factors(parameters, batch.rows, batch.targets, batch.count);
+  await breathe();
   const mean = (): Float32Array => {
     const share = Math.max(rows, 1);
     return net.total(
@@ -85,7 +88,7 @@ function ofGradient(job: Job, parameters: Float32Array, batch: Batch, words: Wor
     ) as Float32Array;
   };
   let update: Int32Array | Float32Array;
-  if (sound) update = onGrid(sound.grid, job.weighsRows ? net.rows(found, training) : mean(), words);
+  if (sound) update = await onGrid(sound.grid, job.weighsRows ? net.rows(found, training) : mean(), words);
   else {
     update = mean();
     net.addRegulariser(parameters, job.regularisation, update);
@@ -94,14 +97,14 @@ function ofGradient(job: Job, parameters: Float32Array, batch: Batch, words: Wor
   return withNoise(job, update, rows, counts, words);
 }
 
-function ofSteps(
+async function ofSteps(
   job: Job,
   parameters: Float32Array,
   count: number | null,
   remembered: Remembered,
   batch: Batch,
   words: Words,
-): [CheckIn, Remembered] {
+): Promise<[CheckIn, Remembered]> {
   const contacts = remembered.contacts + 1;
   const { counter } = job.rate;
   const begin =
@@ -114,24 +117,27 @@ function ofSteps(
   const [change, taken] = sound?.stable
     ? stable(job, sound.stable, parameters, begin, batch)
     : inOrder(job, parameters, begin, batch);
-  const update = sound ? onGrid(sound.grid, change, words) : (change as Float32Array);
-  const check = withNoise(job, update, batch.real, null, words);
+  const update = sound ? await onGrid(sound.grid, change, words) : (change as Float32Array);
+  const check = await withNoise(job, update, batch.real, null, words);
   return [check, { contacts, steps: remembered.steps + taken }];
 }
 
 /** Clip, round and check each of several vectors, and add them up. */
-function onGrid(grid: Grid, vectors: Vectors, words: Words): Int32Array {
+async function onGrid(grid: Grid, vectors: Vectors, words: Words): Promise<Int32Array> {
+  await breathe();
   toLevels(grid, vectors);
+  await breathe();
   return addUp(roundChecked(grid, vectors, words), grid.size);
 }
 
-function withNoise(
+async function withNoise(
   job: Job,
   update: Int32Array | Float32Array,
   rows: number,
   counts: Counts | null,
   words: Words,
-): CheckIn {
+): Promise<CheckIn> {
+  await breathe();
   const weight = job.weighsRows ? rows : 1;
   const { sound } = job;
   if (sound) {

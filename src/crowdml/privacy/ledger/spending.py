@@ -47,6 +47,7 @@ import numpy.typing as npt
 from crowdml.core import record
 from crowdml.privacy.accounting import Event, Filter
 from crowdml.privacy.ledger.entries import AcceptedTerms
+from crowdml.privacy.odds import Odds, odds_after
 from crowdml.privacy.promise import Promise
 
 MOST = 1 << 31
@@ -171,6 +172,17 @@ class SpendingState:
             return self.terms.device.times(self.charged)
         total = self.terms.event.times(self.charged)
         return total if self.terms.unit == "device" else total.grouped(self.widest)
+
+    def odds(self) -> Odds:
+        """How often the best guess about the unit that is worst off is right, after all releases so far."""
+        return odds_after(self.terms.event, self.charged if self.terms.unit == "device" else self.uses.most())
+
+    def odds_of_device(self) -> Odds:
+        """The same for the device as a whole."""
+        if self.terms.device:
+            return odds_after(self.terms.device, self.charged)
+        event = self.terms.event
+        return odds_after(event if self.terms.unit == "device" else event.grouped(max(1, self.widest)), self.charged)
 
     def reserved(self) -> Promise:
         """What counts against the owner's cap: the whole promise, or less once the task ended in public."""

@@ -59,7 +59,7 @@ def bearer_of(request: Request) -> bytes:
     return RawRequest.of(request.scope).bearer()
 
 
-def require_operator(
+async def require_operator(
     request: Request,
     token: Annotated[bytes, Depends(bearer_of)],
     coordinator: Annotated[Coordinator, Depends(coordinator_of)],
@@ -229,7 +229,7 @@ async def get_model(
     token: Annotated[bytes, Depends(bearer_of)],
     format: Literal["safetensors", "onnx"] = "safetensors",
 ) -> Response:
-    """Return the model with terms and ε in its metadata, to the operator or to a device of the task."""
+    """Return the model with terms, odds and ε in its metadata, to the operator or to a device of the task."""
     if not coordinator.is_operator(token):
         device = device_of(request, token, coordinator)
         if device.task != running.name:

@@ -65,18 +65,19 @@ class Documents:
 
     def statistics(self, running: RunningTask) -> bytes:
         """Tell what may be shown of a task beyond its summary."""
-        now, key = running.snapshot, ("statistics", running.id)
-        known, mark = self._made.get(key), (running.snapshot, running.validated)
+        mark, key = running.shown, ("statistics", running.id)
+        known = self._made.get(key)
         if known is None or known[0] != mark:
-            known = self._made[key] = (mark, _write(statistics_of(running, now).to_json(running.name)))
+            found = statistics_of(running, running.snapshot)
+            known = self._made[key] = (mark, _write(found.to_json(running.name)))
         return known[1]
 
     def summary(self, running: RunningTask) -> bytes:
         """Tell how a task stands."""
-        now, key = running.snapshot, ("summary", running.id)
+        mark, key = running.shown, ("summary", running.id)
         known = self._made.get(key)
-        if known is None or known[0] is not now:
-            known = self._made[key] = (now, _write(running.summary(now)))
+        if known is None or known[0] != mark:
+            known = self._made[key] = (mark, _write(running.summary()))
         return known[1]
 
 
@@ -113,6 +114,7 @@ def _metadata_of(running: RunningTask, now: Snapshot) -> dict[str, str]:
         "check-ins": str(now.check_ins),
         "task_hash": running.task_hash,
         "privacy": json.dumps(privacy) if running.live.plan.terms.promised else "no formal guarantee",
+        **running.promise.metadata,
     }
 
 

@@ -88,6 +88,9 @@ class Summary(_Answer):
     recent_error: WindowError | None = Field(description="error of the recent check-ins, with its noise band")
     rows: int = Field(description="rows that devices said they learnt from")
     averaging: ShownAverage | None = Field(None, description="where weights are learnt or follow from check-ins")
+    validation_error: float | None = Field(
+        None, description="error of a recent version on the operator's public rows, where there are any"
+    )
 
 
 class Tasks(_Answer):
@@ -109,7 +112,8 @@ class Described(Summary):
 
     incarnation: int = Field(description="1 at first; one more after every restore of a backup")
     task_hash: str = Field(description="SHA-256 of the text of the signed task, hexadecimal")
-    promise: str = Field(description="what owners are promised, in words")
+    odds: str = Field(description="what owners are promised, in odds: how often the best guess is right")
+    promise: str = Field(description="the same in ε")
     rests_on: str = Field(description="what has to be so for the promise to hold")
     signed_task: Envelope
 
@@ -140,7 +144,7 @@ class StalenessBin(_Answer):
     check_ins: int
 
 
-class ValidationError(_Answer):
+class PublicRowsError(_Answer):
     """An error on the operator's public rows."""
 
     version: int = Field(description="version whose model was measured")
@@ -153,7 +157,7 @@ class ValidationCurve(_Answer):
 
     rows: int = Field(description="how many rows")
     learnt_from: bool = Field(description="whether the server learns from these rows as well, which flatters the error")
-    errors: list[ValidationError]
+    errors: list[PublicRowsError]
 
 
 class Statistics(_Answer):

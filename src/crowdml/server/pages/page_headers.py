@@ -8,7 +8,6 @@ from __future__ import annotations
 
 _DENIED = (
     "autoplay",
-    "bluetooth",
     "camera",
     "display-capture",
     "geolocation",

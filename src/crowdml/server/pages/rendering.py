@@ -6,6 +6,7 @@ are files of this server, named with their hashes. Nothing on a page is asked of
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from markupsafe import Markup
 
 from crowdml.core import record
 from crowdml.server.pages.page_headers import page_headers
-from crowdml.server.pages.static_files import integrity
+from crowdml.server.pages.static_files import integrity, takes_gzip
 from crowdml.server.refusals import PROTOCOL, Refusal
 from crowdml.version import __version__
 
@@ -37,12 +38,32 @@ def render(template: str, page: Any) -> str:
 
 def respond(template: str, page: Any, status: int = 200, *, forms: bool = False) -> Response:
     """Answer with a page; one with forms has to say so, or browsers send none."""
-    return html(render(template, page), status, forms=forms)
+    return HTMLResponse(render(template, page), status, headers=page_headers(forms))
 
 
-def html(text: str | bytes, status: int = 200, *, forms: bool = False) -> Response:
-    """Answer with a page that is written already."""
-    return HTMLResponse(text, status, headers=page_headers(forms))
+@record
+class WrittenPage:
+    """A page that many ask for: written once, and compressed once.
+
+    A page that holds a secret of whoever asks is never compressed, since its length would tell of the secret.
+    """
+
+    plain: bytes
+    compressed: bytes
+
+    @staticmethod
+    def of(template: str, page: Any) -> WrittenPage:
+        """Write a page."""
+        plain = render(template, page).encode()
+        return WrittenPage(plain=plain, compressed=gzip.compress(plain, 5, mtime=0))
+
+    def respond(self, request: Request) -> Response:
+        """Answer with it, compressed where the browser says that it can read that."""
+        answer = HTMLResponse(self.compressed if takes_gzip(request) else self.plain, headers=page_headers(forms=False))
+        answer.headers["vary"] = "accept-encoding"
+        if takes_gzip(request):
+            answer.headers["content-encoding"] = "gzip"
+        return answer
 
 
 def wants_page(request: Request) -> bool:

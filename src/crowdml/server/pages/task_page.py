@@ -15,7 +15,7 @@ from fastapi import Depends, Request, Response
 from crowdml.core import record
 from crowdml.server.http.control import described, running_of
 from crowdml.server.http.documents import Documents
-from crowdml.server.pages.rendering import html, render
+from crowdml.server.pages.rendering import WrittenPage
 from crowdml.server.pages.task_charts import TaskCharts, clamp, draw_charts
 from crowdml.server.pages.task_words import TaskWords, task_words
 from crowdml.server.tasks.running_task import RunningTask
@@ -75,7 +75,7 @@ class TaskPages:
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
         self._words: dict[str, TaskWords] = {}
-        self._made: dict[str, tuple[object, float, bytes]] = {}
+        self._made: dict[str, tuple[object, float, WrittenPage]] = {}
 
     def words(self, running: RunningTask) -> TaskWords:
         """Return what never changes of a task, in words."""
@@ -83,15 +83,15 @@ class TaskPages:
             self._words[running.name] = task_words(running.live)
         return self._words[running.name]
 
-    async def page(self, running: RunningTask, live: bool) -> bytes:
+    async def page(self, running: RunningTask, live: bool) -> WrittenPage:
         """Return the page of a task as it stands; with `live`, or as it stood a moment ago."""
-        now, mark = running.snapshot, (running.snapshot, running.validated)
+        mark = running.shown
         made = self._made.get(running.name)
         if made and (made[0] == mark or (live and time.monotonic() - made[1] < LIVE_S)):
             return made[2]
-        content = render("task.html", await self.context(running, now)).encode()
-        self._made[running.name] = (mark, time.monotonic(), content)
-        return content
+        written = WrittenPage.of("task.html", await self.context(running, running.snapshot))
+        self._made[running.name] = (mark, time.monotonic(), written)
+        return written
 
     async def context(self, running: RunningTask, now: Snapshot) -> TaskPage:
         """Gather what the page shows."""
@@ -125,7 +125,7 @@ async def task_page(
     pages: Annotated[TaskPages, Depends(pages_of)],
 ) -> Response:
     """Show one task, live."""
-    return html(await pages.page(running, "live" in request.query_params))
+    return (await pages.page(running, "live" in request.query_params)).respond(request)
 
 
 def _error(statistics: Statistics) -> tuple[str, str]:

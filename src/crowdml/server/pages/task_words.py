@@ -56,7 +56,7 @@ def task_words(live: LiveTask) -> TaskWords:
         error_means=target.error_in_words,
         algorithm=task.algorithm.kind,
         how=f"{_first_line(task)} {_schedule(live)}",
-        model=(type(task.model).__doc__ or task.model.kind).splitlines()[0].rstrip("."),
+        model=(type(task.model).__doc__ or task.model.kind).splitlines()[0].partition(";")[0].rstrip("."),
         releases=f"at most {releases} time{'s' * (releases > 1)}" if releases else "",
     )
 

@@ -16,7 +16,6 @@ from crowdml.core import BadInput, Coins, record
 from crowdml.core.keys import SigningKey, fingerprint
 from crowdml.server.refusals import Answer, Refusal, json_answer
 from crowdml.server.store import Actor, Store, StoredTask, StoreFailed
-from crowdml.server.tasks.activity import ActivityLog
 from crowdml.server.tasks.device_tokens import DeviceState, Tokens
 from crowdml.server.tasks.enrolment import Enrolment
 from crowdml.server.tasks.mutable_task import MutableTask
@@ -25,6 +24,7 @@ from crowdml.server.tasks.operator.operator_sessions import Sessions
 from crowdml.server.tasks.operator.operator_token import OperatorToken
 from crowdml.server.tasks.operator.refusal_counts import RefusalCounts
 from crowdml.server.tasks.running_task import Choose, RunningTask, by_hash
+from crowdml.server.tasks.task_activity import ActivityLog
 from crowdml.server.tasks.task_writer import LARGEST_BATCH, Writer
 from crowdml.server.tasks.validation import Validation
 

@@ -13,11 +13,11 @@ from crowdml.algorithms.device_parts.gradient import estimated_error
 from crowdml.core import NUMPY, Report, Tally, record, trees
 from crowdml.core.ops import Tree
 from crowdml.server.store import Applied, Point, Receipt, StoredDevice, StoredTask
-from crowdml.server.tasks.activity import ActivityLog
 from crowdml.server.tasks.device_tokens import DeviceState
 from crowdml.server.tasks.learning_curve import mark_of
 from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.snapshot import DeviceTotals, Published, Snapshot, TaskState
+from crowdml.server.tasks.task_activity import ActivityLog
 from crowdml.task.recent_error import RecentError, Totals, recent_error
 from crowdml.wire import message
 

@@ -19,9 +19,9 @@ from crowdml.core import Array, Coins, record
 from crowdml.core.keys import SigningKey
 from crowdml.server.refusals import Refusal
 from crowdml.server.store import NewTask
+from crowdml.server.tasks.browser_plan import browser_plan
 from crowdml.task import Task, parse
 from crowdml.task.averaging_terms import PublicSet, check_public, require_public
-from crowdml.task.browser_plan import browser_plan
 from crowdml.task.live_task import definition_of, open_task, require_live
 from crowdml.wire import TaskDocument, sign_task
 from crowdml.wire.signed_task import Arrays

@@ -102,6 +102,8 @@ class RunningTask:
             check-in as it comes.
         validated: Errors of published models on the operator's public rows, by version.
         validation_rows: How many rows those are; 0 where there are none.
+        shown: A number that changes with everything that is shown. Whoever keeps what it has written asks for this
+            number first, and then for the snapshot.
     """
 
     def __init__(self, stored: StoredTask, *, choose: Choose, patience_s: float) -> None:
@@ -122,7 +124,7 @@ class RunningTask:
         self._invited = Invited(algorithm.schedule.cohort, patience_s, choose) if algorithm.schedule.invites else None
         self._snapshot: Snapshot | None = None
         self.validated: tuple[StoredError, ...] = ()
-        self.validation_rows = 0
+        self.validation_rows, self.shown = 0, 0
 
     @property
     def snapshot(self) -> Snapshot:
@@ -133,6 +135,12 @@ class RunningTask:
     def publish(self, snapshot: Snapshot) -> None:
         """Let everybody see what is stored now. For the writer alone."""
         self._snapshot = snapshot
+        self.shown += 1
+
+    def show_validated(self, errors: Iterable[StoredError], rows: int) -> None:
+        """Let everybody see errors on the operator's public rows."""
+        self.validated, self.validation_rows = tuple(errors), rows
+        self.shown += 1
 
     def parameters(self, published: Published) -> Tree:
         """Return the parameters of a version as the model has them, in arrays with names."""
@@ -172,6 +180,7 @@ class RunningTask:
             "recent_error": vars(now.recent_error) if now.recent_error else None,
             "rows": now.rows,
             "averaging": now.averaging,
+            "validation_error": next((own.error for own in self.validated[::-1] if own.version <= now.version), None),
         }
 
     def describe(self) -> dict[str, Any]:
@@ -183,6 +192,7 @@ class RunningTask:
         return {
             "incarnation": self.incarnation,
             "task_hash": self.task_hash,
+            "odds": self.promise.in_odds,
             "promise": self.promise.in_epsilon,
             "rests_on": self.promise.rests_on,
             "signed_task": self.signed.to_json(),

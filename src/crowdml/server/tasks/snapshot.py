@@ -14,7 +14,7 @@ from typing import Any
 from crowdml.core import Tally, record
 from crowdml.core.ops import Tree
 from crowdml.server.store import StoredDevice
-from crowdml.server.tasks.activity import Activity
+from crowdml.server.tasks.task_activity import Activity
 from crowdml.task.recent_error import RecentError
 
 

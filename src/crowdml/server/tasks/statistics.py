@@ -13,9 +13,9 @@ from typing import Any
 
 from crowdml.core import record
 from crowdml.server.store import StoredError
-from crowdml.server.tasks.activity import BOUNDS, DAY_S, Activity
 from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.snapshot import Snapshot
+from crowdml.server.tasks.task_activity import BOUNDS, DAY_S, Activity
 from crowdml.task.averaging_terms import public_rows_needed
 from crowdml.task.recent_error import RecentError
 from crowdml.task.target_shares import TargetShare, spread_noise_variance, target_shares

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class Validation:
         self._targets = public["labels"][::every].astype(running.live.task.target.dtype)
         self._model = running.live.task.model_for(NUMPY)
         self._task: asyncio.Task[None] | None = None
-        self._show(store.validations(running.id))
+        running.show_validated(store.validations(running.id), len(self._rows))
 
     @staticmethod
     def can_measure(running: RunningTask) -> bool:
@@ -79,7 +79,7 @@ class Validation:
         error = error if np.isfinite(error) else 1.0
         found = StoredError(version=published.version, error=error, time=time.time())
         self._store.add_validation(self._running.id, found)
-        self._show((*known, found))
+        self._running.show_validated((*known, found), len(self._rows))
         return True
 
     async def _go_on(self) -> None:
@@ -91,6 +91,3 @@ class Validation:
                 self._failed(error)
                 return
             await asyncio.sleep(max(PAUSE_S, SHARE * (time.perf_counter() - began)))
-
-    def _show(self, found: Iterable[StoredError]) -> None:
-        self._running.validated, self._running.validation_rows = tuple(found), len(self._rows)

@@ -4,7 +4,7 @@
     told.row.words, told.device.words              # the promise in odds, for one row and for all of them
     told.row.dots.svg("row") if told.row.dots      # ten by ten dots, or .text() for a terminal
     told.in_epsilon, told.rests_on                 # the same in ε, and what it rests on
-    told.leaves                                    # parts of a message: .what, .size, .plainly
+    told.leaves_plainly                            # what a message is made of: .what, .size, .plainly
     told.sees                                      # who x what: .audience, .fact, .answer, .words
     told.to_json()                                 # all of it as plain values
 
@@ -13,6 +13,7 @@ A server has it as `RunningTask.promise`. `privacy explain`, `device join`, page
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from crowdml.core import BadInput, record
@@ -95,6 +96,15 @@ class OwnerPromise:
     leaves: tuple[MessagePart, ...]
     sees: tuple[Sight, ...]
     sample: tuple[str, ...]
+
+    @property
+    def leaves_plainly(self) -> tuple[MessagePart, ...]:
+        """What leaves a device, parts of which the same is to be said taken together."""
+        found = dict[tuple[str, str], MessagePart]()
+        for part in self.leaves:
+            known = found.get(key := (part.what, part.plainly))
+            found[key] = replace(known, size_bytes=known.size_bytes + part.size_bytes) if known else part
+        return tuple(found.values())
 
     @property
     def promised(self) -> OddsOf:

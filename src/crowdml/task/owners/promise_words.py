@@ -85,10 +85,10 @@ def trust(task: Task, plan: Plan) -> str:
     if task.releases.sends == "nothing":
         return "Nobody: nothing leaves your device."
     if masking is not None:
-        promised = "the promise" if plan.terms.promised else "that only sums can be read"
+        open_sums = "" if plan.terms.promised else " Beyond that nothing protects you: the sums carry no noise."
         return (
-            f"For {promised} you have to trust the program on your device, its cryptography, and that of the "
-            f"{masking.invited} devices of a sum no more than {masking.corrupt} work together with the server."
+            f"You have to trust the program on your device, its cryptography, and that of the {masking.invited} "
+            f"devices of a sum no more than {masking.corrupt} work together with the server.{open_sums}"
         )
     if plan.terms.promised:
         return (

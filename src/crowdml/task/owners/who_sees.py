@@ -127,8 +127,4 @@ def tells_rows(parts: tuple[MessagePart, ...]) -> bool:
 def _of_server(audience: Audience, fact: Fact) -> str:
     if audience == "operator":
         return "yes, and your network address" if fact == "part" else "yes: when each message comes"
-    return (
-        "yes: the list of devices is kept"
-        if fact == "part"
-        else "yes: when you joined, and what comes after the break-in"
-    )
+    return "yes: the list of devices is kept" if fact == "part" else "yes: when you joined, and all after the break-in"

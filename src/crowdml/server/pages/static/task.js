@@ -9,9 +9,12 @@ function put(name, text) {
   if (found && found.textContent !== text) found.textContent = text;
 }
 
+// Shows a state; says whether the page showed another one.
 function show(state) {
+  const changed = told !== null || NUMBERS.some((name) => document.getElementById(name).textContent !== String(state[name]));
   told = state;
   for (const name of NUMBERS) put(name, String(state[name]));
+  return changed;
 }
 
 // Takes every part that may have changed from a fresh copy of this page; what is open or focused stays so.
@@ -55,8 +58,7 @@ function soon() {
 const events = new EventSource(`/v1/tasks/${task}/events`);
 events.addEventListener("state", (event) => {
   const state = JSON.parse(event.data);
-  show(state);
-  soon();
+  if (show(state)) soon();
   if (state.state === "stopped") events.close();
 });
-document.addEventListener("visibilitychange", soon);
+document.addEventListener("visibilitychange", () => { if (told) soon(); });

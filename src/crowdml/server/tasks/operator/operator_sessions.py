@@ -75,8 +75,9 @@ class Sessions:
         }
 
     def __len__(self) -> int:
-        """Return how many there are, those included that are over and were not looked for since."""
-        return len(self._known)
+        """Return how many there are."""
+        now = self._clock()
+        return sum(_lasts(known, now) for known in list(self._known.values()))
 
     def begin(self) -> str:
         """Begin a session; return what its cookie holds. Whoever calls has checked the operator's token."""

@@ -7,6 +7,7 @@ the next start finds out which of the two the store knows, so the operator is ne
 from __future__ import annotations
 
 import hmac
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from crowdml.server.store import Actor, Identity, Store
 from crowdml.server.tasks.device_tokens import token_hash
 from crowdml.wire.join_link import make_token
 
+log = logging.getLogger("crowdml.server")
 TOKEN_FILE = "operator.token"  # noqa: S105  the name of a file
 
 
@@ -73,13 +75,26 @@ class OperatorToken:
             token = make_token()
             hashed = token_hash(token.encode())
             if self._file is not None:
-                write_whole(_beside(self._file), f"{token}\n".encode(), secret=True)
+                _write(_beside(self._file), token)
             self._store.rotate(hashed, by)
             self._hash = hashed
             ended()
             if self._file is not None:
-                os.replace(_beside(self._file), self._file)
+                try:
+                    os.replace(_beside(self._file), self._file)
+                except OSError as error:
+                    # It is stored, so it is told; the next start puts the file in its place.
+                    log.error("the new operator's token could not be put in its place: %s", error.strerror)
         return token
+
+
+def _write(file: Path, token: str) -> None:
+    try:
+        write_whole(file, f"{token}\n".encode(), secret=True)
+    except (OSError, BadInput) as error:
+        raise Refusal(
+            503, "failed", "the new token could not be written, so the old one stays", hint=str(error)
+        ) from None
 
 
 def _beside(file: Path) -> Path:

@@ -114,3 +114,29 @@ def test_rows_of_a_file_where_nothing_is_sensed(phone: Phone, server: Process) -
     expect(page.locator("#figure-sent")).not_to_have_text("0", timeout=WAIT_MS)
     assert server.show("walk")["check_ins"] >= 1
     assert set(receipts(phone).items()) <= set(charges(phone).items())
+
+
+def test_rows_that_are_kept_during_contributions_are_all_kept_and_counted(phone: Phone) -> None:
+    """Numbers of samples and what was seen of the server stand side by side: neither may overwrite the other."""
+    phone.join("draw-a-digit")
+    outcome = phone.page.evaluate(
+        """async () => {
+          const { Device } = await import("/static/device.js");
+          const [{ account }] = await Device.list();
+          const device = await Device.open(account);
+          const keep = async (from, count) => {
+            for (let at = from; at < from + count; at++) {
+              await device.addRow(Array.from({ length: 64 }, (_, place) => (at * place) % 17), at % 10);
+            }
+          };
+          await keep(1, 5);
+          const keeping = keep(6, 60);
+          const told = [];
+          for (let turn = 0; turn < 4; turn++) told.push((await device.contribute()).status);
+          await keeping;
+          told.push((await device.contribute()).status);
+          return { told, rows: device.state().rows };
+        }"""
+    )
+    assert outcome == {"told": ["applied"] * 5, "rows": 65}
+    assert len(phone.stored("samples")) == 65 and phone.stored("facts")[0]["following"] == 65

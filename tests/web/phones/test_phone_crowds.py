@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -29,6 +30,7 @@ from tests.web.browser.test_browser_device import replay, sent_by
 
 pytestmark = [pytest.mark.live, pytest.mark.browser, pytest.mark.timeout(900)]
 EXAMPLES = Path(__file__).parents[3] / "examples"
+PLAYED = ("label", "seconds", "acceleration")
 LABELS = ("Still", "On foot", "In vehicle")
 LENGTH_S = 3.2 + (REACH + 1) / FINE_HZ
 PLAY = """
@@ -72,7 +74,7 @@ def segments(found: recordings.Labelled, each: int, draws: np.random.Generator, 
     made: dict[tuple[int, int], list[dict[str, Any]]] = {}
     recording = found.recording
     edges = [0, *(np.flatnonzero(np.diff(recording.session)) + 1).tolist(), len(recording.session)]
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in itertools.pairwise(edges):
         if not chosen(found, first):
             continue
         seconds = recording.seconds[first:last] - recording.seconds[first]
@@ -109,7 +111,11 @@ def played(browser: Any, server: Process, task: str, windows: list[dict[str, Any
     for part in np.array_split(order, 4):
         for owner, phone in phones.items():
             mine = [
-                {"label": one["label"], "seconds": one["seconds"].tolist(), "acceleration": one["acceleration"].tolist()}
+                {
+                    "label": one["label"],
+                    "seconds": one["seconds"].tolist(),
+                    "acceleration": one["acceleration"].tolist(),
+                }
                 for one in (windows[at] for at in part)
                 if one["owner"] == owner
             ]

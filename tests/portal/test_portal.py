@@ -1,0 +1,154 @@
+"""The portal in a real browser: readable by everybody, at every width, in light and dark, without anybody else."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+import crowdml.server.pages
+from tests.portal.conftest import EVIL, LABELS
+
+pytestmark = pytest.mark.browser
+
+PAGES = ("/", "/tasks/walk", "/tasks/odd", "/tasks/rounds", "/tasks/ended", "/join/walk", "/join/ended", "/device")
+MORE = ("/tasks/waiting", "/join/waiting", "/nowhere")
+SIX = ("learnt", "from", "leaves", "promised", "part", "well")
+LARGEST_PAGE = 60_000
+LARGEST_SCRIPTS = 40_000
+
+
+@contextmanager
+def opened(browser: Any, portal: Any, path: str, width: int = 1440, height: int = 900, **more: Any) -> Iterator[Any]:
+    """Open a page in a fresh profile; whatever is wrong with it is in `page.problems` and `page.sizes`."""
+    context = browser.new_context(viewport={"width": width, "height": height}, **more)
+    page = context.new_page()
+    page.problems, page.sizes, page.asked = [], [], []
+    page.on("console", lambda said: page.problems.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("dialog", lambda dialog: (page.problems.append("a dialog opened"), dialog.dismiss()))
+    page.on("request", lambda request: page.asked.append(request.url))
+
+    def finished(request: Any) -> None:
+        if not request.url.endswith("/events"):
+            page.sizes.append(request.sizes()["responseBodySize"])
+
+    page.on("requestfinished", finished)
+    page.goto(portal.address + path)
+    yield page
+    context.close()
+
+
+def require_well(page: Any, portal: Any, path: str, width: int) -> None:
+    """No violation, no error, nobody else asked, nothing sticks out, and not much to load."""
+    found = Axe().run(page)
+    assert found.violations_count == 0, (path, width, found.generate_report())
+    expected = [problem for problem in page.problems if not (path == "/nowhere" and "404" in problem)]
+    assert expected == [], (path, width)
+    foreign = [url for url in page.asked if not url.startswith((portal.address, "data:"))]
+    assert foreign == [], path
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+    assert sum(page.sizes) <= LARGEST_PAGE, (path, page.sizes)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_well_on_a_phone_in_the_dark_and_on_a_desk_by_day(browser: Any, portal: Any, path: str) -> None:
+    for width, scheme in ((360, "dark"), (1440, "light")):
+        with opened(browser, portal, path, width, color_scheme=scheme) as page:
+            require_well(page, portal, path, width)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1440])
+def test_every_page_is_well_at_every_width_in_both_themes(browser: Any, portal: Any, width: int, scheme: str) -> None:
+    for path in (*PAGES, *MORE):
+        with opened(browser, portal, path, width, color_scheme=scheme) as page:
+            require_well(page, portal, path, width)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_a_newcomer_finds_six_answers_on_two_screens(browser: Any, portal: Any, width: int, height: int) -> None:
+    with opened(browser, portal, "/tasks/walk", width, height) as page:
+        said = {}
+        for name in SIX:
+            part = page.locator(f'[data-answer="{name}"]')
+            box = part.bounding_box()
+            assert box["y"] + box["height"] <= 2 * height, (name, box)
+            said[name] = " ".join(part.inner_text().split())
+        assert "Tell walking from standing" in said["learnt"] and "standing, walking" in said["learnt"]
+        assert "steps (per second)" in said["from"] and "stay on owners’ devices" in said["from"]
+        assert "noise is added on your device" in said["leaves"]
+        shown = portal.app._coordinator.tasks["walk"].promise.promised.dots.right
+        assert 50 < shown < 100 and f"at most {shown} times in 100" in said["promised"]
+        assert "1 device" in said["part"] and "25 check-ins" in said["part"]
+        recent = portal.show("walk")["recent_error"]
+        assert f"{min(1, max(0, recent['estimate'])):.2f} error" in said["well"] and "95 % band" in said["well"]
+
+
+def test_from_the_first_page_to_a_live_curve_in_one_click(browser: Any, portal: Any) -> None:
+    with opened(browser, portal, "/") as page:
+        page.get_by_role("link", name="Learn in rounds").click()
+        page.wait_for_selector("#curve path.line", state="attached")
+        before = int(page.locator("#check_ins").inner_text())
+        portal.check_in("rounds", 1)
+        page.wait_for_function(
+            "count => document.getElementById('check_ins').textContent == count", arg=str(before + 1)
+        )
+        portal.measure("rounds")
+        words = f"at version {portal.show('rounds')['version']}"
+        page.wait_for_function("words => document.getElementById('curve-text').textContent.includes(words)", arg=words)
+        assert "On the operator’s 50 public rows" in page.locator("#curve-text").inner_text()
+        assert page.problems == []
+
+
+def test_everything_can_be_read_without_javascript(browser: Any, portal: Any) -> None:
+    with opened(browser, portal, "/tasks/walk", java_script_enabled=False) as page:
+        assert page.locator("#curve path.line").count() == 1 and page.locator("#curve path.band").count() == 1
+        for chart in ("curve", "targets", "days", "staleness"):
+            assert page.locator(f"svg#{chart}").get_attribute("aria-label")
+            page.locator(f"#{chart}-table summary").click()
+            assert page.locator(f"#{chart}-table tbody tr").first.inner_text()
+        assert [page.locator(f'[data-answer="{name}"] p').first.inner_text() != "" for name in SIX] == [True] * 6
+        assert not [url for url in page.asked if url.endswith(".js")]
+
+
+@pytest.mark.parametrize("path", ["/", "/tasks/odd", "/join/odd"])
+def test_scripts_in_names_and_labels_are_words(browser: Any, portal: Any, path: str) -> None:
+    with opened(browser, portal, path) as page:
+        words = page.locator("main").text_content()
+        assert EVIL in words and LABELS[1] in words
+        assert page.locator("img[src=x]").count() == 0
+        scripts = page.evaluate("[...document.scripts].map(script => script.src)")
+        assert all(source.startswith(f"{portal.address}/static/") for source in scripts)
+        assert page.problems == []
+
+
+def test_an_invite_puts_its_link_into_the_command_and_tells_the_server_nothing(browser: Any, portal: Any) -> None:
+    (link,) = portal.invites(1, "walk")
+    path = f"/join/walk#code={link.code}&key=x&hash={link.task_hash}"
+    with opened(browser, portal, path) as page:
+        page.wait_for_function("code => document.getElementById('link').textContent.includes(code)", arg=link.code)
+        assert not [url for url in page.asked if link.code in url.partition("#")[0]]
+        assert page.locator("#device-app").get_attribute("data-task") == "walk"
+        assert "no method is right more than" in page.locator("#odds").inner_text()
+
+
+def test_a_keyboard_reaches_everything_and_may_skip(browser: Any, portal: Any) -> None:
+    with opened(browser, portal, "/tasks/walk") as page:
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.getAttribute('href')") == "/"
+
+
+def test_all_scripts_together_are_small() -> None:
+    folder = Path(crowdml.server.pages.__file__).parent / "static"
+    assert sum(len(gzip.compress(path.read_bytes())) for path in folder.rglob("*.js")) <= LARGEST_SCRIPTS

@@ -1,0 +1,151 @@
+"""Charts: what is drawn is what the table says, at the right place, and no word of a task becomes a tag."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as xml
+from typing import Any
+
+import pytest
+from markupsafe import Markup
+
+from crowdml.core import Labels
+from crowdml.server.pages.svg_charts import (
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Bar,
+    Series,
+    bar_chart,
+    column_chart,
+    line_chart,
+    spark_line,
+    thinned,
+)
+from crowdml.server.pages.task_charts import draw_charts, draw_spark
+from crowdml.server.store import Point, StoredError
+from crowdml.server.tasks.learning_curve import LearningCurve
+from crowdml.server.tasks.statistics import Statistics, Validated
+from crowdml.server.tasks.task_activity import Activity, Day
+from crowdml.task.target_shares import TargetShare
+
+EVIL = '<script>alert("1")</script>'
+
+
+def parsed(drawn: Markup) -> Any:
+    return xml.fromstring(str(drawn))  # noqa: S314  our own drawing
+
+
+def curve(*errors: int, check_ins: int = 20, rows: int = 400) -> LearningCurve:
+    """Make a curve whose windows have these errors among so many rows each."""
+    made, total = LearningCurve(0.0), 0
+    for number, count in enumerate(errors, 1):
+        total += count
+        made.extend(
+            [
+                Point(
+                    version=number * check_ins,
+                    check_ins=number * check_ins,
+                    rows=number * rows,
+                    estimated_error=0.0,
+                    time=0.0,
+                    counted=number * rows,
+                    errors=total,
+                )
+            ]
+        )
+    return made
+
+
+def statistics(made: LearningCurve, **changes: Any) -> Statistics:
+    last = made.points[-1] if made.points else None
+    known: dict[str, Any] = {
+        "version": last.stored.version if last else 0,
+        "check_ins": last.stored.check_ins if last else 0,
+        "devices": 3,
+        "rows": 100,
+        "recent_error": last.recent_error if last else None,
+        "targets": (),
+        "activity": Activity(over=(), last=None, staleness=(0,) * 9),
+        "validated": None,
+    }
+    return Statistics(**known | changes)
+
+
+def test_a_curve_goes_from_edge_to_edge_and_its_band_lies_around_it() -> None:
+    series = Series(points=[(0, 1.0), (50, 0.5), (100, 0.0)], band=[(0.9, 1.0), (0.4, 0.6), (0.0, 0.1)])
+    drawn = parsed(line_chart([series], id="c", across="version", ticks=(0, 1), most=1.0, label="words"))
+    line = next(path for path in drawn.iter("path") if "line" in path.get("class").split())
+    points = [tuple(map(float, pair.split())) for pair in line.get("d")[1:].split("L")]
+    bottom = HEIGHT - 58
+    assert points == [(LEFT, TOP), ((LEFT + WIDTH - RIGHT) / 2, (TOP + bottom) / 2), (WIDTH - RIGHT, bottom)]
+    assert drawn.get("role") == "img" and drawn.get("aria-label") == "words"
+
+
+@pytest.mark.parametrize("drawn", ["bar", "column"])
+def test_words_in_a_drawing_are_escaped(drawn: str) -> None:
+    bars = [Bar(name=EVIL, value=1.0, low=0.5, high=1.5)]
+    if drawn == "bar":
+        made = bar_chart(bars, id="b", label=EVIL, most=2.0, written=lambda bar: EVIL)
+    else:
+        made = column_chart(bars, id="b", label=EVIL)
+    assert "<script" not in made and parsed(made).get("aria-label") == EVIL
+
+
+def test_bars_are_as_long_as_their_numbers_and_have_their_bands() -> None:
+    bars = [Bar(name="a", value=0.5, low=0.4, high=0.6), Bar(name="b", value=1.0)]
+    drawn = parsed(bar_chart(bars, id="b", label="", most=1.0, written=lambda bar: f"{bar.value:g}"))
+    widths = [float(rect.get("width")) for rect in drawn.iter("rect")]
+    assert widths[0] * 2 == widths[1] and len(list(drawn.iter("path"))) == 1
+
+
+def test_few_points_of_many_are_drawn_with_the_last_one() -> None:
+    kept = thinned(range(1000), 150)
+    assert len(kept) <= 150 and kept[-1] == 999 and kept == sorted(kept)
+    assert thinned([1], 20) == [0] and thinned([], 20) == []
+
+
+def test_the_error_of_the_crowd_and_that_on_public_rows_are_two_curves_and_two_columns() -> None:
+    made = curve(200, 100, 40)
+    errors = tuple(StoredError(version=version, error=error, time=0.0) for version, error in ((10, 0.6), (60, 0.1)))
+    shown = statistics(made, validated=Validated(rows=50, learnt_from=True, errors=errors))
+    chart = draw_charts(Labels(names=("a", "b")), shown, made.points).error
+    assert chart.svg.count('class="line') == 2 and "flattered" in chart.caption and "50 public rows" in chart.caption
+    assert chart.names == ("version", "check-ins", "recent error", "95 % band", "on public rows")
+    assert [(row[0], row[2], row[4]) for row in chart.rows] == [
+        ("20", "0.50", "0.60"),
+        ("40", "0.25", "0.60"),
+        ("60", "0.10", "0.10"),
+    ]
+
+
+def test_without_counts_the_error_on_public_rows_stands_alone() -> None:
+    errors = tuple(StoredError(version=version, error=0.3, time=0.0) for version in (1, 2))
+    shown = statistics(LearningCurve(0.0), validated=Validated(rows=50, learnt_from=False, errors=errors))
+    chart = draw_charts(Labels(names=("a", "b")), shown, ()).error
+    assert chart.names == ("version", "error on public rows") and len(chart.rows) == 2
+    assert "Error on public rows" in draw_spark((), errors)
+
+
+def test_shares_out_of_range_are_drawn_within_it() -> None:
+    targets = (TargetShare(name="a", share=-0.1, low=0.0, high=0.2), TargetShare(name="b", share=1.1, low=0.8, high=1))
+    chart = draw_charts(Labels(names=("a", "b")), statistics(LearningCurve(0.0), targets=targets), ()).targets
+    assert chart is not None and [row[1] for row in chart.rows] == ["0.0 %", "100.0 %"]
+    widths = [float(width) for width in re.findall(r'class="bar banded" .*?width="([\d.]+)"', chart.svg)]
+    assert widths[0] == 0 < widths[1]
+
+
+def test_days_and_staleness_have_tables_that_add_up() -> None:
+    days = tuple(Day(day=20_000 + number, check_ins=10 + number, devices=3) for number in range(80))
+    activity = Activity(over=days[:-1], last=days[-1], staleness=(5, 3, 0, 2, 0, 0, 0, 0, 0))
+    charts = draw_charts(Labels(names=("a", "b")), statistics(LearningCurve(0.0), activity=activity), ())
+    assert charts.days is not None and charts.staleness is not None
+    assert len(charts.days.rows) == 60 and charts.days.rows[0][1] == "89"
+    assert charts.staleness.rows[-1] == ("4 to 7", "2", "20.0 %") and "50 %" in charts.staleness.caption
+
+
+def test_a_spark_line_needs_two_points() -> None:
+    assert spark_line([(1, 0.5)], (), "") == ""
+    assert 'aria-label="falls"' in spark_line([(1, 0.5), (2, 0.4)], (), "falls")
