@@ -85,7 +85,10 @@ export class Device {
     require(row.every(Number.isFinite), "a number of the row is not finite", "bad-row");
     this.task.transform(row); // refuses what the model could never see
     const target = encode(this.task.job.target, label);
-    const isNew = await exclusively(`${this.store.name}-rows`, () => keepRow(this.store, this.account, row, target));
+    // Rows wait for each other, and for no contribution.
+    const isNew = await navigator.locks.request(`${this.store.name}-rows`, () =>
+      keepRow(this.store, this.account, row, target),
+    );
     await this.board.refresh();
     return isNew;
   }
