@@ -62,6 +62,7 @@ def demo(
             from crowdml.cli.demos.phone_demo import phone_demo
 
             phone_demo(crowd, task)
+            return
         outcome = _learn(crowd, algorithm)
         _print(outcome)
         output.write_json(outcome, json)
