@@ -52,8 +52,9 @@ def test_used_samples_written_differently_are_doubtful(server: Process, make_pag
     page = make_page()
     (link,) = server.invites(1, server.fresh(file=SOUND))
     page.evaluate(JOIN, link.to_url())
-    rows = [{"row": [at / 10, 0.5, 0.25, 0], "label": "abc"[at % 3]} for at in range(8)]
-    digits = [{"row": [value + 0.001 for value in each["row"]], "label": each["label"]} for each in rows]
+    rows, digits = (
+        [{"row": [at / 10 + digit, 0.5, 0.25, 0], "label": "abc"[at % 3]} for at in range(8)] for digit in (0, 0.001)
+    )
     ask = "(rows) => device.areDoubtful(rows)"
     assert page.evaluate(ask, rows) is False
     page.evaluate("async (rows) => { for (const { row, label } of rows) await device.addRow(row, label); }", rows)
