@@ -65,7 +65,7 @@ function decision(offer: Offer, go: (joining: Promise<Device>) => void): HTMLEle
     agrees.addEventListener("change", () => (press.disabled = !agrees.checked));
   }
   return [
-    h("section", { className: "card promise" }, ...(promised.guarantee ? odds(offer) : nothing())),
+    h("section", { className: "card stated" }, ...(promised.guarantee ? odds(offer) : nothing())),
     h("ol", { className: "steps" }, ...happens(offer).map((step) => h("li", {}, step))),
     !promised.guarantee ? h("p", {}, h("label", {}, agrees, " I accept that nothing is promised.")) : h("span"),
     h(

@@ -24,7 +24,7 @@ export function recoveryView(device: Device): HTMLElement {
           ),
         ),
         small(
-          "Write the code down and keep the file apart from it: both together are this device. Using them in another browser retires this one.",
+          "Write the code down and keep the file apart from it: both together are this device. Using them in another browser retires this one. The next contribution makes them out of date: make new ones then.",
         ),
       );
     } catch (error) {

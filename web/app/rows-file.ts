@@ -112,6 +112,24 @@ export class RowsFile implements Collector {
   private async take(text: string): Promise<void> {
     try {
       const rows = readRows(text, this.data);
+      if (await this.around.device.areDoubtful(rows)) this.ask(rows);
+      else await this.keep(rows);
+    } catch (error) {
+      this.said.textContent = error instanceof Error ? error.message : String(error);
+    }
+  }
+
+  /** Have the owner say that rows are other samples than those used before, and not the same written differently. */
+  private ask(rows: readonly Row[]): void {
+    this.said.replaceChildren(
+      "Most of these rows are new, and rows that were used are not among them. If they are the same samples written differently (one more digit, another unit), they would be used more often than you were promised: leave them. ",
+      button("They are other samples", () => void this.keep(rows), "plain"),
+      button("Leave them", () => this.said.replaceChildren("Nothing was kept."), "plain"),
+    );
+  }
+
+  private async keep(rows: readonly Row[]): Promise<void> {
+    try {
       for (const [at, { row, label }] of rows.entries()) {
         await this.around.keep(row, label);
         if (at % 20 === 0) this.said.textContent = `${at + 1} of ${rows.length}`;

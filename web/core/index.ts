@@ -16,6 +16,7 @@
  * | `offer.accept({ withoutGuarantee })` | `Device`; where nothing is promised the owner must accept that too |
  * | `Device.list()`, `Device.open(account)` | the devices of this browser, after a reload |
  * | `device.addRow(features, label)` | keeps a row; `device.eraseRows()` forgets all |
+ * | `device.areDoubtful(rows)` | whether a table may hold used samples, written differently: ask the owner first |
  * | `device.contribute()` | one release: `applied`, `queued`, `refused`, `kept` (offline: sent later) or `waiting` |
  * | `device.resend()` | sends what is kept; identical bytes, no new charge |
  * | `device.predict(row)`, `device.refreshModel()` | uses the model; asks for the newest one |

@@ -161,7 +161,9 @@ def test_a_budget_that_is_spent_ends_contributions(server: Process, make_page: C
     assert tried(page, "device.addRow([1, 2, 3], 'a')").startswith("bad-row: a row has 4 numbers")
     assert tried(page, "device.addRow([1, 2, 3, NaN], 'a')").startswith("bad-row:")
     assert tried(page, "device.addRow([1, 2, 3, 4], 'z')").startswith("bad-row: z is not a label")
-    page.evaluate(FILL, 4)
+    page.evaluate(FILL, 3)
+    at_once = "() => Promise.all([1, 2, 2].map((number) => device.addRow([number, 0, 0, 0], 'a')))"
+    assert page.evaluate(at_once) == [True, True, False]
     assert page.evaluate("() => device.addRow([1, 2, 3, 4], 'a').then(() => device.addRow([1, 2, 3, 4], 'a'))") is False
     assert tried(page) == "applied"
-    assert tried(page).startswith("exhausted: 4 of 5 rows were used 1 times each")
+    assert tried(page).startswith("exhausted: 4 of 6 rows were used 1 times each")

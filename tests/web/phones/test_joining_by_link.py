@@ -53,7 +53,7 @@ def test_link_tap_draw_contribute(phone: Phone, server: Process) -> None:
     link = server.invites(1, "draw-a-digit")[0].to_url()
     phone.open(link)
     expect(phone.page.get_by_role("button", name="Join", exact=True)).to_be_in_viewport(timeout=WAIT_MS)
-    said = phone.page.locator(".promise strong").inner_text()
+    said = phone.page.locator(".stated strong").inner_text()
     phone.page.locator("#about > summary").click()
     assert said.split()[0] in re.findall(r"\d+", phone.page.locator("#odds").inner_text()), "page and phone agree"
     phone.press("Join")

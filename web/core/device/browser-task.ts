@@ -55,6 +55,7 @@ interface Definition {
     readonly labels?: readonly string[];
     readonly target?: { name: string; low: number; high: number; unit: string; bins: number; outside?: string };
     readonly transform: readonly Record<string, unknown>[];
+    readonly id?: string | null;
   };
   readonly model: {
     readonly kind: string;
@@ -69,8 +70,10 @@ interface Definition {
   readonly privacy: {
     readonly mode: string;
     readonly unit: "sample" | "device";
+    readonly adjacency?: string;
     readonly epsilon: number | null;
     readonly delta: number;
+    readonly units?: number | null;
     readonly "max-uses": number | null;
   };
   readonly stop: { readonly "max-releases": number | null };
@@ -87,6 +90,13 @@ export interface BrowserTask {
   readonly transform: RowFunction;
 }
 
+/** Terms beyond these promise nothing anyone could rely on (`crowdml.privacy.calibration.term_checks`). */
+const LARGEST_EPSILON = 1000;
+const LARGEST_DELTA = 1e-4;
+/** The norm in which each law protects. */
+const ORDERS: Record<string, number> = { "discrete-laplace": 1, "rounded-gaussian": 2 };
+/** Features, outputs, and rows per step, up to which steps are proven to be stable. */
+const MOST_NUMBERS = 2 ** 20;
 const LOSSES: Record<string, LossName> = { softmax: "softmax", logistic: "logistic", svm: "hinge", huber: "huber" };
 
 /** Build a task from what was signed, or say why a browser may not take part. */
@@ -97,6 +107,9 @@ export function openTask(document: TaskDocument): BrowserTask {
   const plan = document.browser as unknown as Plan;
   require(!plan.refused, String(plan.refused), "not-admitted");
   const { data, model, privacy } = definition;
+  require(!data.id, "a phone may not join because its rows are told apart by ids", "not-admitted");
+  const isKnown = plan.work.kind === "gradient" || plan.work.kind === "steps";
+  require(isKnown, "a phone may not join because a browser does not know the work", "not-admitted");
   const target = targetOf(definition);
   const checkOut = new Layout(plan.messages["check-out"]);
   const checkIn = new Layout(plan.messages["check-in"]);
@@ -128,8 +141,12 @@ function soundly(job: Job, plan: Plan, definition: Definition): { job: Job; term
   const { grid, noise, terms: stated, stable = null } = plan;
   const broken = "the signed plan does not keep the signed terms: nothing is sent, ask the operator";
   require(grid && noise && stated && privacy.epsilon, broken, "terms");
-  const fits = grid.size === job.net.size && grid.order === (noise.law === "discrete-laplace" ? 1 : 2);
+  requireMeaning(privacy);
+  const fits = grid.size === job.net.size && grid.order > 0 && grid.order === ORDERS[noise.law];
   require(fits && Number.isSafeInteger(grid.limit) && grid.limit > 0, broken, "terms");
+  require(grid.radius > 0 && grid.levels >= 1 && noise.scale > 0, broken, "terms");
+  // What is summed over rows is charged for each of them once.
+  require(job.kind === "steps" || plan.schedule.epochs === 1, broken, "terms");
   require((grid.per === "example") === job.weighsRows, broken, "terms");
   require(!job.weighsRows || (job.kind === "gradient" && privacy.unit === "sample"), broken, "terms");
   const uses = privacy.unit === "sample" ? privacy["max-uses"] : stop["max-releases"];
@@ -140,6 +157,8 @@ function soundly(job: Job, plan: Plan, definition: Definition): { job: Job; term
   const whole = mechanism(sound, null);
   const one = stable ? mechanism(sound, sampleSensitivity(grid, stable)) : whole;
   const rows = privacy.unit === "device" ? (stated.rows ?? 1) : 1;
+  const most = plan.schedule.whole ? plan.schedule["most-rows"] : plan.schedule.batch;
+  require(!job.counts || privacy.unit === "sample" || rows >= (most ?? Infinity), broken, "terms");
   const counting = (count: number): Event => (job.counts ? counts(job.counts, count) : new Event());
   const event = (privacy.unit === "sample" ? one : whole).plus(counting(rows));
   const device = privacy.unit === "sample" && grid.per === "release" ? whole.plus(counting(1)) : null;
@@ -147,6 +166,13 @@ function soundly(job: Job, plan: Plan, definition: Definition): { job: Job; term
   require(filter.kind === "pure" || filter.delta > 0, broken, "terms");
   require(covers(filter, event.times(uses)), broken, "terms");
   return { job: full, terms: { unit: privacy.unit, filter, uses, event, device } };
+}
+
+/** Refuse terms that mean nothing, however well they are kept. */
+function requireMeaning({ epsilon, delta, units, adjacency = "replace" }: Definition["privacy"]): void {
+  const isMeant = epsilon! <= LARGEST_EPSILON && delta >= 0 && (units ? delta * units < 1 : delta <= LARGEST_DELTA);
+  const [what, why] = [`ε = ${epsilon} with δ = ${delta}`, "promises nothing anyone could rely on: ask the operator"];
+  require(isMeant && adjacency === "replace", `the signed terms, ${what} (${adjacency}), ${why}`, "terms");
 }
 
 /** Cost of one release of integers; `moved` is by how much one sample changes them, where less is proven. */
@@ -192,10 +218,16 @@ function requireProof(job: Job, stable: Stability, schedule: Schedule): void {
     long * (curvature * shift + width + 20) + (stable.part + 4) * bound + 4 * regularisation * parameters;
   const rounding = 2 * stable.steps * 1.05 * 2 ** -53 * (rate.c * gradient + walked);
   const near = 1 - 1e-12;
+  const { factor = 1, every = 1 } = rate;
+  require(steepest > 0 && regularisation >= 0 && factor > 0 && factor <= 1 && every > 0, why, "terms");
+  const counted = [stable.part, stable.steps, schedule.epochs, net.features, width];
+  require(counted.every(Number.isSafeInteger) && stable.part * stable.steps >= schedule.epochs, why, "terms");
+  require(Math.max(net.features, width, stable.part) <= MOST_NUMBERS, why, "terms");
   const grid = job.sound!.grid;
   const fine = Math.sqrt(grid.limit) >= (grid.levels + Math.ceil(Math.sqrt(grid.size)) + 1) * near;
   require(stable.moved >= moved * near && stable.rounding >= rounding * near && fine, why, "terms");
-  require(rounding <= 0.1 * moved && [rate.c, stable.row].every((size) => size >= 1e-90 && size <= 1e90), why, "terms");
+  require(rounding <= 0.1 * moved &&
+    [rate.c, stable.row, regularisation || 1].every((size) => size >= 1e-90 && size <= 1e90), why, "terms");
 }
 
 function targetOf({ data }: Definition): Target {

@@ -14,11 +14,13 @@ import { openTask, type BrowserTask } from "./browser-task.js";
 import { checkInBody } from "./check-in-body.js";
 import { gather, type Gathered } from "./gathering.js";
 import { Ledger } from "./ledger.js";
-import { factsOf, keepRow, keptRows, note, requireNumbering } from "./samples.js";
+import { areDoubtful, note, factsOf, keepRow, keptRows, requireNumbering } from "./samples.js";
 import { Server, type CheckedOut, type Waiting } from "./server.js";
 import { Sending, type Outcome } from "./sending.js";
 import { exclusively, Store, type Member } from "./store.js";
 import { StateBoard, type DeviceState } from "./state.js";
+
+const WIPED = "this browser's storage was wiped: what was spent is no longer known, and nothing is sent";
 
 export class Device {
   private readonly server: Server;
@@ -85,9 +87,23 @@ export class Device {
     require(row.every(Number.isFinite), "a number of the row is not finite", "bad-row");
     this.task.transform(row); // refuses what the model could never see
     const target = encode(this.task.job.target, label);
-    const isNew = await exclusively(`${this.store.name}-rows`, () => keepRow(this.store, this.account, row, target));
+    // Rows wait for each other, and for no contribution.
+    const isNew = await navigator.locks.request(`${this.store.name}-rows`, () =>
+      keepRow(this.store, this.account, row, target),
+    );
     await this.board.refresh();
     return isNew;
+  }
+
+  /**
+   * Tell whether rows may be samples of before, written differently. Their uses would then be counted from 0 again: the
+   * owner must say that they are others before they are kept.
+   */
+  async areDoubtful(rows: readonly { row: ArrayLike<number>; label: string | number }[]): Promise<boolean> {
+    if (this.task.terms.unit === "device") return false;
+    const { target } = this.task.job;
+    const read = rows.map(({ row, label }) => [Float32Array.from(row), encode(target, label)] as const);
+    return areDoubtful(this.store, this.account, read, (at) => this.ledger.chain.usesOf(this.account, at) > 0);
   }
 
   /** Forget all rows that were kept; what was spent on them stays spent. */
@@ -114,8 +130,9 @@ export class Device {
         const rows = await keptRows(this.store, this.account);
         const gathered = gather(this.task, this.ledger.chain, this.account, rows, this.words);
         const { unit, filter } = this.task.terms;
-        const meaningless = "δ is no promise to as many rows as this device has: ask the operator";
-        require(unit === "device" || filter.delta * rows.length < 1, meaningless, "terms");
+        const meaningless = "δ is no promise to as many rows as this device has had: ask the operator";
+        const { following } = await factsOf(this.store, this.account);
+        require(unit === "device" || filter.delta * following < 1, meaningless, "terms");
         const found = await this.checkOut();
         return "why" in found ? { status: "waiting", ...found } : this.release(sending, found, gathered);
       }),
@@ -127,7 +144,7 @@ export class Device {
     return this.noted(() =>
       exclusively(this.store.name, async () => {
         await this.reload();
-        const kept = await this.ledger.unsettled(this.account);
+        const kept = this.member.paused ? [] : await this.ledger.unsettled(this.account);
         return kept.length ? this.sending().sendAll(kept) : null;
       }),
     );
@@ -209,9 +226,8 @@ export class Device {
     this.board.workedMs = performance.now() - begun;
     const letters = toBase64(crypto.getRandomValues(new Uint8Array(12)));
     const key = `${version.toString(16).padStart(10, "0")}-${letters}`;
-    const seen = { version: Math.max(version, facts.version), parameters: found.parameters };
     const charge = { task: this.account, key, body, samples: gathered.samples, version, numbering };
-    return sending.sendAll([await this.ledger.charge(charge, after, seen)]);
+    return sending.sendAll([await this.ledger.charge(charge, after)]);
   }
 
   /** Ask for parameters; refuse what the owner did not accept, or what shows that the server was set back. */
@@ -263,17 +279,19 @@ export class Device {
   /** Read again what another tab may have changed. */
   private async reload(): Promise<void> {
     const member = await this.store.run(["members"], "readonly", (within) => within.get("members", this.account));
-    const lost = "this browser's storage was wiped: what was spent is no longer known, and nothing is sent";
-    require(member, `${lost}; use a recovery code, if there is one`, "ledger-lost");
+    require(member, `${WIPED}; use a recovery code, if there is one`, "ledger-lost");
     this.member = member;
     this.server.token = member.token;
     await this.ledger.refresh();
-    require(this.ledger.chain.tasks.has(this.account), lost, "ledger-lost");
+    require(this.ledger.chain.tasks.has(this.account), WIPED, "ledger-lost");
   }
 
   private async change(changes: Partial<Member>): Promise<void> {
-    this.member = { ...this.member, ...changes };
-    await this.store.run(["members"], "readwrite", async (within) => within.put("members", this.member));
+    await this.store.run(["members"], "readwrite", async (within) => {
+      const now = await within.get("members", this.account); // another tab may have withdrawn since
+      require(now, WIPED, "ledger-lost");
+      within.put("members", (this.member = { ...now, ...changes }));
+    });
     await this.board.refresh();
   }
 

@@ -12,7 +12,7 @@ import { ed25519, hashOf, openSigned, type SignedTask, type TaskDocument } from 
 import { openTask, type BrowserTask } from "./browser-task.js";
 import { Device } from "./device.js";
 import { Ledger } from "./ledger.js";
-import { beginFacts } from "./samples.js";
+import { beginFacts, note } from "./samples.js";
 import { Server } from "./server.js";
 import { exclusively, Store, type Member } from "./store.js";
 
@@ -86,13 +86,13 @@ export class Offer {
     const before = (await this.store.all("members")).find(
       (member) => member.task === this.link.task && member.operator === this.link.key,
     );
-    const left = `this browser has withdrawn from ${this.link.task}, and its ledger is closed for it`;
-    require(before?.state !== "withdrawn", left, "ended");
-    if (before?.state === "joined") return before;
+    const over = `this browser has withdrawn from ${this.link.task}, and its ledger is closed for it`;
+    require(before?.state !== "withdrawn", over, "ended");
+    if (before?.state === "joined" && !(await isGone(before))) return before;
     const isSame = before !== undefined && before.code === this.link.code;
     const keys = isSame ? before : await makeKeys();
     const member: Member = {
-      account: before?.account ?? this.account(ledger),
+      account: before?.account ?? (await this.account(ledger)),
       server: this.link.server,
       task: this.link.task,
       operator: this.link.key,
@@ -114,14 +114,41 @@ export class Offer {
       state: "joined",
       ...(await server.enrol(this.link, keys.secret, keys.publicKey)),
     };
-    await this.store.run(["members"], "readwrite", async (within) => within.put("members", joined));
+    const left = isSame ? [] : await ledger.unsettled(member.account);
+    await this.store.run(["members", "facts", "unsettled"], "readwrite", async (within) => {
+      within.put("members", joined);
+      if (isSame) return;
+      // Another device for the server: what was not settled with the old one never will be; its charges stay.
+      for (const { key } of left) within.remove("unsettled", key);
+      await note(within, member.account, { version: -1, contributed: -1, number: 0 });
+    });
     return joined;
   }
 
-  /** Name the task in the ledger: by its name, unless another operator's task has it. */
-  private account(ledger: Ledger): string {
-    const { task, key } = this.link;
+  /**
+   * Name the task in the ledger: by its name, unless another operator's task has it.
+   *
+   * An account of this very task of which no member is kept is the task's own: what was spent stays spent.
+   */
+  private async account(ledger: Ledger): Promise<string> {
+    const { task, key, taskHash } = this.link;
+    const kept = new Set((await this.store.all("members")).map(({ account }) => account));
+    const own = [...ledger.chain.tasks].find(([name, spent]) => spent.taskHash === taskHash && !kept.has(name));
+    if (own) return own[0];
     return ledger.chain.tasks.has(task) ? `${task}@${key.slice(0, 12)}` : task;
+  }
+}
+
+/** Ask whether the server no longer knows a device: then another invite makes it a new one, with the ledger it has. */
+async function isGone({ server, task, token }: Member): Promise<boolean> {
+  const asked = new Server(server, task);
+  asked.token = token;
+  try {
+    await asked.me();
+    return false;
+  } catch (error) {
+    if (error instanceof Refusal && error.reason === "revoked") return true;
+    throw error;
   }
 }
 

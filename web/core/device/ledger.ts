@@ -49,14 +49,11 @@ export class Ledger {
   }
 
   /** Charge one release and keep its final bytes; only what this returns may be sent. */
-  async charge(charge: Charge, after: { contacts: number; steps: number }, seen: Partial<Facts>): Promise<Unsettled> {
+  async charge(charge: Charge, after: { contacts: number; steps: number }): Promise<Unsettled> {
     const { key, task: account, body, version } = charge;
     const entry = await this.chain.charge(charge);
     const unsettled = { key, account, body, version, ...after, order: this.chain.length };
-    await this.write(entry, packed(charge.samples), ["unsettled", "facts"], (within) => {
-      within.add("unsettled", unsettled);
-      return note(within, account, seen);
-    });
+    await this.write(entry, packed(charge.samples), ["unsettled"], (within) => within.add("unsettled", unsettled));
     return unsettled;
   }
 
@@ -76,7 +73,7 @@ export class Ledger {
     entry: Entry | null,
     numbers: Bytes,
     tables: ("members" | "facts" | "unsettled")[],
-    more: (within: Within) => Promise<void> | void = () => undefined,
+    more: (within: Within) => void | Promise<void> = () => undefined,
   ): Promise<void> {
     const number = this.chain.length;
     const stored: StoredEntry[] = [];

@@ -32,13 +32,13 @@ export interface Recovery {
 
 /** Seal what another browser needs to go on as this device. */
 export async function exportRecovery(account: string, store = new Store()): Promise<Recovery> {
-  const samples = await samplesOf(store, account);
-  const content = await store.run(["members", "facts", "entries", "unsettled"], "readonly", async (within) => ({
+  const tables = ["members", "facts", "entries", "samples", "unsettled"] as const;
+  const content = await store.run([...tables], "readonly", async (within) => ({
     format: 1,
     member: await within.get("members", account),
     facts: await within.get("facts", account),
     entries: await within.all("entries"),
-    samples,
+    samples: await samplesOf(within, account),
     unsettled: (await within.all("unsettled")).filter((each) => each.account === account),
   }));
   require(content.member && content.facts, `this browser has not joined ${account}`, "ledger-lost");
@@ -68,6 +68,11 @@ export async function importRecovery(sealed: string, code: string, store = new S
     const { task, code: invite, taskHash } = member;
     const link = { server: member.server, task, code: invite, key: member.operator, taskHash };
     const enrolled = await server.enrol(link, member.secret, member.publicKey); // a new token: the old one is void
+    server.token = enrolled.token;
+    const [{ checkIns }, { releases }] = [await server.me(), chain.spending(member.account)];
+    const older = `the server has ${checkIns} check-ins of this device, this code knows of ${releases}`;
+    const instead = "it is older than what was spent; make a new one in the browser that it came from";
+    require(checkIns <= releases, `${older}: ${instead}`, "ledger-lost");
     const tables = ["members", "facts", "entries", "samples", "unsettled"] as const;
     await store.run([...tables], "readwrite", async (within) => {
       within.put("members", { ...member, ...enrolled, state: "joined" });

@@ -11,6 +11,7 @@ import type { Numbering, Spending } from "../ledger/chain.js";
 import type { Facts, KeptRow, Sample, Store, Within } from "./store.js";
 
 const LAST = "\uffff";
+const MISSING = "this browser has lost what it knew of its rows: nothing is sent, as their uses cannot be counted";
 
 /** Begin what a device knows: no sample has a number. */
 export async function beginFacts(account: string): Promise<Facts> {
@@ -40,6 +41,25 @@ export async function keepRow(store: Store, account: string, row: Float32Array, 
   });
 }
 
+/**
+ * Tell whether rows may be samples that were used before, written differently (one more digit, another unit): most of
+ * them are new, and a tenth or more of those that were used are not among them.
+ */
+export async function areDoubtful(
+  store: Store,
+  account: string,
+  rows: readonly (readonly [row: Float32Array, target: number])[],
+  isUsed: (sample: number) => boolean,
+): Promise<boolean> {
+  const { salt } = await factsOf(store, account);
+  const names = new Set(await Promise.all(rows.map(([row, target]) => nameOf(salt, row, target))));
+  const known = await store.run(["samples"], "readonly", (within) => samplesOf(within, account));
+  const used = known.filter(({ sample }) => isUsed(sample));
+  const gone = used.filter(({ name }) => !names.has(name)).length;
+  const fresh = names.size - known.filter(({ name }) => names.has(name)).length;
+  return 2 * fresh > names.size && gone > 0 && 10 * gone >= used.length;
+}
+
 /** Return the rows of a task. */
 export async function keptRows(store: Store, account: string): Promise<KeptRow[]> {
   return store.run(["rows"], "readonly", (within) => within.all("rows", [account], [account, []]));
@@ -47,27 +67,26 @@ export async function keptRows(store: Store, account: string): Promise<KeptRow[]
 
 export async function factsOf(store: Store, account: string): Promise<Facts> {
   const found = await store.run(["facts"], "readonly", (within) => within.get("facts", account));
-  const missing = "this browser has lost what it knew of its rows: nothing is sent, as their uses cannot be counted";
-  require(found, missing, "ledger-lost");
+  require(found, MISSING, "ledger-lost");
   return found;
 }
 
-/** Note what was seen of the server, inside of a transaction: rows may have been numbered meanwhile, and stay so. */
-export async function note(within: Within, account: string, seen: Partial<Facts>): Promise<void> {
+/** Change some facts and leave the others: rows may come at any time, and number themselves in them. */
+export async function note(within: Within, account: string, changes: Partial<Facts>): Promise<void> {
   const now = await within.get("facts", account);
-  if (!now) throw new Refusal("ledger-lost", "this browser's storage was wiped: nothing is sent");
-  within.put("facts", { ...now, ...seen });
+  require(now, MISSING, "ledger-lost");
+  within.put("facts", { ...now, ...changes });
 }
 
 /** Refuse to go on with other numbers of samples than the ledger has counted with. */
 export async function requireNumbering(store: Store, account: string, spending: Spending): Promise<Numbering | null> {
   if (spending.terms.unit !== "sample") return null;
-  // In one transaction: a row that is kept meanwhile is in both, or in neither.
-  const [facts, samples] = await store.run(["facts", "samples"], "readonly", async (within) => {
-    const now = await within.get("facts", account);
-    return [now, sorted(await within.all("samples", [account, ""], [account, LAST]))] as const;
-  });
-  require(facts, "this browser's storage was wiped: nothing is sent", "ledger-lost");
+  const [facts, samples] = await store.run(
+    ["facts", "samples"],
+    "readonly",
+    async (within) => [await within.get("facts", account), await samplesOf(within, account)] as const,
+  );
+  require(facts, MISSING, "ledger-lost");
   let hash = await sha256(joined(utf8("crowdml samples 1\0"), facts.salt));
   const known = spending.numbering;
   const lost = "this browser's list of samples is not the one that the ledger has counted with: nothing is sent";
@@ -80,15 +99,9 @@ export async function requireNumbering(store: Store, account: string, spending: 
   return { count: samples.length, hash: facts.numbering };
 }
 
-export async function samplesOf(store: Store, account: string): Promise<Sample[]> {
-  const found = await store.run(["samples"], "readonly", (within) =>
-    within.all("samples", [account, ""], [account, LAST]),
-  );
-  return sorted(found);
-}
-
-function sorted(samples: Sample[]): Sample[] {
-  return samples.sort((one, other) => one.sample - other.sample);
+export async function samplesOf(within: Within, account: string): Promise<Sample[]> {
+  const found = await within.all("samples", [account, ""], [account, LAST]);
+  return found.sort((one, other) => one.sample - other.sample);
 }
 
 /** Name a row by its numbers and its target; without the salt the name says nothing. */
@@ -96,7 +109,7 @@ async function nameOf(salt: Bytes, row: Float32Array, target: number): Promise<s
   const content = new Uint8Array(4 * row.length + 4);
   const view = new DataView(content.buffer);
   row.forEach((value, at) => view.setFloat32(4 * at, value + 0, true)); // minus zero is zero
-  view.setFloat32(4 * row.length, target, true);
+  view.setFloat32(4 * row.length, target + 0, true);
   return toHex((await sha256(joined(salt, content))).subarray(0, 16));
 }
 

@@ -3,7 +3,7 @@
 import { Refusal, require } from "../refusal.js";
 import type { BrowserTask } from "./browser-task.js";
 import type { Ledger } from "./ledger.js";
-import { factsOf, note } from "./samples.js";
+import { note, factsOf } from "./samples.js";
 import { refusalOf, text, whole, type Answer, type Server } from "./server.js";
 import type { Member, Store, Unsettled } from "./store.js";
 
@@ -82,6 +82,7 @@ export class Sending {
     const before = `the server counts this as check-in ${number}, but has counted ${facts.number}: it was set back`;
     require(number > facts.number || json["again"] === true, before, "set-back");
     await this.store.run(["facts", "unsettled"], "readwrite", async (within) => {
+      within.remove("unsettled", sent.key);
       await note(within, sent.account, {
         version: Math.max(facts.version, status === "applied" ? version : -1),
         contributed: sent.version,
@@ -89,7 +90,6 @@ export class Sending {
         contacts: sent.contacts,
         steps: sent.steps,
       });
-      within.remove("unsettled", sent.key);
     });
     return { status, key: sent.key, number, version };
   }

@@ -139,7 +139,7 @@ export class Store {
         } catch {
           // it has ended by itself
         }
-        throw error;
+        throw error instanceof DOMException ? lost(error) : error; // whatever the database says of a broken transaction
       }
       await ended;
       return result;

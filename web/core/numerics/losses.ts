@@ -45,6 +45,7 @@ export function makeLoss(name: LossName, classes: number, delta = 1): Loss {
       curvature: null,
     };
   }
+  if (classes > 2 && name !== "huber") throw new RangeError(`the loss "${name}" is one of two labels`);
   const sign = (target: number): number => (classes ? 2 * target - 1 : target);
   const slopes: Record<Exclude<LossName, "softmax">, (z: number, y: number) => number> = {
     logistic: (z, y) => -y * 0.5 * (1 - Math.tanh(0.5 * y * z)),

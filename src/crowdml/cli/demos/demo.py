@@ -65,6 +65,7 @@ def demo(
             from crowdml.cli.demos.phone_demo import phone_demo
 
             phone_demo(crowd, task)
+            return
         if algorithm == "slicenet":
             from crowdml.cli.demos.demo_slices import learn_in_slices
 
