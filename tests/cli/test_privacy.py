@@ -1,6 +1,7 @@
 """crowdml privacy explain, as an owner or an operator meets it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,12 @@ def test_a_sound_task_is_explained(tmp_path: Path) -> None:
     )
     for word in words:
         assert word in " ".join(ran.stdout.split()), word
+    # First in odds, then in ε: nothing of the field is read before the promise is understood.
+    first, _, figures = ran.stdout.partition("In figures")
+    assert "no method is right more than" in " ".join(first.split()) and "Who sees what" in first
+    assert not re.search("[α-ωΑ-Ω]", first) and "ε = 8" in figures and first.count("◆") > 10
     content = json.loads((tmp_path / "out.json").read_text())
+    assert content["owner"]["row"]["odds"]["of_100"] == int(re.findall(r"more than\s+(\d+)\s+times", first)[0])
     assert content["enforced_by"] == content["total"]["sample"]["by"] == "Σμ² of Gaussian noise"
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 

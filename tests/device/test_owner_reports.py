@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,11 @@ def test_a_report_can_be_had_while_the_device_runs(make_server: Any, join: Any, 
         assert task["spending"]["samples"] == {"used": 8, "used_up": 0, "most": 2}
         assert task["spending"]["promised"] == {"epsilon": 6.0, "delta": 0.0}
         assert task["spending"]["uses_left"] == 1
+        # Pure ε = 2 in each of two uses so far, of three: randomised response, whose second use decides nothing.
+        p = 1 / (1 + math.exp(-2.0))
+        assert task["spending"]["odds"]["spent"] == math.ceil(100 * p)
+        assert task["spending"]["odds"]["promised"] == math.ceil(100 * (p**3 + 3 * p**2 * (1 - p)))
+        assert ledger_report(Home(place), compare=False)["tasks"]["walk"]["odds"] == task["spending"]["odds"]
         device.run(rows)
     again = report(Home(place), ask=False)["tasks"][0]
     assert again["spending"]["samples"]["used_up"] == 8 and again["server_says"] is None
@@ -40,7 +46,7 @@ def test_no_guarantee_has_no_figures(make_server: Any, join: Any, rows: Any) -> 
         device.run(rows, releases=2)
     spending = report(Home(place), ask=False)["tasks"][0]["spending"]
     assert spending["guarantee"] == "no formal guarantee" and spending["releases"] == 2
-    assert spending["promised"] is spending["spent"] is spending["uses_left"] is None
+    assert spending["promised"] is spending["spent"] is spending["uses_left"] is spending["odds"] is None
     json.dumps(ledger_report(Home(place), compare=False), allow_nan=False)
 
 

@@ -36,7 +36,7 @@ def integrated(mu: float, pure: tuple[float, ...] = ()) -> float:
         right = math.prod((math.exp(e) if o else 1.0) / (1 + math.exp(e)) for o, e in zip(outcome, pure, strict=True))
         left = math.prod((1.0 if o else math.exp(e)) / (1 + math.exp(e)) for o, e in zip(outcome, pure, strict=True))
         total += float(np.abs(right * density[1] - left * density[0]).sum())
-    return (1 + total * (x[1] - x[0]) / math.sqrt(2 * math.pi) / 2) / 2
+    return (1 + total * float(x[1] - x[0]) / math.sqrt(2 * math.pi) / 2) / 2
 
 
 def test_the_example_of_every_page() -> None:

@@ -70,7 +70,7 @@ def variation(mu: float, pure: float, times: int) -> float:
         ways, tails = math.comb(times, heads), times - heads
         one, other = ratio**heads * (1 - ratio) ** tails, ratio**tails * (1 - ratio) ** heads
         total += ways * float(np.abs(one * first - other * second).sum())
-    return total * (x[1] - x[0]) / math.sqrt(2 * math.pi) / 2
+    return total * float(x[1] - x[0]) / math.sqrt(2 * math.pi) / 2
 
 
 def by_hand(task: Task) -> float:
@@ -221,7 +221,7 @@ def test_a_hundred_dots(right: int) -> None:
     dots = Dots(right=right, about="one of your rows")
     text, svg = dots.text(), dots.svg("row")
     assert text.count("●") == svg.count("dots-coin") == 50 and text.count("◆") == svg.count("dots-added") == right - 50
-    assert text.count("·") == svg.count("dots-wrong") == 100 - right and len(text.splitlines()) == 10
+    assert text.count("○") == svg.count("dots-wrong") == 100 - right and len(text.splitlines()) == 10
     assert f"more than {right} right" in svg and "style=" not in svg and "<script" not in svg
     assert 'role="img"' in svg and 'aria-labelledby="row-title row-desc"' in svg and "<title" in svg and "<desc" in svg
 

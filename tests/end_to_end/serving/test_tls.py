@@ -146,6 +146,7 @@ def check_export(type_crowdml: Type, home: tuple[str, ...], rows: Any, folder: P
     np.testing.assert_array_equal(label, scores.argmax(axis=1))
     found = session.get_modelmeta().custom_metadata_map
     assert found["task"] == "walk" and found["version"] == "4" and '"epsilon": 20.0' in found["privacy"]
+    assert "no method guesses right more than" in found["odds"] and "times in 100" in found["odds of one row"]
 
 
 def test_lan_after_a_restart_is_trusted_as_before(serve: Serve, needs_network: str) -> None:

@@ -35,6 +35,15 @@ def test_the_promise_of_local_noise_rests_on_the_device_alone(shared: Any) -> No
     assert ALONE in text(shared, f"/tasks/{task}") and ALONE in shared.show(task)["rests_on"]
 
 
+def test_the_promise_is_said_in_odds_before_it_is_said_in_epsilon(shared: Any) -> None:
+    task = shared.fresh("secure-aggregation.enabled=false", file=MASKED)
+    for page in (f"/tasks/{task}", f"/join/{task}"):
+        shown = text(shared, page)
+        odds, epsilon = shown.index("A coin is right 50 times in 100"), shown.index("is promised ε =")
+        assert odds < epsilon and shown.index("dots-coin") < epsilon and "style=" not in shown
+    assert "no method is right more than" in shared.show(task)["odds"]
+
+
 def test_masks_without_noise_do_not_show_the_server_everything(shared: Any) -> None:
     changes = ['privacy={ mode = "none" }']
     shown = text(shared, f"/tasks/{shared.fresh(*changes, file=MASKED)}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Depends, Response
+from fastapi import Depends, Request, Response
 from markupsafe import Markup
 
 from crowdml.core import record
-from crowdml.server.http.control import coordinator_of, described, documents_of
+from crowdml.server.http.control import coordinator_of, described
 from crowdml.server.http.documents import Documents
 from crowdml.server.pages.rendering import respond
 from crowdml.server.pages.task_charts import clamp, draw_spark
@@ -47,12 +47,37 @@ class TasksPage:
     going_on: int
 
 
+class TaskCards:
+    """Makes cards of tasks, and keeps those of which nothing has changed.
+
+    Args:
+        documents: Has the learning curves.
+    """
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._made: dict[str, tuple[int, TaskCard]] = {}
+
+    async def card(self, running: RunningTask) -> TaskCard:
+        """Return a task in short."""
+        mark, made = running.shown, self._made.get(running.name)
+        if made is None or made[0] != mark:
+            made = self._made[running.name] = (mark, await _card(running, self._documents))
+        return made[1]
+
+
+def cards_of(request: Request) -> TaskCards:
+    """Return what makes the cards of tasks."""
+    found: TaskCards = request.app.state.task_cards
+    return found
+
+
 @described("All tasks")
 async def tasks_page(
-    coordinator: Annotated[Coordinator, Depends(coordinator_of)], documents: Annotated[Documents, Depends(documents_of)]
+    coordinator: Annotated[Coordinator, Depends(coordinator_of)], makes: Annotated[TaskCards, Depends(cards_of)]
 ) -> Response:
     """List the tasks."""
-    cards = [await _card(running, documents) for running in coordinator.tasks.values()]
+    cards = [await makes.card(running) for running in coordinator.tasks.values()]
     cards.sort(key=lambda card: ORDER[card.summary["state"]])
     going_on = sum(card.summary["state"] == "open" for card in cards)
     return respond("tasks.html", TasksPage(tasks=cards, going_on=going_on))

@@ -11,7 +11,7 @@ from crowdml.core import record
 
 COIN = 50
 COLUMNS, DOTS = 10, 100
-RIGHT, ADDED, WRONG = "●", "◆", "·"
+RIGHT, ADDED, WRONG = "●", "◆", "○"
 """A guess that a coin gets right too, one that may be right only because of what was sent, and a wrong one."""
 
 
@@ -81,5 +81,7 @@ class Dots:
             corners = f"{x},{y - 4.2} {x + 4.2},{y} {x},{y + 4.2} {x - 4.2},{y}"
             return f'<polygon class="dots-added" points="{corners}" fill="currentColor"/>'
         if kind == "coin":
-            return f'<circle class="dots-coin" cx="{x}" cy="{y}" r="3.4" fill="currentColor" fill-opacity="0.55"/>'
-        return f'<circle class="dots-wrong" cx="{x}" cy="{y}" r="3" fill="none" stroke="currentColor"/>'
+            return f'<circle class="dots-coin" cx="{x}" cy="{y}" r="3.4" fill="currentColor" fill-opacity="0.5"/>'
+        return (
+            f'<circle class="dots-wrong" cx="{x}" cy="{y}" r="3" fill="none" stroke="currentColor" stroke-width="0.7"/>'
+        )
