@@ -150,3 +150,14 @@ def test_the_page_shows_targets_days_and_staleness(shared: Any) -> None:
     page = shared.send("GET", f"/tasks/{task}").text
     assert 'id="targets"' in page and 'id="days"' in page and 'id="staleness"' in page
     assert "12 rows" in page and "3 check-ins from 1 device" in page
+
+
+@pytest.mark.parametrize(("changes", "noisy"), [(PRIVATE, True), (("privacy.mode=none",), False)])
+def test_no_noise_is_claimed_where_none_was_added(shared: Any, changes: tuple[str, ...], noisy: bool) -> None:
+    task = shared.fresh(*changes)
+    device = shared.device(task)
+    for seed in range(3):
+        assert device.check_in(device.body(seed=seed)).status_code == 200
+    page = shared.send("GET", f"/tasks/{task}").text
+    assert ("noise that devices added" in page) == noisy
+    assert ("No noise protects these counts" in page) == (not noisy)

@@ -11,6 +11,7 @@ import pytest
 from crowdml.server.http.session_cookies import SessionCookies
 from crowdml.server.setup.application import Access
 from crowdml.server.store import Identity, Store, open_store
+from crowdml.server.store.session_tables import MOST_SESSIONS
 from crowdml.server.tasks.device_tokens import token_hash
 from crowdml.server.tasks.operator.operator_sessions import IDLE_S, LIFE_S, Sessions, is_form_of
 from crowdml.server.tasks.operator.operator_token import TOKEN_FILE, OperatorToken, require_identity
@@ -53,6 +54,17 @@ def test_a_session_ends_when_it_is_not_used_and_after_half_a_day(store: Store) -
     lazy = sessions.begin()
     clocks.go(IDLE_S)
     assert sessions.find(lazy) is None
+
+
+def test_of_very_many_sessions_the_oldest_ends_at_once(store: Store) -> None:
+    clocks = Clocks()
+    sessions = clocks.sessions(store)
+    tokens = []
+    for _ in range(MOST_SESSIONS + 1):
+        clocks.go(1)
+        tokens.append(sessions.begin())
+    assert sessions.find(tokens[0]) is None and all(map(sessions.find, tokens[1:]))
+    assert len(sessions) == len(store.sessions()) == MOST_SESSIONS
 
 
 def test_a_session_outlives_a_restart_but_not_its_time(store: Store) -> None:
