@@ -26,7 +26,7 @@ from crowdml.server.pages.svg_charts import (
 from crowdml.server.store import StoredError
 from crowdml.server.tasks.learning_curve import CurvePoint
 from crowdml.server.tasks.statistics import DAYS_SHOWN, Statistics, Validated, day_name, staleness_bins
-from crowdml.task.recent_error import RecentError
+from crowdml.task.recent_error import WIDEST, RecentError
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -182,13 +182,18 @@ def _targets(target: Target, statistics: Statistics) -> Chart | None:
         f"Share of each {'label' if target.has_accuracy else 'range'} among {of}. The lines are 95 % bands: {why}."
         f"{'' if statistics.noisy else ' No noise protects these counts.'}"
     )
-    svg = bar_chart(bars, id="targets", label=words, most=most, written=lambda bar: f"{100 * bar.value:.0f} %")
+    svg = bar_chart(bars, id="targets", label=words, most=most, written=_share)
     rows = tuple(
         (own.name, f"{100 * clamp(own.share):.1f} %", f"{100 * own.low:.1f} to {100 * own.high:.1f} %")
         for own in statistics.targets
     )
     first = "label" if target.has_accuracy else target.column
     return Chart(svg=svg, caption=words, names=(first, "share", "95 % band"), rows=rows)
+
+
+def _share(bar: Bar) -> str:
+    """Write the share of a bar, unless noise hides it."""
+    return "not known" if (bar.high or 0.0) - (bar.low or 0.0) > WIDEST else f"{100 * bar.value:.0f} %"
 
 
 def _days(statistics: Statistics) -> Chart | None:
