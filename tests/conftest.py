@@ -1,4 +1,4 @@
-"""What the whole suite shares: a real PostgreSQL server, and which tests are the slower ones."""
+"""What the whole suite shares: a real browser, a real PostgreSQL server, and which tests are the slower ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.browser import browser as browser
 from tests.support.postgres import Postgres
 
 if os.environ.get("CROWDML_CHECK_SHAPES"):

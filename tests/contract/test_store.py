@@ -14,12 +14,14 @@ from crowdml.server.store import (
     Applied,
     Identity,
     Joined,
+    NewDay,
     NewDevice,
     NewTask,
     Point,
     Receipt,
     Store,
     StoreConflict,
+    StoredError,
     StoreFailed,
     open_store,
 )
@@ -234,6 +236,28 @@ def test_an_estimate_may_be_missing(store: Store) -> None:
     point = Point(version=1, check_ins=1, rows=0, estimated_error=None, time=1.0)
     store.apply(batch(task, 0, receipt(0, "k1"), point=point))
     assert store.points(task) == [point]
+
+
+def test_a_day_begins_with_its_first_receipt_and_is_closed_by_the_next(store: Store) -> None:
+    task, other = store.create_task(new_task()).id, store.create_task(new_task("other")).id
+    store.apply(batch(other, 0, receipt(0, "k0")))
+    first = NewDay(day=100, version=0, staleness="[0]")
+    store.apply(batch(task, 0, receipt(0, "k1"), receipt(1, "k1", version=2), day=first))
+    store.apply(batch(task, 2, receipt(0, "k2", 2, 3, 1)))
+    (found,) = store.days(task)
+    assert (found.day, found.version, found.staleness, found.check_ins, found.devices) == (100, 0, "[0]", None, None)
+    assert store.log(task, found.first) == [(0, 1, 0), (1, 2, 0), (0, 3, 1)] == store.log(task)
+    store.apply(batch(task, 3, receipt(1, "k3", 2, 4, 3), day=replace(first, day=101, version=3, over=(100, 3, 2))))
+    before, now = store.days(task)
+    assert (before.check_ins, before.devices) == (3, 2) and store.log(task, now.first) == [(1, 4, 3)]
+    assert store.days(other) == []
+
+
+def test_an_error_on_public_rows_is_kept_once_for_each_version(store: Store) -> None:
+    task = store.create_task(new_task()).id
+    for version, error in ((5, 0.5), (1, 0.75), (5, 0.1)):
+        store.add_validation(task, StoredError(version=version, error=error, time=2.5))
+    assert [(found.version, found.error) for found in store.validations(task)] == [(1, 0.75), (5, 0.5)]
 
 
 @pytest.mark.parametrize("wrong", [{"expected_version": 1}, {"expected_check_ins": 1}, {"task": 99}])

@@ -14,7 +14,6 @@ import pytest
 
 from crowdml.wire.signed_task import write_arrays
 from tests.support.application import Makes
-from tests.support.browser import browser as browser
 from tests.support.on_socket import OnSocket
 from tests.support.served import Member
 

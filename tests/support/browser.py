@@ -1,4 +1,4 @@
-"""A real browser for the pages of real servers. A conftest that imports the fixture gives it to its folder."""
+"""A real browser for the pages of real servers: one for the whole suite, since a process can drive only one."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from crowdml.server.http.control import bearer_of, device_of, require_operator
 from crowdml.server.http.json_bodies import Described, Summary
 from crowdml.server.http.openapi import RAW_TEXTS
 from crowdml.server.http.routes import RAW_ROUTES, ROUTES
+from crowdml.server.pages.operator.session_gate import require_session
 
 PUBLIC = {
     ("get", "/healthz"),
@@ -18,6 +19,7 @@ PUBLIC = {
     ("get", "/v1/tasks/{task}"),
     ("get", "/v1/tasks/{task}/events"),
     ("get", "/v1/tasks/{task}/curve"),
+    ("get", "/v1/tasks/{task}/statistics"),
     ("post", "/v1/tasks/{task}/devices"),
 }
 
@@ -48,12 +50,14 @@ def test_no_route_is_answered_that_is_not_in_the_table(shared: Any) -> None:
 
 def test_the_framework_asks_for_the_tokens_that_the_table_names(shared: Any) -> None:
     asked = {"operator": require_operator, "device": device_of, "operator or device": bearer_of}
+    asked["session"] = require_session
     whose = {(method, route.path): route.who for route in ROUTES for method in route.methods}
     for route in shared.framework().routes:
         calls = _calls(route.dependant)
         for method in route.methods:
             who = whose[method, route.path]
-            assert (bearer_of in calls) == (who != "anyone"), (method, route.path)
+            assert (bearer_of in calls) == (who not in ("anyone", "session")), (method, route.path)
+            assert (require_session in calls) == (who == "session"), (method, route.path)
             assert who == "anyone" or asked[who] in calls, (method, route.path)
 
 

@@ -144,7 +144,7 @@ class StalenessBin(_Answer):
     check_ins: int
 
 
-class ValidationError(_Answer):
+class MeasuredError(_Answer):
     """An error on the operator's public rows."""
 
     version: int = Field(description="version whose model was measured")
@@ -157,7 +157,7 @@ class ValidationCurve(_Answer):
 
     rows: int = Field(description="how many rows")
     learnt_from: bool = Field(description="whether the server learns from these rows as well, which flatters the error")
-    errors: list[ValidationError]
+    errors: list[MeasuredError]
 
 
 class Statistics(_Answer):
