@@ -15,6 +15,7 @@ from crowdml.server.store.session_tables import MOST_SESSIONS
 from crowdml.server.tasks.device_tokens import token_hash
 from crowdml.server.tasks.operator.operator_sessions import IDLE_S, LIFE_S, Sessions, is_form_of
 from crowdml.server.tasks.operator.operator_token import TOKEN_FILE, OperatorToken, require_identity
+from crowdml.server.tasks.operator.refusal_counts import RefusalCounts
 from tests.support.application import FAST
 from tests.support.portal import HTML, Browser, signed_in
 
@@ -275,3 +276,25 @@ def test_refusals_are_written_from_time_to_time(make_app: Any, monkeypatch: pyte
         assert wrong.status_code == 401 and Browser(app).sign_in("wrong").status_code == 403
     counts = {event["action"]: event["count"] for event in app.as_operator("GET", "/v1/operator/log").json()["events"]}
     assert counts == {"refused token": 3, "refused sign-in": 3} and not app.failures
+
+
+def test_what_another_has_begun_to_write_is_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, begun, go_on, note = RefusalCounts(store), threading.Event(), threading.Event(), store.note
+
+    def slow(*given: Any, **more: Any) -> None:
+        begun.set()
+        assert go_on.wait(30)
+        note(*given, **more)
+
+    monkeypatch.setattr(store, "note", slow)
+    counts.add("stranger", "refused token")
+    first, second = threading.Thread(target=counts.write), threading.Thread(target=counts.write)
+    first.start()
+    assert begun.wait(30)
+    second.start()
+    second.join(0.1)
+    assert second.is_alive(), "who reads the log after this would miss what the first has taken"
+    go_on.set()
+    first.join()
+    second.join()
+    assert [event.action for event in store.events()] == ["refused token"]
