@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 import crowdml.server.pages
-from tests.portal.conftest import EVIL, LABELS
+from tests.portal.conftest import EVIL, LABELS, ODD
 
 pytestmark = pytest.mark.browser
 
@@ -105,6 +106,19 @@ def test_from_the_first_page_to_a_live_curve_in_one_click(browser: Any, portal: 
         page.wait_for_function("words => document.getElementById('curve-text').textContent.includes(words)", arg=words)
         assert "On the operator’s 50 public rows" in page.locator("#curve-text").inner_text()
         assert page.problems == []
+
+
+def test_words_beside_live_numbers_go_with_them(browser: Any, portal: Any) -> None:
+    portal.create("name=begins", file=ODD)
+    page = browser.new_page()
+    page.goto(f"{portal.address}/tasks/begins")
+    well, part = page.locator("[data-answer=well]"), page.locator("[data-answer=part]")
+    assert "no error is known yet" in well.inner_text() and "0 devices" in part.inner_text()
+    portal.check_in("begins", 25)
+    page.wait_for_function("() => !document.querySelector('[data-answer=well]').innerText.includes('no error')")
+    assert re.search(r"0\.\d\d error", well.inner_text()) and "1 device," in part.inner_text()
+    assert "100 rows looked at" in page.locator("[data-answer=from]").inner_text()
+    page.close()
 
 
 def test_everything_can_be_read_without_javascript(browser: Any, portal: Any) -> None:

@@ -167,6 +167,20 @@ def test_who_sees_what_follows_from_the_plan(name: str) -> None:
     assert not masked or cell(told, "operator", "count").answer == "no"
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_what_statistics_show_to_everybody_is_said(name: str) -> None:
+    told = owner_promise(load(name))
+    if not told.leaves:
+        return
+    # Totals are public, and go on with every check-in; so whoever watches sees when one came, and of how many rows.
+    assert "everybody may see when a message comes" in cell(told, "anyone", "when").words
+    counted = any(part.counts_rows for part in told.leaves)
+    assert ("everybody may see how many rows" in cell(told, "anyone", "count").words) == counted
+    counts = any(part.name.startswith("counts/") for part in told.leaves)
+    if not told.guaranteed and cell(told, "anyone", "rows").words.startswith("only"):
+        assert ("public counts" in cell(told, "anyone", "rows").words) == counts
+
+
 def sent(task: Task, rows: int) -> dict[str, Any]:
     """What a real device of the task would send with so many rows, part by part, without noise."""
     algorithm, found = task.build(NUMPY), dict[str, Any]()

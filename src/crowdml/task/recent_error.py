@@ -28,6 +28,9 @@ SHARE = 5
 DEVIATIONS = 1.96
 """Half of a 95 % band, in standard deviations."""
 
+WIDEST = 0.5
+"""An error whose band is wider than this is not known."""
+
 
 @record
 class Totals:
@@ -70,6 +73,11 @@ class RecentError:
     rows: int
     from_version: int
     to_version: int
+
+    @property
+    def says_something(self) -> bool:
+        """Whether the band leaves out half of what an error can be; else noise hides it, and no number stands alone."""
+        return self.high - self.low <= WIDEST
 
     def words(self) -> str:
         """Say it in one line; noise may push an estimate out of [0, 1], where no error can be.

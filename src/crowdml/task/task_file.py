@@ -87,11 +87,24 @@ def checked(content: dict[str, Any], where: Where, folder: Path | None = None) -
         folder: Where files lie that it names; not given: their paths stay as they are.
     """
     _find_files(content, folder)
-    with _placed(where):
+    with _placed(where), computable():
         # Files spell keys with hyphens only.
         task = Task.model_validate(content, by_alias=True, by_name=False)
         check(task)
     return task
+
+
+@contextmanager
+def computable() -> Iterator[None]:
+    """Refuse a task whose numbers are too large to work with, whichever they are."""
+    try:
+        yield
+    except (MemoryError, OverflowError):
+        raise BadInput(
+            "numbers of this task are so large that it cannot be worked out",
+            where="model",
+            hint="fewer features, smaller layers, a smaller batch or fewer releases",
+        ) from None
 
 
 @contextmanager

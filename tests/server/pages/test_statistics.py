@@ -10,6 +10,7 @@ import pytest
 from crowdml.server.store import StoreFailed
 from crowdml.task.recent_error import band
 from crowdml.wire.signed_task import write_arrays
+from tests.support.portal import signed_in
 
 PRIVATE = (
     'privacy={ mode = "sound", unit = "device", mechanism = "laplace", clip = 1.0, epsilon = 10.0, '
@@ -126,9 +127,9 @@ def test_a_store_that_fails_ends_the_measuring_and_the_server(make_app: Any, mon
     def fail(*_: Any) -> None:
         raise StoreFailed("no disk")
 
+    app.thread.run(validation.close())  # else it meets the failure by itself, a moment before
     monkeypatch.setattr(app.store, "add_validation", fail)
     app.device(task).check_in()
-    app.thread.run(validation.close())
     app.thread.run(validation._go_on())
     assert [str(error) for error in app.failures] == ["no disk"]
 
@@ -150,3 +151,30 @@ def test_the_page_shows_targets_days_and_staleness(shared: Any) -> None:
     page = shared.send("GET", f"/tasks/{task}").text
     assert 'id="targets"' in page and 'id="days"' in page and 'id="staleness"' in page
     assert "12 rows" in page and "3 check-ins from 1 device" in page
+
+
+@pytest.mark.parametrize(("changes", "noisy"), [(PRIVATE, True), (("privacy.mode=none",), False)])
+def test_no_noise_is_claimed_where_none_was_added(shared: Any, changes: tuple[str, ...], noisy: bool) -> None:
+    task = shared.fresh(*changes)
+    device = shared.device(task)
+    for seed in range(3):
+        assert device.check_in(device.body(seed=seed)).status_code == 200
+    page = shared.send("GET", f"/tasks/{task}").text
+    assert ("noise that devices added" in page) == noisy
+    assert ("No noise protects these counts" in page) == (not noisy)
+
+
+def test_a_number_that_noise_hides_is_not_shown_as_if_it_were_known(shared: Any) -> None:
+    task = shared.fresh(*PRIVATE)
+    device = shared.device(task)
+    for seed in range(3):
+        assert device.check_in(device.body(seed=seed)).status_code == 200
+    found = statistics(shared, task)
+    assert found["recent_error"]["high"] - found["recent_error"]["low"] > 0.5
+    page = shared.send("GET", f"/tasks/{task}").text
+    assert 'id="recent_error">–</strong> no error is known yet' in page and "Noise still hides the recent error" in page
+    assert page.count(">not known</text>") == 2, "neither is the share of a label"
+    card = shared.send("GET", "/").text.partition(f'href="/tasks/{task}"')[2].partition("</li>")[0]
+    assert "<dt>error</dt><dd>not known</dd>" in card
+    operators = signed_in(shared).get(f"/operator/tasks/{task}").text
+    assert 'data-live="recent_error">–</dd>' in operators

@@ -70,6 +70,7 @@ def statistics(made: LearningCurve, **changes: Any) -> Statistics:
         "targets": (),
         "activity": Activity(over=(), last=None, staleness=(0,) * 9),
         "validated": None,
+        "noisy": True,
     }
     return Statistics(**known | changes)
 

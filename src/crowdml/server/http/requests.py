@@ -33,6 +33,9 @@ LARGEST_TASK = 96 << 20
 LARGEST_FORM = 4 << 20
 """A form with a task file, which goes from page to page. Only a browser that has signed in may send so much."""
 
+REFUSED = "crowdml.refused"
+"""Where the framework finds why a form is not read."""
+
 LARGEST_TABLE = 100_000
 """Callers remembered at most; the one not seen for longest is forgotten first."""
 
@@ -219,10 +222,10 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             await self._inner(scope, receive, send)
             return
+        path: str = scope["path"]
+        makes_task, is_form = path == "/v1/tasks", path.startswith(FORMS) and path != SIGN_IN
         try:
             request = Request.of(scope)
-            path: str = scope["path"]
-            makes_task, is_form = path == "/v1/tasks", path.startswith(FORMS) and path != SIGN_IN
             if makes_task:
                 known = self._is_operator(request.token())
             else:
@@ -233,8 +236,11 @@ class BodyLimit:
                 # Refused by its token or its cookie; not a byte of it is kept in memory.
                 receive = _nothing
         except CrowdError as error:
-            await send_answer(send, refusal_of(error).answer())
-            return
+            if not is_form:
+                await send_answer(send, refusal_of(error).answer())
+                return
+            # Somebody sits before that form: the framework says it on a page.
+            scope[REFUSED], receive = error, _nothing
         await self._inner(scope, receive, send)
 
 

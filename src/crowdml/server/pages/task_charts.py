@@ -26,7 +26,7 @@ from crowdml.server.pages.svg_charts import (
 from crowdml.server.store import StoredError
 from crowdml.server.tasks.figures.learning_curve import CurvePoint
 from crowdml.server.tasks.figures.statistics import DAYS_SHOWN, Statistics, Validated, day_name, staleness_bins
-from crowdml.task.recent_error import RecentError
+from crowdml.task.recent_error import WIDEST, RecentError
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -94,7 +94,7 @@ def _error(statistics: Statistics, curve: Sequence[CurvePoint]) -> Chart:
     if errors:
         points = [(float(found.version), found.error) for found in (errors[at] for at in thinned(errors, MOST_POINTS))]
         series.append(Series(points=points, name="operator’s public rows", kind="second" if series else ""))
-    words = _error_words(measured[-1].recent if len(measured) > 1 else None, validated)
+    words = _error_words(measured[-1].recent if len(measured) > 1 else None, validated, statistics.noisy)
     svg = line_chart(series, id="curve", across="version", ticks=SHARES, most=1.0, label=words)
     names, rows = _error_table(measured, errors)
     return Chart(svg=svg, caption=words, names=names, rows=rows)
@@ -113,13 +113,11 @@ def _measured(statistics: Statistics, curve: Sequence[CurvePoint]) -> list[_Meas
     return found
 
 
-def _error_words(recent: RecentError | None, validated: Validated | None) -> str:
+def _error_words(recent: RecentError | None, validated: Validated | None, noisy: bool) -> str:
     said = []
     if recent:
-        said.append(
-            "Error of the recent check-ins by version, and its 95 % band (noise of the private counts, and sampling). "
-            f"Now {recent.words()}."
-        )
+        why = "noise of the private counts, and sampling" if noisy else "sampling; no noise protects these counts"
+        said.append(f"Error of the recent check-ins by version, and its 95 % band ({why}). Now {recent.words()}.")
     if validated and validated.errors:
         last = validated.errors[-1]
         learnt = ", from which the server learns as well, so this error is flattered" if validated.learnt_from else ""
@@ -179,17 +177,23 @@ def _targets(target: Target, statistics: Statistics) -> Chart | None:
     bars = [Bar(name=own.name, value=clamp(own.share), low=own.low, high=own.high) for own in statistics.targets]
     most = max(0.05, *(max(bar.value, bar.high or 0.0) for bar in bars))
     of = f"{counted(statistics.rows, 'row')} that devices looked at, a row each time it was"
+    why = f"{'noise that devices added to these counts, and ' if statistics.noisy else ''}sampling"
     words = (
-        f"Share of each {'label' if target.has_accuracy else 'range'} among {of}. The lines are 95 % bands: noise "
-        "that devices added to these counts, and sampling."
+        f"Share of each {'label' if target.has_accuracy else 'range'} among {of}. The lines are 95 % bands: {why}."
+        f"{'' if statistics.noisy else ' No noise protects these counts.'}"
     )
-    svg = bar_chart(bars, id="targets", label=words, most=most, written=lambda bar: f"{100 * bar.value:.0f} %")
+    svg = bar_chart(bars, id="targets", label=words, most=most, written=_share)
     rows = tuple(
         (own.name, f"{100 * clamp(own.share):.1f} %", f"{100 * own.low:.1f} to {100 * own.high:.1f} %")
         for own in statistics.targets
     )
     first = "label" if target.has_accuracy else target.column
     return Chart(svg=svg, caption=words, names=(first, "share", "95 % band"), rows=rows)
+
+
+def _share(bar: Bar) -> str:
+    """Write the share of a bar, unless noise hides it."""
+    return "not known" if (bar.high or 0.0) - (bar.low or 0.0) > WIDEST else f"{100 * bar.value:.0f} %"
 
 
 def _days(statistics: Statistics) -> Chart | None:

@@ -131,12 +131,12 @@ async def task_page(
 def _error(statistics: Statistics) -> tuple[str, str]:
     """Choose the error that is shown first: that of the crowd's own rows, else that on public rows."""
     recent, validated = statistics.recent_error, statistics.validated
-    if recent:
+    if recent and recent.says_something:
         return f"{clamp(recent.estimate):.2f}", f"Recent error: {recent.words()}"
     if validated and validated.errors:
         last = validated.errors[-1]
         return f"{last.error:.2f}", f"on the operator’s public rows, at version {last.version}"
-    return "", ""
+    return "", f"Noise still hides the recent error: {recent.words()}" if recent else ""
 
 
 def _sees(promise: OwnerPromise) -> tuple[SeenBy, ...]:

@@ -87,7 +87,7 @@ async def _card(running: RunningTask, documents: Documents) -> TaskCard:
     now = running.snapshot
     validated = [found for found in running.validated if found.version <= now.version]
     error = ""
-    if now.recent_error:
+    if now.recent_error and now.recent_error.says_something:
         error = f"{clamp(now.recent_error.estimate):.2f}"
     elif validated:
         error = f"{validated[-1].error:.2f}"

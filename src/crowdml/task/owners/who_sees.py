@@ -77,7 +77,8 @@ def _told(
     if task.releases.sends == "nothing":
         return "no", "no: nothing leaves your device"
     if fact in ("rows", "row"):
-        return _of_rows(task, plan, totals["device" if fact == "rows" else "sample"], audience)
+        counts = any(part.name.startswith("counts/") for part in parts)
+        return _of_rows(task, plan, totals["device" if fact == "rows" else "sample"], audience, counts)
     at_server = audience in ("operator", "intruder")
     if fact == "count":
         return _of_count(task, parts, at_server)
@@ -87,11 +88,16 @@ def _told(
     if audience == "owners" and (masked or isinstance(task.recipe, SlicedRecipe)):
         beside = "in the sums they share with you" if masked else "in the groups they share with you"
         return "yes", f"a key without your name, {beside}" if fact == "part" else f"yes, {beside}"
-    return "no", "no; everybody may see how many devices take part" if fact == "part" else "no"
+    # Statistics of a task are public, and go on with every check-in: whoever watches them sees when one came.
+    seen = "how many devices take part" if fact == "part" else "when a message comes, but not whose it is"
+    return "no", f"no; everybody may see {seen}"
 
 
-def _of_rows(task: Task, plan: Plan, total: UnitTotal, audience: Audience) -> tuple[Answer, str]:
-    """What they can tell of rows: where something is promised everybody's guess has the same limit."""
+def _of_rows(task: Task, plan: Plan, total: UnitTotal, audience: Audience, counts: bool) -> tuple[Answer, str]:
+    """What they can tell of rows: where something is promised everybody's guess has the same limit.
+
+    Without noise a message's counts are public as they are: they are what the sums of the statistics grow by.
+    """
     if plan.terms.promised:
         if total.odds and total.odds.says_something:
             return "odds", f"a guess, right {total.odds.of_100} times in 100 at most"
@@ -100,7 +106,8 @@ def _of_rows(task: Task, plan: Plan, total: UnitTotal, audience: Audience) -> tu
         noisy = plan.last.adds_noise
         return ("unlimited", "with noise of a simulation") if noisy else ("yes", "yes: your device sends them")
     if audience in ("owners", "anyone") and not isinstance(task.recipe, SlicedRecipe):
-        return "unlimited", "only what the model tells, which nothing limits"
+        told = "the model and the public counts tell" if counts else "the model tells"
+        return "unlimited", f"only what {told}, which nothing limits"
     if task.masking():
         return "unlimited", "only what sums of many devices tell, which nothing limits"
     return "unlimited", "not sent, but often to be worked out from what is sent"
@@ -108,7 +115,9 @@ def _of_rows(task: Task, plan: Plan, total: UnitTotal, audience: Audience) -> tu
 
 def _of_count(task: Task, parts: tuple[MessagePart, ...], at_server: bool) -> tuple[Answer, str]:
     if not at_server:
-        return "no", "no"
+        counted = any(part.counts_rows for part in parts)
+        behind = "a sum" if task.masking() else "a message"
+        return "no", f"no; everybody may see how many rows are behind {behind}, but not whose" if counted else "no"
     if task.releases.sends == "rows":
         return "yes", "yes: it has them"
     if tells_rows(parts):

@@ -251,3 +251,17 @@ def test_a_file_that_was_written_is_the_one_that_is_read() -> None:
 )
 def test_every_error_has_a_place(where: str, what: str, field: str) -> None:
     assert place(BadInput(what, where=where), GOOD) == field
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [{"model.kind": "mlp", "model.layers": "[9999999, 9999999]"}, {"algorithm.batch": "9" * 4000}],
+    ids=["memory", "numbers"],
+)
+def test_a_task_too_large_to_work_out_is_refused_at_a_field(browser: Browser, typed: dict[str, str]) -> None:
+    answer = browser.post("/operator/new-task", GOOD | typed | {"step": "check"})
+    where, words = shown_error(answer.text)
+    assert (answer.status_code, where) == (422, "model.kind") and "so large" in words
+    file = to_toml(written(GOOD | typed))
+    pasted = browser.post("/operator/new-task/file", {"file": file, "changes": "", "step": "check"})
+    assert pasted.status_code == 422 and "so large" in shown_error(pasted.text)[1]

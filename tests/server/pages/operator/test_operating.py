@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
+import os
 import re
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from safetensors.numpy import load
 
 from crowdml.server.pages.operator.crowd_pages import draw
 from crowdml.server.pages.operator.log_pages import Line, harmless
+from crowdml.server.pages.operator.server_pages import BackupStream
 from crowdml.server.store import Event, open_store
 from crowdml.server.store.backups import restore
 from crowdml.wire.join_link import InviteLink
@@ -199,4 +203,29 @@ def test_a_backup_can_be_restored_and_brings_no_session_back(browser: Browser, t
     with open_store(f"sqlite:///{tmp_path}/again.sqlite") as again:
         assert again.sessions() == [] and again.events()[0].action == "restored a backup"
     assert "made a backup" in words(browser.get("/operator/log").text)
-    assert not list(Path("/tmp").glob("crowdml-backup-*/crowdml.backup")), "nothing is left behind"  # noqa: S108
+
+
+def test_a_backup_on_its_way_has_no_name_on_the_disk(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = tmp_path / "room"
+    room.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(room))
+    seen, begun = [], BackupStream.__call__
+
+    async def watched(stream: BackupStream, *given: Any) -> None:
+        seen.append(list(room.iterdir()))
+        await begun(stream, *given)
+
+    monkeypatch.setattr(BackupStream, "__call__", watched)
+    answer = browser.post("/operator/server/backup", {"token": browser.app.token})
+    assert answer.content.startswith(b"SQLite format 3\0") and seen == [[]], "a server that is killed leaves no key"
+
+
+def test_a_server_without_room_for_a_copy_says_so(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(prefix: str) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", full)
+    answer = browser.post("/operator/server/backup", {"token": browser.app.token})
+    assert answer.status_code == 503 and "No space left on device" in words(answer.text)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crowdml.server.http.requests import LARGEST_FORM
+from crowdml.server.http.requests import LARGEST_FORM, SIGN_IN
 from crowdml.server.http.routes import FRAMEWORK_ROUTES, ROUTES
 from tests.support.portal import HTML, Browser, signed_in
 
@@ -118,8 +118,9 @@ def test_a_huge_form_is_refused_by_its_headers(on_socket: Any, path: str) -> Non
     browser = signed_in(on_socket)
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{on_socket.port}\r\nOrigin: {on_socket.address}\r\n"
     head += f"Cookie: {browser.cookie}\r\nAccept: text/html\r\nContent-Type: application/x-www-form-urlencoded\r\n"
-    ((status, _, _),) = on_socket.raw(f"{head}Content-Length: {LARGEST_FORM + 1}\r\n\r\n".encode())
+    ((status, _, said),) = on_socket.raw(f"{head}Content-Length: {LARGEST_FORM + 1}\r\n\r\n".encode())
     assert status == 413
+    assert path == SIGN_IN or b"<h1>This is not possible</h1>" in said, "somebody who chose a wrong file gets a page"
     (chunked, *_) = on_socket.raw(f"{head}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n".encode())
     assert chunked[0] == 411
 

@@ -11,9 +11,11 @@ import pytest
 from crowdml.server.http.session_cookies import SessionCookies
 from crowdml.server.setup.application import Access
 from crowdml.server.store import Identity, Store, open_store
+from crowdml.server.store.session_tables import MOST_SESSIONS
 from crowdml.server.tasks.device_tokens import token_hash
 from crowdml.server.tasks.operator.operator_sessions import IDLE_S, LIFE_S, Sessions, is_form_of
 from crowdml.server.tasks.operator.operator_token import TOKEN_FILE, OperatorToken, require_identity
+from crowdml.server.tasks.operator.refusal_counts import RefusalCounts
 from tests.support.application import FAST
 from tests.support.portal import HTML, Browser, signed_in
 
@@ -53,6 +55,17 @@ def test_a_session_ends_when_it_is_not_used_and_after_half_a_day(store: Store) -
     lazy = sessions.begin()
     clocks.go(IDLE_S)
     assert sessions.find(lazy) is None
+
+
+def test_of_very_many_sessions_the_oldest_ends_at_once(store: Store) -> None:
+    clocks = Clocks()
+    sessions = clocks.sessions(store)
+    tokens = []
+    for _ in range(MOST_SESSIONS + 1):
+        clocks.go(1)
+        tokens.append(sessions.begin())
+    assert sessions.find(tokens[0]) is None and all(map(sessions.find, tokens[1:]))
+    assert len(sessions) == len(store.sessions()) == MOST_SESSIONS
 
 
 def test_a_session_outlives_a_restart_but_not_its_time(store: Store) -> None:
@@ -263,3 +276,25 @@ def test_refusals_are_written_from_time_to_time(make_app: Any, monkeypatch: pyte
         assert wrong.status_code == 401 and Browser(app).sign_in("wrong").status_code == 403
     counts = {event["action"]: event["count"] for event in app.as_operator("GET", "/v1/operator/log").json()["events"]}
     assert counts == {"refused token": 3, "refused sign-in": 3} and not app.failures
+
+
+def test_what_another_has_begun_to_write_is_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, begun, go_on, note = RefusalCounts(store), threading.Event(), threading.Event(), store.note
+
+    def slow(*given: Any, **more: Any) -> None:
+        begun.set()
+        assert go_on.wait(30)
+        note(*given, **more)
+
+    monkeypatch.setattr(store, "note", slow)
+    counts.add("stranger", "refused token")
+    first, second = threading.Thread(target=counts.write), threading.Thread(target=counts.write)
+    first.start()
+    assert begun.wait(30)
+    second.start()
+    second.join(0.1)
+    assert second.is_alive(), "who reads the log after this would miss what the first has taken"
+    go_on.set()
+    first.join()
+    second.join()
+    assert [event.action for event in store.events()] == ["refused token"]

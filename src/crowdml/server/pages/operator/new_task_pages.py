@@ -28,7 +28,7 @@ from crowdml.task.explanation import Explanation, explain
 from crowdml.task.live_task import fit_public, require_live
 from crowdml.task.task import Task
 from crowdml.task.task_errors import spell
-from crowdml.task.task_file import checked, read_content
+from crowdml.task.task_file import checked, computable, read_content
 from crowdml.wire.signed_task import Arrays
 
 NAME_TAKEN = "name-taken"
@@ -183,7 +183,8 @@ def _check(task: Task, file: str, changes: tuple[str, ...], coordinator: Coordin
         raise Refusal(409, NAME_TAKEN, f"a task named {task.name} exists: choose another name")
     arrays = tuple(fit_public(task, None))
     write_public_set(task, None)
-    return _Checked(task=task, explanation=explain(task), file=file, changes=changes, arrays=arrays)
+    with computable():
+        return _Checked(task=task, explanation=explain(task), file=file, changes=changes, arrays=arrays)
 
 
 def _uploaded(sent: Form) -> str:

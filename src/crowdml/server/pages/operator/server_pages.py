@@ -7,10 +7,11 @@ key that signs tasks.
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
@@ -22,10 +23,10 @@ from crowdml.server.http.requests import caller_of
 from crowdml.server.pages.operator.session_gate import In, Sent, Signed, cookies_of, show
 from crowdml.server.pages.rendering import respond
 from crowdml.server.refusals import Refusal
+from crowdml.server.store import Store
 from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.operator.operator_sessions import Session
 
-Folder = tempfile.TemporaryDirectory[str]
 PIECE = 1 << 18
 NOT_IT = "This is not the operator's token."
 
@@ -87,44 +88,47 @@ async def download_backup(request: Request, session: Signed, sent: Sent, coordin
     if making.locked():
         raise Refusal(429, "busy", "a backup is being made", retry_after_s=10)
     async with making:
-        folder: Folder = await asyncio.to_thread(lambda: tempfile.TemporaryDirectory(prefix="crowdml-backup-"))
-        path = Path(folder.name) / "crowdml.backup"
         try:
-            await asyncio.to_thread(coordinator.store.backup, path)
+            file = await asyncio.to_thread(_backup, coordinator.store)
         except BadInput as error:
-            folder.cleanup()
             return _page(session, coordinator, {"backup": error.what}, 503)
-        except BaseException:
-            folder.cleanup()
-            raise
+        except OSError as error:
+            return _page(session, coordinator, {"backup": f"No copy can be made here: {error.strerror}."}, 503)
     await asyncio.to_thread(coordinator.store.note, "portal", "made a backup")
-    return BackupStream(path, folder)
+    return BackupStream(file)
+
+
+def _backup(store: Store) -> BinaryIO:
+    """Make a backup, and open it without a name: however this process ends, no copy of the signing key stays behind."""
+    with tempfile.TemporaryDirectory(prefix="crowdml-backup-") as folder:
+        path = Path(folder) / "crowdml.backup"
+        store.backup(path)
+        return path.open("rb")
 
 
 class BackupStream(StreamingResponse):
-    """A file on its way to a browser. It is gone when the connection ends, even if it never began."""
+    """A file on its way to a browser. It is closed, and so gone, when the connection ends, even if it never began."""
 
-    def __init__(self, path: Path, folder: Folder) -> None:
-        """Take a file and the folder that it lies in."""
+    def __init__(self, file: BinaryIO) -> None:
+        """Take an open file."""
         headers = {
             "content-disposition": 'attachment; filename="crowdml.backup"',
-            "content-length": str(path.stat().st_size),
+            "content-length": str(os.fstat(file.fileno()).st_size),
         }
-        super().__init__(_pieces(path), media_type="application/octet-stream", headers=headers)
-        self._folder = folder
+        super().__init__(_pieces(file), media_type="application/octet-stream", headers=headers)
+        self._file = file
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send the file, then remove it."""
+        """Send the file, then let go of it."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._folder.cleanup()
+            self._file.close()
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            yield piece
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(PIECE):
+        yield piece
 
 
 def _proven(request: Request, coordinator: Coordinator, token: str) -> bool:

@@ -15,6 +15,7 @@ from fastapi.responses import RedirectResponse
 from crowdml.core import record
 from crowdml.server.http.control import coordinator_of
 from crowdml.server.http.form_bodies import Form, read_form
+from crowdml.server.http.requests import REFUSED
 from crowdml.server.http.session_cookies import SessionCookies
 from crowdml.server.pages.rendering import respond
 from crowdml.server.refusals import Refusal
@@ -74,7 +75,10 @@ def require_own_page(request: Request) -> None:
 
 
 async def form_of(request: Request) -> Form:
-    """Read the form of a request."""
+    """Read the form of a request, unless it was refused by its headers."""
+    refused: Refusal | None = request.scope.get(REFUSED)
+    if refused is not None:
+        raise refused
     return read_form(request.headers.get("content-type", ""), await request.body())
 
 

@@ -13,6 +13,7 @@ from crowdml.server.http.documents import export_model
 from crowdml.server.http.operator_routes import LARGEST_NUMBER, read_log
 from crowdml.server.pages.operator.log_pages import Line
 from crowdml.server.pages.operator.session_gate import In, Signed, go_to, show
+from crowdml.server.pages.task_charts import clamp
 from crowdml.server.refusals import Refusal
 from crowdml.server.tasks.coordinator import TRANSITIONS
 from crowdml.server.tasks.running_task import RunningTask
@@ -53,7 +54,8 @@ class ControlPage:
 
     Attributes:
         summary: How it stands.
-        error: The recent error in words; empty where none is known.
+        shown_error: The recent error as a number; empty where none is known, or noise hides it.
+        error: The same in words, with its band.
         promise: What owners are promised.
         moves: States it can go to, with what the button says.
         latest: The latest entries of its log.
@@ -62,6 +64,7 @@ class ControlPage:
     """
 
     summary: dict[str, Any]
+    shown_error: str
     error: str
     promise: str
     moves: tuple[tuple[str, str], ...]
@@ -94,9 +97,11 @@ async def control_page(session: Signed, coordinator: In, running: Of) -> Respons
     """Show how a task stands, and everything that can be done to it."""
     now = running.snapshot
     latest = await read_log(coordinator, LARGEST_NUMBER, running.name, LATEST)
+    recent = now.recent_error
     page = ControlPage(
         summary=running.summary(now),
-        error=now.recent_error.words() if now.recent_error else "",
+        shown_error=f"{clamp(recent.estimate):.2f}" if recent and recent.says_something else "",
+        error=recent.words() if recent else "",
         promise=running.promise.in_epsilon,
         moves=tuple((wanted, VERBS[now.state, wanted]) for wanted in TRANSITIONS.get(now.state, ())),
         latest=tuple(map(Line.of, latest)),

@@ -52,6 +52,7 @@ class Statistics:
         targets: Share of each label or bin with its band; empty where none is counted.
         activity: Days on which devices took part, and staleness.
         validated: Errors on public rows; None where the task has none.
+        noisy: Whether devices add noise to what they count.
     """
 
     version: int
@@ -62,6 +63,7 @@ class Statistics:
     targets: tuple[TargetShare, ...]
     activity: Activity
     validated: Validated | None
+    noisy: bool
 
     def to_json(self, task: str) -> dict[str, Any]:
         """Return plain values, as the route writes them."""
@@ -88,8 +90,9 @@ class Statistics:
 def statistics_of(running: RunningTask, now: Snapshot) -> Statistics:
     """Gather what may be shown of a task as it stands in a snapshot."""
     task, targets = running.live.task, list[TargetShare]()
+    noise_variance = spread_noise_variance(running.live.plan)
     if now.counts is not None:
-        targets = target_shares(task.target, now.counts, now.check_ins, spread_noise_variance(running.live.plan))
+        targets = target_shares(task.target, now.counts, now.check_ins, noise_variance)
     validated = None
     if running.validation_rows:
         # Measured beside the writer: a version that the snapshot does not have yet is left out.
@@ -105,6 +108,7 @@ def statistics_of(running: RunningTask, now: Snapshot) -> Statistics:
         targets=tuple(targets),
         activity=now.activity,
         validated=validated,
+        noisy=noise_variance > 0,
     )
 
 

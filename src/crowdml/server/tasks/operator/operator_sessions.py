@@ -86,7 +86,9 @@ class Sessions:
         with self._lock:
             self._store.add_session(StoredSession(token_hash=hashed, made=today, expires=today + LIFE_S))
             now = self._clock()
-            self._known = {each: known for each, known in self._known.items() if _lasts(known, now)}
+            # Of very many the store has ended the oldest.
+            kept = {stored.token_hash for stored in self._store.sessions()}
+            self._known = {each: known for each, known in self._known.items() if each in kept and _lasts(known, now)}
             self._known[hashed] = _Known(now + LIFE_S, now)
         return token
 

@@ -29,7 +29,7 @@ class RefusalCounts:
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store, self._clock = store, clock
-        self._lock = threading.Lock()
+        self._lock, self._writing = threading.Lock(), threading.Lock()
         self._counts = Counter[Kind]()
         self._written = clock()
 
@@ -40,8 +40,9 @@ class RefusalCounts:
             return self._clock() - self._written >= EVERY_S
 
     def write(self) -> None:
-        """Write what was counted into the event log."""
-        with self._lock:
-            counts, self._counts, self._written = self._counts, Counter[Kind](), self._clock()
-        for (actor, action, task), count in counts.items():
-            self._store.note(actor, action, task=task, count=count)
+        """Write what was counted into the event log; afterwards all of it is there, whoever has begun to write it."""
+        with self._writing:
+            with self._lock:
+                counts, self._counts, self._written = self._counts, Counter[Kind](), self._clock()
+            for (actor, action, task), count in counts.items():
+                self._store.note(actor, action, task=task, count=count)
