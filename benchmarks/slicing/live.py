@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -182,7 +183,9 @@ def relay_cost(count: int = 3_000) -> tuple[float, int]:
         crowd = stack.enter_context(SlicedCrowd(Path(folder), 2, text, rows(100)))
         links = crowd.server.ask(f"{crowd.path}/invites", {"count": 2})["invites"]
         members = [RawMember(crowd, link, number, stack) for number, link in enumerate(links)]
-        begun = [member.until_running() for member in members]
+        with ThreadPoolExecutor(2) as pool:
+            # Each waits for the other.
+            begun = list(pool.map(RawMember.until_running, members))
         sender = 0 if begun[0] else 1
         frame, pid = begun[sender][0], crowd.server.process.pid
         one, other = members[sender].socket, members[1 - sender].socket
