@@ -16,7 +16,10 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
+from socket import AF_INET, SOCK_STREAM
+from socket import socket as socket_of
 from typing import Any
 
 import numpy as np
@@ -25,8 +28,8 @@ from websockets.sync.client import connect
 
 from crowdml.server.http.bounded_socket import BoundedSocket
 from crowdml.slicing.live import member_cards
-from crowdml.slicing.live.frames import HEADER_BYTES, TAG_BYTES
-from crowdml.task.sliced_task import sliced_terms
+from crowdml.slicing.live.slice_frames import HEADER_BYTES, TAG_BYTES
+from crowdml.task.live_task import sliced_terms
 from tests.support import group_courses
 from tests.support.live_slices import SlicedCrowd
 from tests.support.sliced_nets import first_parameters, model_of, plan_of
@@ -84,9 +87,9 @@ def crowd_figures(batch: int, count: int, proxy: bool = False) -> dict[str, Any]
             crowd.wait_until(lambda: bool(crowd.groups()) and crowd.groups()[0]["batches"] > 5, "no batch", 300)
             before, began, at = crowd.groups()[0], time.monotonic(), cpu_s(crowd.server.process.pid)
             wanted = before["batches"] + MEASURED
-            crowd.wait_until(
-                lambda: crowd.groups()[0]["batches"] >= wanted or crowd.groups()[0]["stage"] == "done", "too slow", 600
-            )
+            while crowd.groups()[0]["batches"] < wanted and crowd.groups()[0]["stage"] != "done":
+                # To ask costs the server as much as dozens of frames.
+                time.sleep(5)
             after, took = crowd.groups()[0], time.monotonic() - began
             spent = cpu_s(crowd.server.process.pid) - at
             hops = sliced_terms(crowd.task).plan.hops
@@ -158,15 +161,20 @@ def _serve_echo(port: int) -> None:
 
 def echo_cost(size: int, count: int = 10_000) -> float:
     """CPU seconds of a bare echo server for one frame of a size."""
-    port = 18_765
+    with closing(socket_of(AF_INET, SOCK_STREAM)) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     process = multiprocessing.get_context("spawn").Process(target=_serve_echo, args=(port,), daemon=True)
     process.start()
     payload = os.urandom(size)
-    for _ in range(200):
+    deadline = time.monotonic() + 120
+    while True:
         try:
             socket = connect(f"ws://127.0.0.1:{port}", compression=None, proxy=None)
             break
         except OSError:
+            if time.monotonic() > deadline:
+                raise
             time.sleep(0.1)
     with socket:
         socket.send(payload)

@@ -29,6 +29,7 @@ INSIDE = {
     "device": ("rows",),
     "task": ("owners",),
     "algorithms": ("recipes", "device_parts", "server_parts", "aggregation"),
+    "slicing": ("live",),
     "privacy": ("sanitisers", "calibration", "noise", "ledger"),
     "models": ("adapters", "layers"),
     "data": ("loaders", "rows", "transforms"),

@@ -14,7 +14,7 @@ from crowdml.models import flatten
 from crowdml.slicing import batch_gradients
 from crowdml.slicing.sharing import UploadWindow, owners_of_parameters
 from crowdml.slicing.training import Group, Rules, share, train_turn
-from crowdml.task.sliced_task import sliced_net_of
+from crowdml.task.live_task import sliced_net_of
 from tests.support.live_slices import SlicedCrowd
 
 pytestmark = pytest.mark.live

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 
 from crowdml.core.errors import MalformedMessage
-from crowdml.slicing.live.frames import HEADER_BYTES, KINDS, VERSION, Header, read_header
+from crowdml.slicing.live.slice_frames import HEADER_BYTES, KINDS, VERSION, Header, read_header
 
 SLOW_S = 0.05
 _AT_ONCE = 10_000

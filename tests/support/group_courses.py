@@ -18,14 +18,14 @@ from crowdml.core.keys import SigningKey
 from crowdml.core.ops import Tree
 from crowdml.models import flatten
 from crowdml.slicing import batch_gradients
-from crowdml.slicing.live import frames
+from crowdml.slicing.live import slice_frames as frames
 from crowdml.slicing.live.controls import Hello, OfMember, OfServer, read_of_member, read_of_server, write_control
-from crowdml.slicing.live.frames import read_header
 from crowdml.slicing.live.group_events import Event
 from crowdml.slicing.live.group_machine import Group, Out
 from crowdml.slicing.live.group_stages import DONE, GATHERING, SHARING, WAITING
 from crowdml.slicing.live.group_start import GroupStart
 from crowdml.slicing.live.member_machine import Member
+from crowdml.slicing.live.slice_frames import read_header
 from crowdml.slicing.live.slice_terms import SharedNumbers, SliceTerms
 from crowdml.slicing.training import Group as Whole
 from crowdml.slicing.training import train_turn

@@ -24,7 +24,7 @@ from crowdml.slicing import batch_gradients
 from crowdml.slicing.live.row_order import row_order
 from crowdml.slicing.training import Group, train_turn
 from crowdml.task import Task, parse
-from crowdml.task.sliced_task import sliced_net_of
+from crowdml.task.live_task import sliced_net_of
 from tests.support.server import Server
 
 TASK = """

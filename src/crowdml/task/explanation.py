@@ -121,10 +121,10 @@ def _words(task: Task, plan: Plan) -> str:
 
 
 WHO_SEES = (
-    "It is for groups that trust each other. Followers with neurons of the first layer see sums of your rows; holders of "
-    "the last hidden layer see your labels exactly; the next dominator and the server see weights; a dummy that takes "
-    "a piece over sees rows that are replayed; the server sees who takes part, when, and with how many rows. Members "
-    "that a server invents see as much as others do."
+    "It is for groups that trust each other. Followers with neurons of the first layer see sums of your rows; holders "
+    "of the last hidden layer see your labels exactly; the next dominator and the server see weights; a dummy that "
+    "takes a piece over sees rows that are replayed; the server sees who takes part, when, and with how many rows. "
+    "Members that a server invents see as much as others do."
 )
 """What an owner reads before a device joins a group whose members hold pieces of one net."""
 

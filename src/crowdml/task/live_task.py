@@ -21,11 +21,13 @@ from crowdml.core.ops import ZeroCoins
 from crowdml.data.transforms import Fitted, compose, fit_rows
 from crowdml.models import flatten
 from crowdml.privacy import Plan
+from crowdml.slicing import SlicedNet, cost_graph, cut, sliced_net
+from crowdml.slicing.live.slice_plan import slice_plan
 from crowdml.slicing.live.slice_terms import SliceTerms
+from crowdml.slicing.piece_messages import Plan as PiecePlan
 from crowdml.task.averaging_terms import read_public
 from crowdml.task.masking import MaskedForm, make_masked_form
 from crowdml.task.plugins import load_plugins, require_extensions
-from crowdml.task.sliced_task import definition_of_stop, sliced_terms
 from crowdml.task.task import Task
 from crowdml.task.user_models import device_model, require_live_model
 from crowdml.wire import Layout, Messages, TaskDocument, layouts, message
@@ -76,6 +78,9 @@ class LiveTask:
         return self.forms[self.algorithm.phases.index(self.algorithm.at(version))]
 
 
+LARGEST_FRAME = 32 << 20
+"""Bytes of a message through the relay at most; the deposit of a piece is the largest."""
+
 SIMULATED = ("dataset", "file", "owner", "label-column", "test", "validation", "split")
 """Keys of `[data]` that only simulations read: devices bring rows of their own."""
 
@@ -84,7 +89,8 @@ def definition_of(task: Task) -> dict[str, Any]:
     """Return what is signed of a task: everything but the simulated crowd and where its rows come from."""
     content: dict[str, Any] = task.model_dump(mode="json", by_alias=True, exclude={"crowd": True})
     if isinstance(task.recipe, SlicedRecipe):
-        content["stop"] |= definition_of_stop(task)
+        # A group makes as many passes as the simulated crowd does, which is not signed itself.
+        content["stop"]["max-releases"] = task.stop.max_releases or task.passes
     for name in SIMULATED:
         content["data"].pop(name)
     if task.data.target is not None and task.data.target.outside == "clip":
@@ -231,3 +237,61 @@ def example_check_in(algorithm: Algorithm, phase: Phase, broadcast: Broadcast, f
     rows = np.zeros((size, features), np.float32)
     batch = Batch(rows=rows, targets=np.zeros(size, phase.sanitiser.use.target.dtype), mask=np.zeros(size, np.float32))
     return phase.contribute(broadcast, phase.begin(), batch, ZeroCoins())[0]
+
+
+def sliced_net_of(task: Task) -> SlicedNet:
+    """Cut the model of a task into the pieces that its settings ask for."""
+    settings, model = task.algorithm, task.model_for(NUMPY)
+    graph = cost_graph(model)
+    try:
+        pieces = cut(graph, settings.pieces, settings.slicer, settings.balance)
+    except BadInput as error:
+        # A slicer names its argument; whoever runs a task looks for a key of its file.
+        raise BadInput(error.what, where=f"algorithm.{error.where}", hint=error.hint) from None
+    return sliced_net(model, pieces, graph, settings.numbers)
+
+
+def sliced_terms(task: Task) -> SliceTerms:
+    """Return what groups of a task agree on; its hash is put in by whoever knows it. Refuse what cannot run live."""
+    settings = task.algorithm
+    if settings.pieces < 1:
+        raise BadInput(
+            "between devices a group has at least one follower", where="algorithm.pieces", hint="such as pieces = 3"
+        )
+    for name in ("cut_noise", "upload_noise"):
+        if getattr(settings, name):
+            raise BadInput(
+                "noise on what crosses a cut exists in simulation only",
+                where=f"algorithm.{name.replace('_', '-')}",
+                hint="leave it out: a live group has no formal guarantee",
+            )
+    net = sliced_net_of(task)
+    plan = slice_plan(
+        PiecePlan(
+            net=net,
+            like=net.model.zeros(),
+            micro_batches=settings.micro_batches,
+            normalisation=settings.normalisation,
+        )
+    )
+    largest = max(plan.piece_bytes(owner) for owner in plan.owners)
+    if largest > LARGEST_FRAME - (1 << 20):
+        raise BadInput(
+            f"a piece has {largest} bytes; the relay takes {LARGEST_FRAME >> 20} MiB at once",
+            where="algorithm.pieces",
+            hint="cut the net into more pieces, or make it smaller",
+        )
+    return SliceTerms(
+        task_hash="",
+        plan=plan,
+        batch=settings.batch,
+        rate=settings.rate,
+        decay=settings.decay,
+        theta=settings.theta,
+        tau=settings.tau,
+        passes=task.stop.max_releases or task.passes,
+        dummies=settings.dummies,
+        named=settings.members == "named",
+        shuffle=settings.shuffle,
+        cut_every=settings.cut_every,
+    )

@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 from crowdml.core.errors import MalformedMessage, NotAuthorised
 from crowdml.core.keys import SigningKey
 from crowdml.slicing.live.deposits import open_deposit, seal_deposit
-from crowdml.slicing.live.frames import DEPOSIT, FORWARD, HEADER_BYTES, VERSION, Header, attempt_number, read_header
 from crowdml.slicing.live.member_cards import Card, Channels, MemberKeys, context_of
+from crowdml.slicing.live.slice_frames import (
+    DEPOSIT,
+    FORWARD,
+    HEADER_BYTES,
+    VERSION,
+    Header,
+    attempt_number,
+    read_header,
+)
 from crowdml.slicing.live.slice_terms import SharedNumbers
 from tests.support.frame_fuzz import fuzz
 

@@ -20,7 +20,7 @@ from crowdml.server.http.bounded_connection import BoundedProtocol, ConnectionLi
 from crowdml.server.http.requests import Asgi, Limiter, Pace
 from crowdml.server.tasks.operator.operator_token import TOKEN_FILE as TOKEN_FILE
 from crowdml.server.tasks.operator.operator_token import require_identity as require_identity
-from crowdml.task.sliced_task import LARGEST_FRAME
+from crowdml.task.live_task import LARGEST_FRAME
 
 BACKLOG = 4096
 MOST_FILES = 65_536

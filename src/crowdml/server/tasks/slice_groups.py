@@ -24,13 +24,13 @@ from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.slice_seats import SliceSeats
 from crowdml.server.tasks.task_writer import Writer
 from crowdml.slicing.live import controls as say
-from crowdml.slicing.live import frames
+from crowdml.slicing.live import slice_frames as frames
 from crowdml.slicing.live.deposits import deposit_bytes
-from crowdml.slicing.live.frames import HEADER_BYTES, TAG_BYTES, read_header
 from crowdml.slicing.live.group_machine import Group, Out
 from crowdml.slicing.live.group_stages import GATHERING, RUNNING, SHARING, WAITING
 from crowdml.slicing.live.group_start import GroupStart
 from crowdml.slicing.live.member_cards import Card
+from crowdml.slicing.live.slice_frames import HEADER_BYTES, TAG_BYTES, read_header
 from crowdml.slicing.live.slice_terms import SliceTerms
 
 log = logging.getLogger("crowdml.server")

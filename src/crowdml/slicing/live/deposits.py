@@ -15,8 +15,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from crowdml.core.errors import MalformedMessage
-from crowdml.slicing.live.frames import HEADER_BYTES, TAG_BYTES, Header
 from crowdml.slicing.live.member_cards import KEY_BYTES, MemberKeys
+from crowdml.slicing.live.slice_frames import HEADER_BYTES, TAG_BYTES, Header
 from crowdml.slicing.live.slice_plan import SlicePlan
 
 _SALT_BYTES = 16

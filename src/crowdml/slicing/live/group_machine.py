@@ -12,10 +12,9 @@ from typing import Any
 from crowdml.core.errors import MalformedMessage
 from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.live import controls as say
-from crowdml.slicing.live import frames
+from crowdml.slicing.live import slice_frames as frames
 from crowdml.slicing.live.dealing import NOBODY, Dealer, kept_seats
 from crowdml.slicing.live.deposits import require_sealed
-from crowdml.slicing.live.frames import Header, attempt_number, read_header
 from crowdml.slicing.live.group_events import Event, role_name
 from crowdml.slicing.live.group_stages import (
     ACCEPTED,
@@ -32,6 +31,7 @@ from crowdml.slicing.live.group_stages import (
 from crowdml.slicing.live.group_start import GroupStart
 from crowdml.slicing.live.held_cut import HeldCut, Shown
 from crowdml.slicing.live.member_cards import Card
+from crowdml.slicing.live.slice_frames import Header, attempt_number, read_header
 from crowdml.slicing.live.slice_terms import SharedNumbers, SliceTerms, body_of
 
 Out = list[tuple[int, say.OfServer | bytes]]

@@ -12,7 +12,7 @@ from crowdml.core import record
 from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.live.controls import Cut, Keep, Prepare
 from crowdml.slicing.live.deposits import sealed_for
-from crowdml.slicing.live.frames import DOWNLOAD, SERVER, Header
+from crowdml.slicing.live.slice_frames import DOWNLOAD, SERVER, Header
 from crowdml.slicing.live.slice_plan import SlicePlan
 from crowdml.slicing.live.slice_terms import SharedNumbers, clear_frame
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from crowdml.core import record
 from crowdml.core.errors import MalformedMessage, NotAuthorised
 from crowdml.core.keys import SigningKey, verify
-from crowdml.slicing.live.frames import HEADER_BYTES, Header
+from crowdml.slicing.live.slice_frames import HEADER_BYTES, Header
 
 KEY_BYTES = 32
 _CARD = b"crowdml slices card 1\0"

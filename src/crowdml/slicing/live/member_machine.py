@@ -20,10 +20,10 @@ from crowdml.core.keys import SigningKey
 from crowdml.core.ops import Tree
 from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.live import controls as say
-from crowdml.slicing.live import frames
+from crowdml.slicing.live import slice_frames as frames
 from crowdml.slicing.live.deposits import open_deposit, seal_deposit
-from crowdml.slicing.live.frames import Header, read_header
 from crowdml.slicing.live.member_cards import Channels, MemberKeys, context_of
+from crowdml.slicing.live.slice_frames import Header, read_header
 from crowdml.slicing.live.slice_terms import Floats, SharedNumbers, SliceTerms, body_of, clear_frame, most_important
 from crowdml.slicing.number_formats import NUMBERS
 from crowdml.slicing.piece_messages import Kind, Told

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from crowdml.core import record
 from crowdml.core.errors import MalformedMessage
-from crowdml.slicing.live.frames import HEADER_BYTES, VERSION, Header
+from crowdml.slicing.live.slice_frames import HEADER_BYTES, VERSION, Header
 from crowdml.slicing.live.slice_plan import SlicePlan
 from crowdml.slicing.piece_state import PieceState
 from crowdml.slicing.stages import Indices
