@@ -165,3 +165,15 @@ def test_any_bytes_are_a_header_or_refused(raw: bytes) -> None:
 def test_the_parser_survives_what_is_nearly_a_frame() -> None:
     met = fuzz(20_000, random.Random(0))
     assert met["a header"] and met["refused"] and sum(met.values()) == 20_000
+
+
+def test_a_known_key_under_another_identity_is_not_that_identity() -> None:
+    """A server and member 2 together must not pass its key off as that of somebody whom others trust."""
+    one, two = keys(1), keys(2)
+    one.meet({1: one.card, 2: two.card}, 1)
+    forged = Card(fresh=two.card.fresh, identity=IDENTITIES[3].public, signature=bytes(64))
+    with pytest.raises(NotAuthorised):
+        one.meet({1: one.card, 3: forged}, 1)
+    with pytest.raises(NotAuthorised, match="another card of member 1"):
+        one.meet({1: Card(fresh=one.card.fresh, identity=IDENTITIES[3].public), 2: two.card}, 1)
+    one.meet({1: one.card, 2: two.card}, 1)
