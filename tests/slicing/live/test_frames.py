@@ -118,14 +118,16 @@ def test_cards_are_signed_for_one_task_and_identities_are_pinned() -> None:
 def test_a_deposit_is_opened_by_those_it_was_sealed_for_alone() -> None:
     pair = Pair()
     frame = seal_deposit(pair.one, header(kind=DEPOSIT), [pair.two.card.fresh], b"a piece", os.urandom(48))
-    assert open_deposit(pair.two, frame) == b"a piece"
+    assert open_deposit(pair.two, frame, pair.one.card.fresh) == b"a piece"
+    with pytest.raises(MalformedMessage, match="somebody else has sealed"):
+        open_deposit(pair.two, frame, pair.three.card.fresh)
     with pytest.raises(MalformedMessage, match="not sealed for this member"):
-        open_deposit(pair.three, frame)
+        open_deposit(pair.three, frame, None)
     for at in range(0, len(frame), 7):
         with pytest.raises((MalformedMessage, NotAuthorised)):
-            open_deposit(pair.two, frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :])
+            open_deposit(pair.two, frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :], None)
         with pytest.raises((MalformedMessage, NotAuthorised)):
-            open_deposit(pair.two, frame[:at])
+            open_deposit(pair.two, frame[:at], None)
 
 
 def test_numbers_of_attempts_never_meet() -> None:
