@@ -106,6 +106,22 @@ class Recipe:
     sums_only: bool = False
     cohort_size: Callable[[Any], int] | None = None
     gathers: bool = False
+    sights: ClassVar[None] = None
+
+
+@record
+class Sights:
+    """What an algorithm shows to others than the server, in words for owners.
+
+    Attributes:
+        members: Who of those that work with a device sees what.
+        told: By audience and thing, in a word and in a few, what differs from tasks with check-ins alone.
+        trust: Whom an owner has to trust.
+    """
+
+    members: Mapping[str, str]
+    told: Mapping[tuple[str, str], tuple[str, str]]
+    trust: str
 
 
 @record
@@ -118,6 +134,7 @@ class _NoCheckIns:
     sums_only: ClassVar[bool] = False
     cohort_size: ClassVar[None] = None
     gathers: ClassVar[bool] = False
+    sights: ClassVar[Any] = None
 
 
 class PooledRecipe(_NoCheckIns):
@@ -135,9 +152,11 @@ class SlicedRecipe(_NoCheckIns):
 
     Attributes:
         build: Assembles what a live server keeps of the groups' uploads; a simulation has no need of it.
+        sights: `sights(settings)`: what members of a group see of each other.
     """
 
     build: Callable[[Parts], Algorithm]
+    sights: Callable[[Any], Sights]
     live: ClassVar[bool] = True
 
     @staticmethod
