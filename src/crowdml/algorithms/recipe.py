@@ -117,11 +117,13 @@ class Sights:
         members: Who of those that work with a device sees what.
         told: By audience and thing, in a word and in a few, what differs from tasks with check-ins alone.
         trust: Whom an owner has to trust.
+        course: Who waits for whom.
     """
 
     members: Mapping[str, str]
     told: Mapping[tuple[str, str], tuple[str, str]]
     trust: str
+    course: str
 
 
 @record

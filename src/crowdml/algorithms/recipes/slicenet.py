@@ -125,8 +125,10 @@ def slicenet_sights(settings: SliceNetSettings) -> Sights:
             ("owners", "when"): ("yes", "yes, in the groups they share with you"),
             ("owners", "count"): ("yes", "yes, in the groups they share with you"),
         },
-        trust="It is for groups that trust each other: you have to trust the members of your group and whoever runs the "
-        "server. No formal guarantee protects you.",
+        trust="It is for groups that trust each other: you have to trust the members of your group and whoever runs "
+        "the server. No formal guarantee protects you.",
+        course="Devices of a group take turns: one lets its rows in, the others hold pieces of the net and pass sums "
+        "and slopes on, through the server and sealed. After each pass the server gets a share of the weights.",
     )
 
 
