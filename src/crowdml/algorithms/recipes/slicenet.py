@@ -112,7 +112,7 @@ def slicenet_sights(settings: SliceNetSettings) -> Sights:
             "followers with neurons of the first layer": f"sums of your rows{noisy}",
             "holders of the last hidden layer": "your labels exactly",
             "the next dominator": "weights, as your rows have moved them",
-            "a dummy that takes a piece over": "rows that are replayed, as the follower before it",
+            "a dummy that takes a piece over": "what the follower before it saw, of rows that are replayed",
             "the server": f"weights after a pass; who takes part, when, and with how many rows; {sealed}",
             "members that a server invents": "as much as others do",
         },

@@ -61,14 +61,14 @@ def group_card(told: dict[str, Any]) -> GroupCard:
             ("replays", f"{told['replays']}; a pass again: {told['passes_again']}"),
             ("exact since", f"{since:%d %B, %H:%M:%S} UTC"),
         ),
-        members=tuple(_row(member) for member in told["members"]),
+        members=tuple(_row(member, done) for member in told["members"]),
         last=_event(events[-1]) if events else "",
     )
 
 
-def _row(told: dict[str, Any]) -> GroupRow:
-    role = told["role"] if told["there"] else "not there"
-    return GroupRow(name=told["member"], role=role or "done", observers=told["observers"])
+def _row(told: dict[str, Any], done: bool) -> GroupRow:
+    role = "done" if done else told["role"] if told["there"] else "not there"
+    return GroupRow(name=told["member"], role=role, observers=told["observers"])
 
 
 def _event(told: dict[str, Any]) -> str:
