@@ -16,9 +16,11 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
-from socket import AF_INET, SOCK_STREAM
+from socket import AF_INET, SOCK_STREAM, create_connection
 from socket import socket as socket_of
 from typing import Any
 
@@ -26,8 +28,12 @@ import numpy as np
 import uvicorn
 from websockets.sync.client import connect
 
+from crowdml.device.device_home import Home
+from crowdml.device.joining import join
 from crowdml.server.http.bounded_socket import BoundedSocket
 from crowdml.slicing.live import member_cards
+from crowdml.slicing.live.controls import read_of_server, write_control
+from crowdml.slicing.live.member_machine import Member
 from crowdml.slicing.live.slice_frames import HEADER_BYTES, TAG_BYTES
 from crowdml.task.live_task import sliced_terms
 from tests.support import group_courses
@@ -133,6 +139,65 @@ class Delay:
         writer.close()
 
 
+class RawMember:
+    """A member that says what the protocol asks for until it runs, and then what it is told to."""
+
+    def __init__(self, crowd: SlicedCrowd, link: str, number: int, stack: ExitStack) -> None:
+        home = crowd.home(number)
+        join(link, home, accept=lambda _: True, accept_no_guarantee=lambda _: True)
+        joined = Home(home).member()
+        terms = replace(sliced_terms(crowd.task), task_hash=joined.task_hash)
+        inputs, labels = crowd.rows[number]
+        order = np.arange(len(labels))
+        self.machine = Member(terms, inputs, labels, lambda turn, count: order, joined.key, os.urandom)
+        opened = connect(
+            f"ws{crowd.server.address.removeprefix('http')}{crowd.path}/relay",
+            additional_headers={"Authorization": f"Bearer {joined.token}"},
+            compression=None,
+            proxy=None,
+            max_size=1 << 26,
+        )
+        self.socket = stack.enter_context(opened)
+        self.say(self.machine.hello())
+
+    def say(self, out: Any) -> None:
+        """Send messages."""
+        for message in out:
+            self.socket.send(message if isinstance(message, bytes) else write_control(message))
+
+    def until_running(self) -> list[Any]:
+        """Go on until this member runs; return what it would send then."""
+        while True:
+            message = self.socket.recv()
+            out = self.machine.handle(read_of_server(message) if isinstance(message, str) else bytes(message))
+            if self.machine.stage == "running":
+                return out
+            self.say(out)
+
+
+def relay_cost(count: int = 3_000) -> tuple[float, int]:
+    """CPU seconds of the real server for one frame from a member to another, and the frame's bytes."""
+    text = TASK.format(batch=50).replace("[400, 200, 100]", "[100]").replace("pieces = 5", "pieces = 1")
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        crowd = stack.enter_context(SlicedCrowd(Path(folder), 2, text, rows(100)))
+        links = crowd.server.ask(f"{crowd.path}/invites", {"count": 2})["invites"]
+        members = [RawMember(crowd, link, number, stack) for number, link in enumerate(links)]
+        with ThreadPoolExecutor(2) as pool:
+            # Each waits for the other.
+            begun = list(pool.map(RawMember.until_running, members))
+        sender = 0 if begun[0] else 1
+        frame, pid = begun[sender][0], crowd.server.process.pid
+        one, other = members[sender].socket, members[1 - sender].socket
+        one.send(frame)
+        other.recv()
+        before = cpu_s(pid)
+        for _ in range(count):
+            one.send(frame)
+            other.recv()
+        return (cpu_s(pid) - before) / count, len(frame)
+
+
 async def echo(scope: Any, receive: Any, send: Any) -> None:
     """A bare WebSocket application that sends back what it gets."""
     if scope["type"] == "lifespan":
@@ -159,7 +224,7 @@ def _serve_echo(port: int) -> None:
     )
 
 
-def echo_cost(size: int, count: int = 10_000) -> float:
+def echo_cost(size: int, count: int = 3_000) -> float:
     """CPU seconds of a bare echo server for one frame of a size."""
     with closing(socket_of(AF_INET, SOCK_STREAM)) as free:
         free.bind(("127.0.0.1", 0))
@@ -170,13 +235,13 @@ def echo_cost(size: int, count: int = 10_000) -> float:
     deadline = time.monotonic() + 120
     while True:
         try:
-            socket = connect(f"ws://127.0.0.1:{port}", compression=None, proxy=None)
+            create_connection(("127.0.0.1", port)).close()
             break
         except OSError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
-    with socket:
+    with connect(f"ws://127.0.0.1:{port}", compression=None, proxy=None) as socket:
         socket.send(payload)
         socket.recv()
         before = cpu_s(process.pid or 0)
@@ -222,10 +287,9 @@ def encryption() -> dict[str, float]:
 def main(what: str) -> None:
     """Measure one thing, and print it."""
     if what == "relay":
-        found = crowd_figures(50, 4000)
-        each, size = found["server_cpu_s"] / found["frames"], found["bytes"] / found["frames"]
-        bare = echo_cost(round(size))
-        found |= {"relay_us": 1e6 * each, "frame_bytes": size, "echo_us": 1e6 * bare, "times_echo": each / bare}
+        each, size = relay_cost()
+        bare = echo_cost(size)
+        found = {"relay_us": 1e6 * each, "frame_bytes": size, "echo_us": 1e6 * bare, "times_echo": each / bare}
     elif what == "floor":
         found = crowd_figures(10, 400, proxy=True)
         floor = 1 / (found["hops"] * 2 * LEG_S)

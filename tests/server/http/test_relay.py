@@ -18,8 +18,8 @@ from crowdml.server.http.bounded_connection import ConnectionLimits, bounded
 from crowdml.server.http.requests import Pace
 from crowdml.server.setup.application import Access
 from crowdml.slicing.live.controls import CardText, Hello, write_control
-from crowdml.slicing.live.slice_frames import FORWARD, VERSION, Header
 from crowdml.slicing.live.member_cards import MemberKeys
+from crowdml.slicing.live.slice_frames import FORWARD, VERSION, Header
 from tests.support.application import FAST, Makes
 from tests.support.live_slices import TASK
 from tests.support.on_socket import OnSocket
