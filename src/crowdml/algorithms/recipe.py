@@ -136,11 +136,12 @@ class _NoCheckIns:
     sums_only: ClassVar[bool] = False
     cohort_size: ClassVar[None] = None
     gathers: ClassVar[bool] = False
-    sights: ClassVar[Any] = None
 
 
 class PooledRecipe(_NoCheckIns):
     """A baseline that trains on all rows at once, perturbed where the terms say so, instead of folding in check-ins."""
+
+    sights: ClassVar[None] = None
 
     @staticmethod
     def releases(settings: Any) -> Releases:
