@@ -38,7 +38,10 @@ TOLD: dict[str, Any] = {
 def test_a_group_is_told_in_words() -> None:
     card = group_card(TOLD)
     pairs = dict(card.pairs)
-    assert pairs["batches a second"] == "2.50 (latency allows 3.00)" and pairs["bytes a row"] == "– (planned 1,848)"
+    assert (
+        pairs["batches a second"] == "2.50 (3.00 by the round trips last measured)"
+        and pairs["bytes a row"] == "– (planned 1,848)"
+    )
     assert pairs["exact since"] == "01 January, 00:00:00 UTC" and card.standing == "pass 2 of 5, turn 8"
     assert [(row.role, row.observers) for row in card.members] == [("dominator", 3), ("not there", 0)]
     assert card.last == "00:01:01 lost: follower 2: slow"

@@ -55,7 +55,10 @@ def group_card(told: dict[str, Any]) -> GroupCard:
         stage=told["stage"],
         standing=standing if done else f"{standing}, turn {told['turn'] + 1}",
         pairs=(
-            ("batches a second", _beside(told["batches_per_s"], told["floor_batches_per_s"], "latency allows {}", 2)),
+            (
+                "batches a second",
+                _beside(told["batches_per_s"], told["floor_batches_per_s"], "{} by the round trips last measured", 2),
+            ),
             ("bytes a row", _beside(told["bytes_per_row"], told["planned_bytes_per_row"], "planned {}", 0)),
             ("losses", f"{told['lost']} of members, {told['turns_lost']} of turns"),
             ("replays", f"{told['replays']}; a pass again: {told['passes_again']}"),
