@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -46,6 +47,7 @@ def make_terms(**changes: object) -> SliceTerms:
         "decay": 0.9,
         "theta": 0.5,
         "cut_every": 2,
+        "dummies": SIZE - 1 - PIECES,
     }
     return SliceTerms(task_hash=TASK, **usual | changes)  # type: ignore[arg-type]
 
@@ -85,7 +87,8 @@ class Course:
     """A group from beginning to end."""
 
     def __init__(self, seed: int, terms: SliceTerms = TERMS, size: int = SIZE) -> None:
-        self.terms, self.size, self._chance = terms, size, random.Random(seed)
+        self.terms = replace(terms, dummies=size - len(terms.plan.owners))
+        self.size, self._chance = size, random.Random(seed)
         self.incarnation, self.passes, self.steps = 1, 0, 0
         self.ended: tuple[int, int] | None = None
         self.events: list[Event] = []

@@ -181,6 +181,24 @@ def test_what_statistics_show_to_everybody_is_said(name: str) -> None:
         assert ("public counts" in cell(told, "anyone", "rows").words) == counts
 
 
+@pytest.mark.parametrize("members", ["named", "hidden"])
+def test_owners_read_who_sees_what_in_a_group(members: str) -> None:
+    sliced = f"algorithm={{kind='slicenet', pieces=3, members='{members}'}}"
+    net, none = "model={kind='mlp', layers=[8, 4]}", "privacy={mode='none'}"
+    task = Task.load(EXAMPLES / "digits.toml", [sliced, net, none])
+    told = owner_promise(task)
+    within = dict(told.members)
+    assert within["followers with neurons of the first layer"] == "sums of your rows"
+    assert within["holders of the last hidden layer"] == "your labels exactly"
+    assert "replayed" in within["a dummy that takes a piece over"] and "weights" in within["the next dominator"]
+    assert "how many rows" in within["the server"]
+    assert ("puts itself in between" in within["the server"]) == (members == "hidden")
+    assert cell(told, "operator", "count").answer == cell(told, "owners", "count").answer == "yes"
+    assert "your labels exactly" in cell(told, "owners", "row").words
+    assert "groups that trust each other" in told.trust
+    assert told.to_json()["members"] == within
+
+
 def sent(task: Task, rows: int) -> dict[str, Any]:
     """What a real device of the task would send with so many rows, part by part, without noise."""
     algorithm, found = task.build(NUMPY), dict[str, Any]()

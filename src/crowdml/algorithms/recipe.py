@@ -106,6 +106,24 @@ class Recipe:
     sums_only: bool = False
     cohort_size: Callable[[Any], int] | None = None
     gathers: bool = False
+    sights: ClassVar[None] = None
+
+
+@record
+class Sights:
+    """What an algorithm shows to others than the server, in words for owners.
+
+    Attributes:
+        members: Who of those that work with a device sees what.
+        told: By audience and thing, in a word and in a few, what differs from tasks with check-ins alone.
+        trust: Whom an owner has to trust.
+        course: Who waits for whom.
+    """
+
+    members: Mapping[str, str]
+    told: Mapping[tuple[str, str], tuple[str, str]]
+    trust: str
+    course: str
 
 
 @record
@@ -123,6 +141,8 @@ class _NoCheckIns:
 class PooledRecipe(_NoCheckIns):
     """A baseline that trains on all rows at once, perturbed where the terms say so, instead of folding in check-ins."""
 
+    sights: ClassVar[None] = None
+
     @staticmethod
     def releases(settings: Any) -> Releases:
         """Devices hand over their rows, once."""
@@ -135,9 +155,11 @@ class SlicedRecipe(_NoCheckIns):
 
     Attributes:
         build: Assembles what a live server keeps of the groups' uploads; a simulation has no need of it.
+        sights: `sights(settings)`: what members of a group see of each other.
     """
 
     build: Callable[[Parts], Algorithm]
+    sights: Callable[[Any], Sights]
     live: ClassVar[bool] = True
 
     @staticmethod

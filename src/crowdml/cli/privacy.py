@@ -97,6 +97,8 @@ def print_owner_promise(told: OwnerPromise) -> None:
     cells = {(sight.audience, sight.fact): sight.words for sight in told.sees}
     rows = [(who, *(cells[audience, fact] for fact in FACTS)) for audience, who in AUDIENCES.items()]
     output.show(output.table("\nWho sees what", ("", *FACTS.values()), rows), f"\n{told.trust}")
+    if told.members:
+        output.show(output.table("\nWithin your group", ("who", "sees"), told.members))
 
 
 def _print_sums(found: Explanation) -> None:

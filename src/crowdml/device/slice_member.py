@@ -66,6 +66,7 @@ class SliceTaker:
         self._terms = replace(terms, task_hash=joined.task_hash)
         self._tell = tell or (lambda line: None)
         self._turn = self._passes = -1
+        self._told_again = self._told_observers = 0
         self._batches: deque[float] = deque(maxlen=32)
 
     def run(self, rows: Array, labels: Array) -> Member:
@@ -149,6 +150,7 @@ class SliceTaker:
             except (CrowdError, MalformedMessage):
                 socket.close(1008)
                 raise
+            self._account(member)
             if member.batches != done:
                 now = self._clock()
                 self._batches.append(now - moved)
@@ -166,6 +168,15 @@ class SliceTaker:
     def _send(self, socket: ClientConnection, out: Out) -> None:
         for message in out:
             socket.send(message if isinstance(message, bytes) else write_control(message))
+
+    def _account(self, member: Member) -> None:
+        """Tell the owner what it cost: who saw sums of the rows, and passes whose work was given up."""
+        guard = member.guard
+        if guard.passes_again > self._told_again:
+            self._tell("the server begins this pass again with the shared weights: what the group learnt in it is gone")
+        if len(guard.observers) > self._told_observers:
+            self._tell(f"{len(guard.observers)} other members have seen sums of these rows so far")
+        self._told_again, self._told_observers = guard.passes_again, len(guard.observers)
 
     def _watch(self, told: object) -> None:
         """Say what a person wants to know of it."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms.recipe import SlicedRecipe
 from crowdml.algorithms.stability import advice
 from crowdml.core import NUMPY, record
 from crowdml.data import input_bound
@@ -22,7 +21,7 @@ from crowdml.task.message_parts import MessagePart
 from crowdml.task.owners.owner_promise import OwnerPromise, owner_promise, why_only_simulated
 from crowdml.task.owners.promise_words import NOBODY, in_epsilon, rests_on
 from crowdml.task.owners.unit_totals import UnitTotal, one_release, whole_task
-from crowdml.task.owners.who_sees import tells_rows
+from crowdml.task.owners.who_sees import sights_of, tells_rows
 from crowdml.task.task import Task
 
 LEAST_DELTA = 1e-15
@@ -120,21 +119,13 @@ def _words(task: Task, plan: Plan) -> str:
     return plan.last.words(plan.terms) or f"No formal guarantee: {_no_guarantee(task, plan)}"
 
 
-WHO_SEES = (
-    "It is for groups that trust each other. Followers with neurons of the first layer see sums of your rows; holders "
-    "of the last hidden layer see your labels exactly; the next dominator and the server see weights; a dummy that "
-    "takes a piece over sees rows that are replayed; the server sees who takes part, when, and with how many rows. "
-    "Members that a server invents see as much as others do."
-)
-"""What an owner reads before a device joins a group whose members hold pieces of one net."""
-
-
 def _no_guarantee(task: Task, plan: Plan) -> str:
     """Say what leaves a device without noise."""
-    if isinstance(task.recipe, SlicedRecipe):
+    sights = sights_of(task)
+    if sights is not None:
         noisy = task.algorithm.cut_noise or task.algorithm.upload_noise
         sent = "labels leave a device without noise" if noisy else "sums and weights leave a device as they are"
-        return f"{sent}. crowdml audit measures what they tell. {WHO_SEES}"
+        return f"{sent}. crowdml audit measures what they tell. {sights.trust}"
     if task.releases.sends == "rows":
         return f"rows and {task.target.noun}s leave a device as they are."
     if task.masking():

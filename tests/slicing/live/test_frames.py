@@ -118,14 +118,16 @@ def test_cards_are_signed_for_one_task_and_identities_are_pinned() -> None:
 def test_a_deposit_is_opened_by_those_it_was_sealed_for_alone() -> None:
     pair = Pair()
     frame = seal_deposit(pair.one, header(kind=DEPOSIT), [pair.two.card.fresh], b"a piece", os.urandom(48))
-    assert open_deposit(pair.two, frame) == b"a piece"
+    assert open_deposit(pair.two, frame, pair.one.card.fresh) == b"a piece"
+    with pytest.raises(MalformedMessage, match="somebody else has sealed"):
+        open_deposit(pair.two, frame, pair.three.card.fresh)
     with pytest.raises(MalformedMessage, match="not sealed for this member"):
-        open_deposit(pair.three, frame)
+        open_deposit(pair.three, frame, None)
     for at in range(0, len(frame), 7):
         with pytest.raises((MalformedMessage, NotAuthorised)):
-            open_deposit(pair.two, frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :])
+            open_deposit(pair.two, frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :], None)
         with pytest.raises((MalformedMessage, NotAuthorised)):
-            open_deposit(pair.two, frame[:at])
+            open_deposit(pair.two, frame[:at], None)
 
 
 def test_numbers_of_attempts_never_meet() -> None:
@@ -165,3 +167,15 @@ def test_any_bytes_are_a_header_or_refused(raw: bytes) -> None:
 def test_the_parser_survives_what_is_nearly_a_frame() -> None:
     met = fuzz(20_000, random.Random(0))
     assert met["a header"] and met["refused"] and sum(met.values()) == 20_000
+
+
+def test_a_known_key_under_another_identity_is_not_that_identity() -> None:
+    """A server and member 2 together must not pass its key off as that of somebody whom others trust."""
+    one, two = keys(1), keys(2)
+    one.meet({1: one.card, 2: two.card}, 1)
+    forged = Card(fresh=two.card.fresh, identity=IDENTITIES[3].public, signature=bytes(64))
+    with pytest.raises(NotAuthorised):
+        one.meet({1: one.card, 3: forged}, 1)
+    with pytest.raises(NotAuthorised, match="another card of member 1"):
+        one.meet({1: Card(fresh=one.card.fresh, identity=IDENTITIES[3].public), 2: two.card}, 1)
+    one.meet({1: one.card, 2: two.card}, 1)

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from crowdml.algorithms.contract import Algorithm, one_phase
-from crowdml.algorithms.recipe import Parts, SlicedRecipe
+from crowdml.algorithms.recipe import Parts, Sights, SlicedRecipe
 from crowdml.algorithms.schedule import OnArrival
 from crowdml.algorithms.server_parts.upload_window import NoUpload, UploadWindow
 from crowdml.core import Settings, trees
@@ -101,4 +101,35 @@ def slicenet(parts: Parts) -> Algorithm:
     return one_phase(device, server, sanitiser, OnArrival(batch=1, buffer=1))
 
 
-SLICENET = SlicedRecipe(settings=SliceNetSettings, build=slicenet)
+def slicenet_sights(settings: SliceNetSettings) -> Sights:
+    """Say what members of a group, and the server, see of a device."""
+    noisy = " with noise" if settings.cut_noise else ""
+    sealed = "sums pass it sealed" if settings.members == "named" else "it reads all sums if it puts itself in between"
+    server = "unlimited", f"weights after a pass, which nothing limits; {sealed}"
+    group = "unlimited", f"those of your group: sums of your rows{noisy}, and your labels exactly"
+    return Sights(
+        members={
+            "followers with neurons of the first layer": f"sums of your rows{noisy}",
+            "holders of the last hidden layer": "your labels exactly",
+            "the next dominator": "weights, as your rows have moved them",
+            "a dummy that takes a piece over": "what the follower before it saw, of rows that are replayed",
+            "the server": f"weights after a pass; who takes part, when, and with how many rows; {sealed}",
+            "members that a server invents": "as much as others do",
+        },
+        told={
+            **{(who, what): server for who in ("operator", "intruder") for what in ("rows", "row")},
+            **{("owners", what): group for what in ("rows", "row")},
+            ("operator", "count"): ("yes", "yes: every batch says how many rows it has"),
+            ("intruder", "count"): ("yes", "yes: of batches after the break-in"),
+            ("owners", "part"): ("yes", "a key without your name, in the groups they share with you"),
+            ("owners", "when"): ("yes", "yes, in the groups they share with you"),
+            ("owners", "count"): ("yes", "yes, in the groups they share with you"),
+        },
+        trust="It is for groups that trust each other: you have to trust the members of your group and whoever runs "
+        "the server. No formal guarantee protects you.",
+        course="Devices of a group take turns: one lets its rows in, the others hold pieces of the net and pass sums "
+        "and slopes on, through the server and sealed. After each pass the server gets a share of the weights.",
+    )
+
+
+SLICENET = SlicedRecipe(settings=SliceNetSettings, build=slicenet, sights=slicenet_sights)

@@ -256,6 +256,7 @@ class GroupMember(_Answer):
     member: str
     there: bool = Field(description="whether it is connected")
     role: str = Field(description="dominator, follower and number of its piece, or dummy")
+    observers: int = Field(description="members that were sent sums of its rows since the server started")
 
 
 class GroupEvent(_Answer):

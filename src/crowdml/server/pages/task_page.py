@@ -8,6 +8,7 @@ a little older, so that many watchers of a busy task cost no more than one.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
@@ -15,6 +16,7 @@ from fastapi import Depends, Request, Response
 from crowdml.core import record
 from crowdml.server.http.control import described, running_of
 from crowdml.server.http.documents import Documents
+from crowdml.server.pages.group_cards import GroupCard, group_card
 from crowdml.server.pages.rendering import WrittenPage
 from crowdml.server.pages.task_charts import TaskCharts, clamp, draw_charts
 from crowdml.server.pages.task_words import TaskWords, task_words
@@ -51,6 +53,7 @@ class TaskPage:
         statistics: What may be shown beyond the summary.
         charts: The same, drawn.
         task_hash: Hash of the signed task.
+        groups: Groups of devices that hold pieces of one net, where there are such.
     """
 
     summary: dict[str, Any]
@@ -63,6 +66,7 @@ class TaskPage:
     statistics: Statistics
     charts: TaskCharts
     task_hash: str
+    groups: tuple[GroupCard, ...]
 
 
 class TaskPages:
@@ -70,10 +74,11 @@ class TaskPages:
 
     Args:
         documents: Has the learning curves.
+        groups: `groups(running)`: what can be told of the groups of a task; nothing where it has none.
     """
 
-    def __init__(self, documents: Documents) -> None:
-        self._documents = documents
+    def __init__(self, documents: Documents, groups: Callable[[RunningTask], list[dict[str, Any]]]) -> None:
+        self._documents, self._groups = documents, groups
         self._words: dict[str, TaskWords] = {}
         self._made: dict[str, tuple[object, float, WrittenPage]] = {}
 
@@ -85,7 +90,8 @@ class TaskPages:
 
     async def page(self, running: RunningTask, live: bool) -> WrittenPage:
         """Return the page of a task as it stands; with `live`, or as it stood a moment ago."""
-        mark = running.shown
+        # Groups move on without a new version: their page is never older than a moment.
+        mark = running.shown, running.live.sliced is not None and time.monotonic() // LIVE_S
         made = self._made.get(running.name)
         if made and (made[0] == mark or (live and time.monotonic() - made[1] < LIVE_S)):
             return made[2]
@@ -109,6 +115,7 @@ class TaskPages:
             statistics=statistics,
             charts=draw_charts(running.live.task.target, statistics, curve),
             task_hash=running.task_hash,
+            groups=tuple(group_card(told) for told in self._groups(running)),
         )
 
 

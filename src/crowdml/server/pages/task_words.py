@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from crowdml.algorithms.recipes import RECIPES
 from crowdml.core import record
 from crowdml.core.targets import Labels
 from crowdml.task import Task
 from crowdml.task.live_task import LiveTask
+from crowdml.task.owners.who_sees import sights_of
 
 MOST_NAMED = 12
 """So many columns or labels are named in a sentence; of more their number is told."""
@@ -71,14 +71,16 @@ def _collected(task: Task) -> str:
 
 def _first_line(task: Task) -> str:
     """Take the first sentence that the file of an algorithm says of it."""
-    module = sys.modules.get(RECIPES[task.algorithm.kind].settings.__module__)
+    module = sys.modules.get(task.recipe.settings.__module__)
     line = ((module and module.__doc__) or task.algorithm.kind).splitlines()[0].strip()
     return line if line.endswith(".") else f"{line}."
 
 
 def _schedule(live: LiveTask) -> str:
     """Say who waits for whom."""
-    schedule = live.server.schedule
+    schedule, sights = live.server.schedule, sights_of(live.task)
+    if sights is not None:
+        return sights.course
     if live.masked:
         return (
             "Messages of many devices are masked and added up; the server can read the sum alone, and makes a new "

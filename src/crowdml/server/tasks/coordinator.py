@@ -11,6 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from crowdml.core import BadInput, Coins, record
 from crowdml.core.keys import SigningKey, fingerprint
@@ -144,6 +145,10 @@ class Coordinator:
             found = SliceGroups(running, self.writers[running.name], self.store, self._key.secret)
             self._groups[running.name] = found
         return found
+
+    def group_figures(self, running: RunningTask) -> list[dict[str, Any]]:
+        """Say how the groups of a task stand; nothing where devices hold no pieces of a net."""
+        return self.groups_of(running).figures() if running.live.sliced is not None else []
 
     def create(self, request: TaskRequest, by: Actor = "operator") -> StoredTask:
         """Make a task from its file; open unless it is to stay a draft. `start` must follow."""

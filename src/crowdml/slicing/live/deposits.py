@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from crowdml.core.errors import MalformedMessage
 from crowdml.slicing.live.member_cards import KEY_BYTES, MemberKeys
-from crowdml.slicing.live.slice_frames import HEADER_BYTES, TAG_BYTES, Header
+from crowdml.slicing.live.slice_frames import HEADER_BYTES, TAG_BYTES, Header, read_header
 from crowdml.slicing.live.slice_plan import SlicePlan
 
 _SALT_BYTES = 16
@@ -47,10 +47,18 @@ def seal_deposit(keys: MemberKeys, header: Header, others: Collection[bytes], ra
     return b"".join((prefix, *wraps, AESGCM(key).encrypt(_NONCE, raw, prefix)))
 
 
-def open_deposit(keys: MemberKeys, frame: bytes) -> bytes:
-    """Open a deposit that was sealed for this member."""
+def open_deposit(keys: MemberKeys, frame: bytes, sealer: bytes | None) -> bytes:
+    """Open a deposit that was sealed for this member.
+
+    Args:
+        keys: The member's.
+        frame: The deposit.
+        sealer: Key of whoever had the piece: nobody else may have sealed it. None: anybody whom this member has met.
+    """
     prefix, count = frame[:_PREFIX], require_deposit(frame)
-    owner = frame[HEADER_BYTES : HEADER_BYTES + KEY_BYTES]
+    owner = owner_of(frame)
+    if sealer is not None and owner != sealer:
+        raise MalformedMessage("a deposit that somebody else has sealed than had the piece")
     for at in range(_PREFIX, _PREFIX + count * _WRAP, _WRAP):
         if frame[at : at + KEY_BYTES] != keys.card.fresh:
             continue
@@ -71,6 +79,15 @@ def require_deposit(frame: bytes) -> int:
     if len(frame) < _PREFIX + count * _WRAP + TAG_BYTES:
         raise MalformedMessage(f"a deposit for {count} members is longer than {len(frame)} bytes")
     return int(count)
+
+
+def is_deposit(frame: bytes, plan: SlicePlan) -> bool:
+    """Tell whether a frame has the form of a deposit of its piece; whether it can be opened is for members to say."""
+    try:
+        piece, members = read_header(frame).piece - 1, require_deposit(frame) + 1
+    except MalformedMessage:
+        return False
+    return piece in plan.owners and len(frame) == deposit_bytes(plan, piece, members)
 
 
 def require_sealed(frame: bytes, plan: SlicePlan, piece: int, owner: bytes, others: Collection[bytes]) -> None:

@@ -7,7 +7,7 @@ loss and restart are one operation, `prepare`: everybody goes back to the last c
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from crowdml.core.errors import MalformedMessage
 from crowdml.slicing.cost_graph import DOMINATOR
@@ -29,6 +29,7 @@ from crowdml.slicing.live.group_stages import (
     WAITING,
 )
 from crowdml.slicing.live.group_start import GroupStart
+from crowdml.slicing.live.group_trust import GroupTrust, who_holds_up
 from crowdml.slicing.live.held_cut import HeldCut, Shown
 from crowdml.slicing.live.member_cards import Card
 from crowdml.slicing.live.slice_frames import Header, attempt_number, read_header
@@ -50,6 +51,7 @@ class Group:
         events: What happened, oldest first; a driver takes them out.
         upload: What is to be stored and shared, while the group waits for that.
         replays: Attempts that went back to a cut.
+        trust: Who is out, and who saw sums of whose rows.
         next_every: Batches between two cuts from the next attempt on.
     """
 
@@ -58,11 +60,8 @@ class Group:
         self._dealer = Dealer(secret=start.secret, group=start.number)
         self._incarnation, self._attempts = start.incarnation, 0
         self._first, self.download, self._ended = start.first, start.download, start.ended
-        self.stage, self.turn, self.attempt = (
-            GATHERING,
-            self.passes * self.size - 1,
-            attempt_number(start.incarnation, 0),
-        )
+        self.stage, self.turn = GATHERING, self.passes * self.size - 1
+        self.attempt = attempt_number(start.incarnation, 0)
         self.cards: dict[int, Card] = {}
         self.assignment: tuple[int, ...] = ()
         self.events: list[Event] = []
@@ -73,7 +72,7 @@ class Group:
         self._held = HeldCut(terms.plan)
         self._deposits: dict[int, dict[int, bytes]] = {}
         self._shown: list[Shown] = []
-        self._ready, self._banned = set[int](), set[int]()
+        self._ready, self.trust = set[int](), GroupTrust()
         self._uploads: dict[int, SharedNumbers] = {}
         self._roster: dict[int, Card] = {}
         self._turn_attempts = 0
@@ -115,10 +114,8 @@ class Group:
         if shared:
             self.turn = self.passes * self.size - 1
             return self._next_turn()
-        self.assignment = (
-            self._dealer.order(self.passes, self.size)[cut.turn % self.size],
-            *(NOBODY,) * self.terms.plan.followers,
-        )
+        dominator = self._dealer.order(self.passes, self.size)[cut.turn % self.size]
+        self.assignment = (dominator, *(NOBODY,) * self.terms.plan.followers)
         if cut.last:
             self._note("turn", batch=cut.batch, members=self.assignment)
             return self._next_turn()
@@ -144,16 +141,16 @@ class Group:
         if self.stage != RUNNING or self._answers is None:
             return []
         silent = [member for member in self.assignment if member not in self._answers]
-        self._answers = None
-        if not silent:
+        lost, self._answers = silent or who_holds_up(self._answers), None
+        if not lost:
             self._note("stalled", batch=self._done_batches(), why="everybody waits for somebody: a frame was lost")
             return self._again()
-        out: Out = []
-        for member in silent:
+        why = "did not answer in time" if silent else "was waited for, and waited for nobody"
+        for member in lost:
             self.cards.pop(member, None)
-            out.append((member, say.Stop(reason="this device did not answer in time", again=True)))
         # Taken together: each of them alone would be replaced by another that is lost.
-        return out + self._without(*silent, why="slow")
+        stops: Out = [(member, say.Stop(reason=f"this device {why}", again=True)) for member in lost]
+        return stops + self._without(*lost, why="slow")
 
     @property
     def exhausted(self) -> bool:
@@ -170,6 +167,7 @@ class Group:
             return []
         self._note("pass again", why="too few members that can open the last cut")
         self._held.drop()
+        self.trust.begin_pass()
         self._pending = self._first
         self.turn = self.passes * self.size - 1
         return self._next_turn()
@@ -179,18 +177,17 @@ class Group:
         if self.stage != SHARING or self.upload is None:
             return []
         self.upload, self._uploads = None, {}
-        self._first, self.download, self._pending = first, download, download
+        self._first, self.download = first, download
+        self._pending = first if self.cut is None else download
         self.passes += 1
         self.turn = self.passes * self.size - 1
-        self._banned.clear()
+        self.trust.begin_pass()
         self._note("shared", why=f"{len(download.numbers)} numbers of other groups were taken over")
         return self._next_turn()
 
     def handle(self, member: int, message: say.OfMember | bytes) -> Out:
         """Take a message of a member that is of the present attempt; drop any other."""
-        if member not in self.cards:
-            return []
-        if isinstance(message, say.Hello):
+        if member not in self.cards or isinstance(message, say.Hello):
             return []
         header = read_header(message) if isinstance(message, bytes) else None
         name = message.kind if header is None else frames.KINDS[header.kind]  # type: ignore[union-attr]
@@ -198,8 +195,7 @@ class Group:
         fence = told.turn, told.attempt  # type: ignore[union-attr]
         if fence != (self.turn, self.attempt) or member not in self.assignment or name not in ACCEPTED[self.stage]:
             return []
-        found: Out = getattr(self, f"_on_{name}")(member, message, header)
-        return found
+        return cast(Out, getattr(self, f"_on_{name}")(member, message, header))
 
     def _on_ready(self, member: int, message: say.Ready, _: None) -> Out:
         if member == self.assignment[0] and not self._ending:
@@ -216,6 +212,7 @@ class Group:
             return [(owner, say.Share(turn=self.turn, attempt=self.attempt)) for owner in self.assignment]
         self.stage, self._answers = RUNNING, None
         self._note("go", batch=self._done_batches(), members=self.assignment)
+        self.trust.note_turn(self.terms.plan, self.assignment, self.cards)
         message_go = say.Go(turn=self.turn, attempt=self.attempt, batches=self.batches, every=self.every)
         return [(each, message_go) for each in self._roster if each in self.cards]
 
@@ -233,8 +230,7 @@ class Group:
             return []
         last = batch == self.batches
         cut = say.Cut(turn=self.turn, attempt=self.attempt, batch=batch, last=last)
-        owners = zip(self.terms.plan.owners, self.assignment, strict=True)
-        self._held.hold(cut, got, {piece: self.cards[owner].fresh for piece, owner in owners})
+        self._held.hold(cut, got, {of: self.cards[self.assignment[of + 1]].fresh for of in self.terms.plan.owners})
         self._pending = None
         self._deposits = {later: kept for later, kept in self._deposits.items() if later > batch}
         out: Out = [(each, say.CutHolds(cut=cut)) for each in self.cards]
@@ -245,12 +241,16 @@ class Group:
 
     def _on_complain(self, member: int, message: say.Complain, _: None) -> Out:
         """Whoever sent a frame that cannot be is out for the pass: it did it, or the relay."""
-        about = message.about
-        if about == member or about not in self.assignment:
+        if self.stage == PREPARING:
+            # It cannot go on with the deposit that it was given: another one may, or another member.
+            self._note("refused", batch=self._done_batches(), members=(member,), why=message.why)
+            self._held.refuse(self.assignment.index(member) - 1, self.cards[member].fresh)
+            return self._again()
+        out = self.trust.complaint(member, message.about if message.about in self.assignment else NOBODY)
+        if not out:
             self._note("complaint", batch=self._done_batches(), members=(member,), why=message.why)
             return self._again()
-        self._banned.add(about)
-        return self._without(about, why=f"member {member} complains: {message.why}"[:300])
+        return self._without(*out, why=f"member {member} complains: {message.why}"[:300])
 
     def _on_stalled(self, member: int, message: say.Stalled, _: None) -> Out:
         out: Out = []
@@ -283,7 +283,7 @@ class Group:
         while (self.turn + 1) // self.size == self.passes:
             self.turn += 1
             dominator = self._dealer.order(self.passes, self.size)[self.turn % self.size]
-            if dominator in self.cards and dominator not in self._banned and self.able(dominator, DOMINATOR):
+            if dominator in self.present and self.able(dominator, DOMINATOR):
                 return self._take_turn(dominator)
             self._note("turn lost", members=(dominator,), why="its dominator is not there, or cannot open the cut")
         if self.cut is None:
@@ -378,7 +378,7 @@ class Group:
     @property
     def present(self) -> list[int]:
         """Members that are there and may have a piece."""
-        return [member for member in sorted(self.cards) if member not in self._banned]
+        return [member for member in sorted(self.cards) if member not in self.trust.banned]
 
     def able(self, member: int, piece: int) -> bool:
         """Tell whether a member can have a piece at the cut: it has it, or it was sealed for its card."""

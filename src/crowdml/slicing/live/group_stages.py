@@ -18,14 +18,14 @@ GATHERING, PREPARING, RUNNING, SHARING, WAITING, DONE = (
 )
 ACCEPTED: dict[str, tuple[str, ...]] = {
     GATHERING: (),
-    PREPARING: ("ready",),
+    PREPARING: ("ready", "complain"),
     RUNNING: ("deposit", "complain", "stalled"),
     SHARING: ("upload",),
     WAITING: (),
     DONE: (),
 }
 """What the machine takes from members in each stage, if it is of the present attempt; everything else is dropped."""
-MOST_ATTEMPTS = 200
+MOST_ATTEMPTS = 100
 """Attempts at one turn: each that moves a piece shows rows to another member, so a turn ends before there are many."""
 USUAL_CUT = 50
 LAST_ATTEMPT = (1 << 16) - 1

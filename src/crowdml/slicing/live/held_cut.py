@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from crowdml.core import record
 from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.live.controls import Cut, Keep, Prepare
-from crowdml.slicing.live.deposits import sealed_for
-from crowdml.slicing.live.slice_frames import DOWNLOAD, SERVER, Header
+from crowdml.slicing.live.deposits import is_deposit, owner_of, sealed_for
+from crowdml.slicing.live.slice_frames import DOWNLOAD, SERVER, Header, read_header
 from crowdml.slicing.live.slice_plan import SlicePlan
 from crowdml.slicing.live.slice_terms import SharedNumbers, clear_frame
 
@@ -52,11 +52,14 @@ class HeldCut:
         self.cut: Cut | None = None
         self.pieces: dict[int, bytes] = {}
         self._holders: dict[int, set[bytes]] = {owner: set() for owner in self._plan.owners}
+        self._others: dict[int, list[bytes]] = {}
+        self._refused: set[tuple[int, bytes]] = set()
 
     def hold(self, cut: Cut, pieces: dict[int, bytes], owners: Mapping[int, bytes]) -> None:
         """Take a cut whose deposits are complete; owners are named by the keys of their cards."""
         self.cut, self.pieces = cut, pieces
         self._holders = {piece: {fresh} for piece, fresh in owners.items()}
+        self._others, self._refused = {}, set()
 
     def note_holder(self, piece: int, fresh: bytes) -> None:
         """Somebody has a piece now."""
@@ -68,7 +71,16 @@ class HeldCut:
 
     def can_have(self, piece: int, fresh: bytes) -> bool:
         """Tell whether a member can have a piece at this cut."""
-        return self.cut is None or fresh in self._holders[piece] or fresh in sealed_for(self.pieces[piece])
+        if self.cut is None or fresh in self._holders[piece]:
+            return True
+        return (piece, fresh) not in self._refused and fresh in sealed_for(self.pieces[piece])
+
+    def refuse(self, piece: int, fresh: bytes) -> None:
+        """A member cannot go on with a deposit: the next one that was shown of this piece takes its place."""
+        self._refused.add((piece, fresh))
+        if self._others.get(piece):
+            self.pieces[piece] = self._others[piece].pop(0)
+            self._refused = {each for each in self._refused if each[0] != piece}
 
     def give(
         self, message: Prepare, piece: int, member: int, fresh: bytes, pending: SharedNumbers | None
@@ -96,7 +108,8 @@ class HeldCut:
         found: dict[tuple[int, int, int], list[Shown]] = {}
         for each in shown:
             header = each.header
-            found.setdefault((header.turn, header.batch, header.attempt), []).append(each)
+            if is_deposit(each.frame, self._plan):
+                found.setdefault((header.turn, header.batch, header.attempt), []).append(each)
         owners = set(self._plan.owners)
         whole = [
             at for at, of in found.items() if {each.header.piece - 1 for each in of} == owners and allowed(at[0], at[1])
@@ -104,11 +117,18 @@ class HeldCut:
         if not whole:
             return False
         turn, batch, attempt = max(whole)
-        chosen = found[turn, batch, attempt]
         self.drop()
-        self.pieces = {each.header.piece - 1: each.frame for each in chosen}
+        # Who sealed a deposit shows it before anybody else does: others may have altered it.
+        chosen = sorted(found[turn, batch, attempt], key=lambda each: each.fresh != owner_of(each.frame))
         for each in chosen:
-            self._holders[each.header.piece - 1].add(each.fresh)
-        last = any(each.header.micro for each in chosen)
+            piece = each.header.piece - 1
+            kept = self._others.setdefault(piece, [])
+            if each.frame not in kept:
+                kept.append(each.frame)
+        self.pieces = {piece: kept.pop(0) for piece, kept in self._others.items()}
+        for each in chosen:
+            if each.frame == self.pieces[each.header.piece - 1]:
+                self._holders[each.header.piece - 1].add(each.fresh)
+        last = any(read_header(frame).micro for frame in self.pieces.values())
         self.cut = Cut(turn=turn, attempt=attempt, batch=batch, last=last)
         return True

@@ -75,20 +75,23 @@ class MemberKeys:
             self.card = Card(fresh=fresh, identity=identity.public, signature=signed)
         self._pinned: dict[int, bytes] = {}
         self._agreed: dict[bytes, bytes] = {}
+        self._checked: set[Card] = set()
 
     def meet(self, cards: Mapping[int, Card], own: int) -> None:
         """Check the cards of a group, pin identities, and agree on a secret with each."""
         mine = cards.get(own)
-        if mine is None or mine.fresh != self.card.fresh:
+        if mine != self.card:
             raise NotAuthorised(f"the server shows another card of member {own} than this device gave")
         if len({card.fresh for card in cards.values()}) < len(cards):
             raise NotAuthorised("two members of the group show the same key")
         for number, card in cards.items():
             if number == own:
                 continue
-            if card.fresh not in self._agreed:
+            # The whole card: a known key under another identity has a signature of its own to show.
+            if card not in self._checked:
                 card.require(self._task_hash, self._named)
                 self._agreed[card.fresh] = self._agree(card.fresh)
+                self._checked.add(card)
             if self._named and self._pinned.setdefault(number, card.identity) != card.identity:
                 raise NotAuthorised(f"member {number} shows another identity than before")
         if self._named and len({card.identity for card in cards.values()}) < len(cards):

@@ -9,7 +9,7 @@ with the server. A loss takes everybody back to the last cut, from which the sam
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import numpy as np
@@ -23,7 +23,8 @@ from crowdml.slicing.live import controls as say
 from crowdml.slicing.live import slice_frames as frames
 from crowdml.slicing.live.deposits import open_deposit, seal_deposit
 from crowdml.slicing.live.member_cards import Channels, MemberKeys, context_of
-from crowdml.slicing.live.slice_frames import Header, read_header
+from crowdml.slicing.live.member_guard import MemberGuard
+from crowdml.slicing.live.slice_frames import Header, plain_header, read_header
 from crowdml.slicing.live.slice_terms import Floats, SharedNumbers, SliceTerms, body_of, clear_frame, most_important
 from crowdml.slicing.number_formats import NUMBERS
 from crowdml.slicing.piece_messages import Kind, Told
@@ -65,6 +66,7 @@ class Member:
         model: The group's model, once the server has handed all pieces over.
         dropped: Frames that were dropped because of their fence or stage.
         batches: Batches that this member has finished, replays as well.
+        guard: What it lets a server do, and who saw sums of its rows.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class Member:
         self._keys = MemberKeys(terms.task_hash, entropy(32), identity if terms.named else None)
         self.stage, self.role, self.reason, self.again = IDLE, None, "", False
         self.model: Tree | None = None
+        self.guard = MemberGuard(terms)
         self.dropped = self.batches = 0
         self._group = self._number = 0
         self._now = (0, -1)
@@ -88,7 +91,7 @@ class Member:
         self._worker: PieceOwner | None = None
         self._snapshots: dict[tuple[int, int, int], tuple[int, bytes, bytes]] = {}
         self._held: tuple[int, int] = (-1, -1)
-        self._came: Counter[int] = Counter()
+        self._came: defaultdict[int, Counter[int]] = defaultdict(Counter)
         self._rows_of: dict[int, int] = {}
         self._keeping: tuple[say.Keep, dict[int, bytes]] | None = None
 
@@ -128,15 +131,10 @@ class Member:
 
     def _on_prepare(self, message: say.Prepare) -> Out:
         """Drop what is newer than the cut, meet the group, and get the own piece ready."""
-        if message.attempt <= self._now[1]:
-            raise MalformedMessage(f"attempt {message.attempt} after {self._now[1]}: a number is never used twice")
-        cards = {int(number): text.card() for number, text in message.cards.items() if number.isdecimal()}
-        assignment = message.assignment
-        if message.group != self._group or len(set(assignment)) != len(self._terms.plan.owners):
-            raise MalformedMessage("an assignment that does not fit the pieces of this task")
-        if len(cards) != len(message.cards) or not set(assignment) <= set(cards):
-            raise MalformedMessage("an assignment to members without cards")
+        cards, assignment = self.guard.admit(message, self._group, self._now[1]), message.assignment
         self._keys.meet(cards, self._number)
+        self.role = assignment.index(self._number) - 1 if self._number in assignment else None
+        self.guard.begin(message, cards, self.role)
         top = message.cut.place if message.cut else (-1, -1)
         self._snapshots = {
             place: kept
@@ -148,7 +146,6 @@ class Member:
         self._cards, self._worker = cards, None
         context = context_of((self._terms.task_hash.encode(), message.context()))
         self._channels = Channels(self._keys, self._number, cards, context)
-        self.role = assignment.index(self._number) - 1 if self._number in assignment else None
         self.stage = IDLE if self.role is None else PREPARING
         self._loaded: PieceState | None = None
         if self.role is None:
@@ -168,6 +165,7 @@ class Member:
 
     def _on_cut(self, message: say.CutHolds) -> Out:
         """Forget snapshots before the cut before this one."""
+        self.guard.note_cut(message.cut)
         before, self._held = self._held, message.cut.place
         self._snapshots = {place: kept for place, kept in self._snapshots.items() if place[1:] >= before}
         return []
@@ -184,7 +182,9 @@ class Member:
     def _on_ask(self, message: say.Ask) -> Out:
         if (message.turn, message.attempt) != self._now or self.stage != RUNNING or self._worker is None:
             return self._drop()
-        missing = self._terms.plan.expected[self.role or 0] - self._came
+        plan, batch = self._terms.plan, self._worker.batches
+        micros = len(plan.arithmetic.sizes(self._rows_of.get(batch, 1)))
+        missing = plan.expected(self._worker.owner, micros) - self._came[batch]
         waits = tuple(sorted(self._assignment[piece + 1] for piece in missing))
         return [say.Stalled(turn=self._now[0], attempt=self._now[1], waits_for=waits)]
 
@@ -242,8 +242,7 @@ class Member:
             receiver=worker.owner,
             numbers=written.decode(body, *shape),
         )
-        if header.batch == worker.batches:
-            self._came[piece] += 1
+        self._came[header.batch][piece] += 1
         return self._carry(worker.batches, worker.hear(told))
 
     def _next_batch(self) -> Out:
@@ -254,6 +253,7 @@ class Member:
             return []
         order = self._order(self._now[0], len(self._labels))
         chosen = order[worker.batches * terms.batch : (worker.batches + 1) * terms.batch]
+        self._rows_of[worker.batches] = len(chosen)
         return self._carry(worker.batches, worker.begin(self._rows[chosen], self._labels[chosen]))
 
     def _carry(self, before: int, found: list[Told]) -> Out:
@@ -270,11 +270,13 @@ class Member:
                 rows=told.rows,
                 receiver=self._assignment[told.receiver + 1],
             )
+            if self.role == DOMINATOR and (told.kind, told.stage) == ("forward", 0):
+                self.guard.note_sent(self._cards[header.receiver])
             out.append(self._channels.seal(header, written.encode(told.numbers)))
         if worker.batches == before:
             return out
         self.batches += 1
-        self._came = Counter()
+        self._came.pop(before, None)
         self._rows_of.pop(before, None)
         if worker.batches % self._turn.every == 0 or worker.batches == self._turn.batches:
             out.append(self._deposit())
@@ -304,7 +306,14 @@ class Member:
             self.role + 1,
         ):
             return self._drop()
-        raw = open_deposit(self._keys, frame)
+        try:
+            sealer = self.guard.sealer(cut.attempt, self.role)
+            if sealer is None:
+                raise MalformedMessage("this device was not told who had the piece")
+            raw = open_deposit(self._keys, frame, sealer)
+        except (MalformedMessage, NotAuthorised) as error:
+            turn, attempt = self._now
+            return [say.Complain(turn=turn, attempt=attempt, about=header.sender, why=str(error)[:300])]
         self._snapshots[self.role, *cut.place] = cut.attempt, raw, frame
         return self._load(PieceState.from_bytes(raw, self._layout))
 
@@ -335,7 +344,8 @@ class Member:
         begun = prepared.cut.batch if prepared.cut and prepared.cut.turn == prepared.turn else 0
         state = PieceState(numbers=snapshot.numbers, importance=snapshot.importance, batches=begun)
         self._worker = PieceOwner(terms.plan.arithmetic, self.role, state, rate)
-        self.stage, self._came, self._rows_of = READY, Counter(), {}
+        self.stage, self._rows_of = READY, {}
+        self._came.clear()
         batches = terms.batches(len(self._labels)) if self.role == DOMINATOR else 0
         return [say.Ready(turn=self._now[0], attempt=self._now[1], batches=batches)]
 
@@ -343,8 +353,9 @@ class Member:
         """Open a piece of the group's model."""
         assert self._keeping is not None  # noqa: S101  asked before
         message, pieces = self._keeping
-        own = self._snapshots.get((header.piece - 1, *message.cut.place))
-        pieces[header.piece - 1] = own[1] if own else open_deposit(self._keys, frame)
+        piece = header.piece - 1
+        own, sealer = self._snapshots.get((piece, *message.cut.place)), self.guard.sealer(message.cut.attempt, piece)
+        pieces[piece] = own[1] if own else open_deposit(self._keys, frame, sealer)
         return []
 
     def _assemble(self, shared: SharedNumbers) -> Out:
@@ -362,24 +373,8 @@ class Member:
 
     def _header(self, kind: int, batch: int) -> Header:
         assert self.role is not None  # noqa: S101  whoever sends has a piece
-        turn, attempt = self._now
-        return Header(
-            version=frames.VERSION,
-            kind=kind,
-            numbers=0,
-            stage=0,
-            group=self._group,
-            turn=turn,
-            attempt=attempt,
-            batch=batch,
-            micro=0,
-            micros=0,
-            rows=0,
-            sender=self._number,
-            receiver=frames.SERVER,
-            piece=self.role + 1,
-            sequence=0,
-        )
+        ends = (self._number, frames.SERVER)
+        return plain_header(kind, self._group, self._now, ends, self.role)._replace(batch=batch)
 
     @property
     def _layout(self) -> tuple[Leaf, ...]:

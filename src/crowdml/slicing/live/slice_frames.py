@@ -82,6 +82,11 @@ class Header(NamedTuple):
         return self.turn, self.attempt
 
 
+def plain_header(kind: int, group: int, fence: tuple[int, int], ends: tuple[int, int], owner: int) -> Header:
+    """Write the header of a frame about a whole piece; `ends` are its sender and its receiver."""
+    return Header(VERSION, kind, 0, 0, group, *fence, 0, 0, 0, 0, *ends, owner + 1, 0)
+
+
 def read_header(frame: bytes | bytearray | memoryview) -> Header:
     """Read the header of a frame; raise `MalformedMessage` for what cannot be one.
 

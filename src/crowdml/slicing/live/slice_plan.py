@@ -107,11 +107,16 @@ class SlicePlan:
         return made
 
     @cached_property
-    def expected(self) -> dict[int, Counter[int]]:
-        """For every piece, how many messages of a batch in one part it gets from each other one."""
-        made: dict[int, Counter[int]] = {owner: Counter() for owner in self.owners}
-        for _, _, sender, receiver in self.lines:
-            made[receiver][sender] += 1
+    def first(self) -> tuple[int, ...]:
+        """Pieces whose owners are sent sums of a dominator's rows."""
+        return tuple(sorted(to for kind, at, of, to in self.lines if (kind, at, of) == ("forward", 0, DOMINATOR)))
+
+    def expected(self, owner: int, micros: int) -> Counter[int]:
+        """Return how many messages of a batch in so many parts a piece gets from each other one."""
+        made: Counter[int] = Counter()
+        for kind, _, sender, receiver in self.lines:
+            if receiver == owner:
+                made[sender] += 1 if kind == "tied" else micros
         return made
 
     @cached_property

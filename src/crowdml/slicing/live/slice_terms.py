@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from crowdml.core import record
 from crowdml.core.errors import MalformedMessage
-from crowdml.slicing.live.slice_frames import HEADER_BYTES, VERSION, Header
+from crowdml.slicing.live.slice_frames import HEADER_BYTES, plain_header
 from crowdml.slicing.live.slice_plan import SlicePlan
 from crowdml.slicing.piece_state import PieceState
 from crowdml.slicing.stages import Indices
@@ -132,24 +132,7 @@ def clear_frame(
     kind: int, group: int, fence: tuple[int, int], members: tuple[int, int], owner: int, body: bytes
 ) -> bytes:
     """Write a frame between a member and the server; its body is in clear."""
-    header = Header(
-        version=VERSION,
-        kind=kind,
-        numbers=0,
-        stage=0,
-        group=group,
-        turn=fence[0],
-        attempt=fence[1],
-        batch=0,
-        micro=0,
-        micros=0,
-        rows=0,
-        sender=members[0],
-        receiver=members[1],
-        piece=owner + 1,
-        sequence=0,
-    )
-    return header.pack() + body
+    return plain_header(kind, group, fence, members, owner).pack() + body
 
 
 def body_of(frame: bytes) -> memoryview:

@@ -6,6 +6,7 @@
     told.in_epsilon, told.rests_on                 # the same in ε, and what it rests on
     told.leaves_plainly                            # what a message is made of: .what, .size, .plainly
     told.sees                                      # who x what: .audience, .fact, .answer, .words
+    told.members                                   # who of a group sees what, as pairs
     told.to_json()                                 # all of it as plain values
 
 A server has it as `RunningTask.promise`. `privacy explain`, `device join`, pages and exported models show this record.
@@ -25,7 +26,7 @@ from crowdml.task.message_parts import MessagePart, message_parts
 from crowdml.task.owners.dots import Dots
 from crowdml.task.owners.promise_words import in_epsilon, rests_on, same_sample, short, trust
 from crowdml.task.owners.unit_totals import GROWS, NOT_LIMITED, UnitTotal, whole_task
-from crowdml.task.owners.who_sees import AUDIENCES, FACTS, Sight, who_sees
+from crowdml.task.owners.who_sees import AUDIENCES, FACTS, Sight, sights_of, who_sees
 from crowdml.task.task import Task
 
 GAME = "Somebody has two rows, knows all your others, and must guess which of the two is among yours."
@@ -82,6 +83,7 @@ class OwnerPromise:
         trust: Whom an owner has to trust, and whom not, in a sentence.
         leaves: What leaves a device with every check-in.
         sees: Who sees what.
+        members: Who of those that work with a device sees what, where there are such.
         sample: What counts as the same row, and whether the promise depends on it.
     """
 
@@ -95,6 +97,7 @@ class OwnerPromise:
     trust: str
     leaves: tuple[MessagePart, ...]
     sees: tuple[Sight, ...]
+    members: tuple[tuple[str, str], ...]
     sample: tuple[str, ...]
 
     @property
@@ -145,6 +148,7 @@ class OwnerPromise:
                 "facts": dict(FACTS),
                 "cells": [vars(sight) for sight in self.sees],
             },
+            "members": dict(self.members),
             "sample": list(self.sample),
         }
 
@@ -157,7 +161,7 @@ def owner_promise(task: Task, plan: Plan | None = None) -> OwnerPromise:
         plan: Bound, noise and promise; not given: the task's own, not that of an owner who has chosen an ε.
     """
     plan = plan or task.calibrated
-    totals, parts = whole_task(task, plan), message_parts(task, plan)
+    totals, parts, sights = whole_task(task, plan), message_parts(task, plan), sights_of(task)
     return OwnerPromise(
         guaranteed=plan.terms.promised,
         only_simulated=why_only_simulated(task),
@@ -169,6 +173,7 @@ def owner_promise(task: Task, plan: Plan | None = None) -> OwnerPromise:
         trust=trust(task, plan),
         leaves=parts,
         sees=who_sees(task, plan, parts, totals),
+        members=tuple(sights.members.items()) if sights else (),
         sample=same_sample(task, plan),
     )
 

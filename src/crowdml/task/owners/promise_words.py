@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from crowdml.algorithms.recipe import Recipe
 from crowdml.privacy import Plan, Promise
+from crowdml.task.owners.who_sees import sights_of
 from crowdml.task.task import Task
 
 NOBODY = "Nobody but the device itself has to be trusted for that, not even the server."
@@ -81,7 +82,9 @@ def short(task: Task, plan: Plan) -> str:
 
 def trust(task: Task, plan: Plan) -> str:
     """Say whom an owner has to trust, without a formula."""
-    masking = task.masking()
+    masking, sights = task.masking(), sights_of(task)
+    if sights is not None:
+        return sights.trust
     if task.releases.sends == "nothing":
         return "Nobody: nothing leaves your device."
     if masking is not None:

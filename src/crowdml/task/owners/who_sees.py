@@ -7,9 +7,9 @@ no part of any promise: it says who is told.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
-from crowdml.algorithms.recipe import Recipe, SlicedRecipe
+from crowdml.algorithms.recipe import Recipe, Sights
 from crowdml.core import record
 from crowdml.privacy import Plan
 from crowdml.privacy.accounting import Unit
@@ -66,6 +66,11 @@ def who_sees(
     return tuple(found)
 
 
+def sights_of(task: Task) -> Sights | None:
+    """Return what a task's devices show to each other, where its algorithm lets them."""
+    return task.recipe.sights(task.algorithm) if task.recipe.sights is not None else None
+
+
 def _told(
     task: Task,
     plan: Plan,
@@ -76,6 +81,10 @@ def _told(
 ) -> tuple[Answer, str]:
     if task.releases.sends == "nothing":
         return "no", "no: nothing leaves your device"
+    sights = sights_of(task)
+    if sights is not None and (audience, fact) in sights.told:
+        answer, words = sights.told[audience, fact]
+        return cast(Answer, answer), words
     if fact in ("rows", "row"):
         counts = any(part.name.startswith("counts/") for part in parts)
         return _of_rows(task, plan, totals["device" if fact == "rows" else "sample"], audience, counts)
@@ -84,9 +93,8 @@ def _told(
         return _of_count(task, parts, at_server)
     if at_server:
         return "yes", _of_server(audience, fact)
-    masked = task.masking() is not None
-    if audience == "owners" and (masked or isinstance(task.recipe, SlicedRecipe)):
-        beside = "in the sums they share with you" if masked else "in the groups they share with you"
+    if audience == "owners" and task.masking() is not None:
+        beside = "in the sums they share with you"
         return "yes", f"a key without your name, {beside}" if fact == "part" else f"yes, {beside}"
     # Statistics of a task are public, and go on with every check-in: whoever watches them sees when one came.
     seen = "how many devices take part" if fact == "part" else "when a message comes, but not whose it is"
@@ -105,7 +113,7 @@ def _of_rows(task: Task, plan: Plan, total: UnitTotal, audience: Audience, count
     if task.releases.sends == "rows" and audience in ("operator", "intruder"):
         noisy = plan.last.adds_noise
         return ("unlimited", "with noise of a simulation") if noisy else ("yes", "yes: your device sends them")
-    if audience in ("owners", "anyone") and not isinstance(task.recipe, SlicedRecipe):
+    if audience in ("owners", "anyone"):
         told = "the model and the public counts tell" if counts else "the model tells"
         return "unlimited", f"only what {told}, which nothing limits"
     if task.masking():

@@ -61,4 +61,6 @@ events.addEventListener("state", (event) => {
   if (show(state)) soon();
   if (state.state === "stopped") events.close();
 });
+// Groups move on without a new version.
+if (document.getElementById("groups")) setInterval(soon, PAUSE_MS);
 document.addEventListener("visibilitychange", () => { if (told) soon(); });

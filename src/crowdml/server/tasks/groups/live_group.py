@@ -87,6 +87,7 @@ def figures_of(group: LiveGroup, terms: SliceTerms, pseudonym: Callable[[int], s
                 "member": names[number],
                 "there": number in machine.cards,
                 "role": role_name(number, machine.assignment) if machine.stage != DONE else "",
+                "observers": len(machine.trust.observers.get(number, ())),
             }
             for number in sorted(group.slots)
         ],
