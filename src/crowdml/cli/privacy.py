@@ -93,7 +93,7 @@ def print_owner_promise(told: OwnerPromise) -> None:
         return
     leaves = [(part.what, part.size, part.plainly) for part in told.leaves_plainly]
     columns = ("what it is", "size", "what protects it")
-    output.show(output.table("\nWhat leaves a device with every check-in", columns, leaves, right=("size",)))
+    output.show(output.table(f"\nWhat leaves a device {told.when}", columns, leaves, right=("size",)))
     cells = {(sight.audience, sight.fact): sight.words for sight in told.sees}
     rows = [(who, *(cells[audience, fact] for fact in FACTS)) for audience, who in AUDIENCES.items()]
     output.show(output.table("\nWho sees what", ("", *FACTS.values()), rows), f"\n{told.trust}")

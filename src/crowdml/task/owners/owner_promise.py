@@ -101,6 +101,11 @@ class OwnerPromise:
     sample: tuple[str, ...]
 
     @property
+    def when(self) -> str:
+        """When something leaves a device."""
+        return "while its group trains" if self.members else "with every check-in"
+
+    @property
     def leaves_plainly(self) -> tuple[MessagePart, ...]:
         """What leaves a device, parts of which the same is to be said taken together."""
         found = dict[tuple[str, str], MessagePart]()
