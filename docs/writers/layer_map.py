@@ -24,6 +24,7 @@ WORDS = {
     "core": "records and messages, targets, trees, ops, coins, settings, registries, errors",
 }
 INSIDE = {
+    "cli": ("demos",),
     "simulation": ("timeline", "engine", "workers", "slices", "reporting"),
     "server": ("setup", "pages", "http", "tasks", "store"),
     "device": ("rows",),
@@ -32,7 +33,7 @@ INSIDE = {
     "slicing": ("live",),
     "privacy": ("sanitisers", "calibration", "noise", "ledger"),
     "models": ("adapters", "layers"),
-    "data": ("loaders", "rows", "transforms"),
+    "data": ("loaders", "rows", "sensing", "transforms"),
 }
 """Folders within a folder, in the order in which they are drawn."""
 

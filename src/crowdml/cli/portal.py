@@ -10,14 +10,16 @@ import base64
 import hashlib
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
 
 from crowdml.cli import output
 from crowdml.cli.command_groups import command_group
-from crowdml.cli.operator import Operator, ServerRefused
+
+if TYPE_CHECKING:
+    from crowdml.cli.operator import Operator
 
 STATIC = Path(__file__).parents[1] / "server" / "pages" / "static"
 PAGES = ("/", "/device")
@@ -45,6 +47,8 @@ def verify(
     where all is the same, and with 1 where anything differs. It says what the server answered now, to you: it may
     answer differently to others.
     """
+    from crowdml.cli.operator import Operator
+
     output.check_paths(json, None)
     found = compare(Operator(url, None, ca, public=True))
     if json != Path("-"):
@@ -74,6 +78,8 @@ def compare(server: Operator) -> dict[str, Any]:
 
 def _file_problem(server: Operator, name: str, expected: bytes) -> str:
     """Say how a file differs; empty where it does not."""
+    from crowdml.cli.operator import ServerRefused
+
     try:
         content = server.fetch("GET", f"/static/{quote(name)}", largest=LARGEST).content
     except ServerRefused as error:
@@ -85,6 +91,8 @@ def _file_problem(server: Operator, name: str, expected: bytes) -> str:
 
 def _page_problems(server: Operator, path: str, expected: dict[str, bytes]) -> list[str]:
     """List what a page has that it should not have."""
+    from crowdml.cli.operator import ServerRefused
+
     try:
         answer = server.fetch("GET", path, largest=LARGEST)
     except ServerRefused as error:

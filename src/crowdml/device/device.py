@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crowdml.core import BadInput, GridCoins, record
 from crowdml.core.blas_threads import one_blas_thread
@@ -31,10 +31,12 @@ from crowdml.device.sending import RESYNC, Outcome, Sender, TaskChanged, require
 from crowdml.device.server_connection import Connection
 from crowdml.device.task_memory import Memory, require_numbering
 from crowdml.privacy import Promise
-from crowdml.slicing.live.slice_terms import SliceTerms
 from crowdml.task.user_models import require_present
 from crowdml.wire import message
 from crowdml.wire.messages import check_in_key
+
+if TYPE_CHECKING:
+    from crowdml.slicing.live.slice_terms import SliceTerms
 
 Watch = Callable[[Outcome], None]
 

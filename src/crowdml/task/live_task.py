@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +21,17 @@ from crowdml.core.ops import ZeroCoins
 from crowdml.data.transforms import Fitted, compose, fit_rows
 from crowdml.models import flatten
 from crowdml.privacy import Plan
-from crowdml.slicing import SlicedNet, cost_graph, cut, sliced_net
-from crowdml.slicing.live.slice_plan import slice_plan
-from crowdml.slicing.live.slice_terms import SliceTerms
-from crowdml.slicing.piece_messages import Plan as PiecePlan
 from crowdml.task.averaging_terms import read_public
 from crowdml.task.masking import MaskedForm, make_masked_form
 from crowdml.task.plugins import load_plugins, require_extensions
 from crowdml.task.task import Task
 from crowdml.task.user_models import device_model, require_live_model
 from crowdml.wire import Layout, Messages, TaskDocument, layouts, message
+
+if TYPE_CHECKING:
+    # Most tasks have no pieces, and SciPy takes long to load.
+    from crowdml.slicing import SlicedNet
+    from crowdml.slicing.live.slice_terms import SliceTerms
 
 Rows = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """Turns rows into rows."""
@@ -241,6 +242,8 @@ def example_check_in(algorithm: Algorithm, phase: Phase, broadcast: Broadcast, f
 
 def sliced_net_of(task: Task) -> SlicedNet:
     """Cut the model of a task into the pieces that its settings ask for."""
+    from crowdml.slicing import cost_graph, cut, sliced_net
+
     settings, model = task.algorithm, task.model_for(NUMPY)
     graph = cost_graph(model)
     try:
@@ -253,6 +256,10 @@ def sliced_net_of(task: Task) -> SlicedNet:
 
 def sliced_terms(task: Task) -> SliceTerms:
     """Return what groups of a task agree on; its hash is put in by whoever knows it. Refuse what cannot run live."""
+    from crowdml.slicing.live.slice_plan import slice_plan
+    from crowdml.slicing.live.slice_terms import SliceTerms
+    from crowdml.slicing.piece_messages import Plan as PiecePlan
+
     settings = task.algorithm
     if settings.pieces < 1:
         raise BadInput(

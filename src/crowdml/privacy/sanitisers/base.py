@@ -22,6 +22,7 @@ from crowdml.privacy.accounting import Terms
 from crowdml.privacy.cost import Cost
 from crowdml.privacy.noise.banded import Banded, Floats
 from crowdml.privacy.noise.counts import CountNoise
+from crowdml.privacy.noise.grid import GridMechanism
 from crowdml.privacy.noise.shares import Shared
 
 CLEAR, AS_IT_IS = "in clear", "sent as it is"
@@ -251,6 +252,11 @@ class Sanitiser(abc.ABC):
     def bounds_rows(self) -> bool:
         """Whether the promise rests on a bound on the gradient of every single row."""
         return False
+
+    @property
+    def on_grid(self) -> GridMechanism | None:
+        """Bound and noise of integers, which other runtimes can carry out exactly; None where there are none."""
+        return None
 
     @property
     def shared(self) -> Shared | None:

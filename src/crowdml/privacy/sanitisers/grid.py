@@ -155,6 +155,11 @@ class OnGrid(Sanitiser):
     # A sum of examples is bounded in each of them.
 
     @property
+    def on_grid(self) -> GridMechanism | None:
+        """Integers are what leaves a device."""
+        return self.mechanism
+
+    @property
     def shared(self) -> Shared | None:
         """In secure aggregation the shares of all survivors protect each."""
         return self.mechanism.shared

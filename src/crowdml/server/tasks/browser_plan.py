@@ -16,8 +16,7 @@ from crowdml.algorithms.contract import Phase
 from crowdml.algorithms.device_parts.gradient import Gradient
 from crowdml.algorithms.device_parts.local_steps import LocalSteps
 from crowdml.algorithms.schedule import OnArrival
-from crowdml.privacy.sanitisers.floats import NoNoise
-from crowdml.privacy.sanitisers.grid import OnGrid
+from crowdml.privacy.noise.grid import GridMechanism
 from crowdml.task.live_task import LiveTask
 from crowdml.wire import Layout
 
@@ -51,7 +50,8 @@ def browser_plan(live: LiveTask) -> dict[str, Any]:
     counting = isinstance(phase.device, Gradient) and phase.device.counting is not None
     if counts is not None and counting:
         made["counts"] = {"errors": counts.errors, "spread": counts.spread}
-    return made | (_promise(live, phase.sanitiser) if isinstance(phase.sanitiser, OnGrid) else {})
+    mechanism = phase.sanitiser.on_grid
+    return made | (_promise(live, mechanism) if mechanism else {})
 
 
 def _refusals(live: LiveTask) -> Iterator[str]:
@@ -72,8 +72,9 @@ def _refusals(live: LiveTask) -> Iterator[str]:
     phase = live.algorithm.last
     if isinstance(phase.device, LocalSteps) and task.algorithm.rate.kind not in RATES:
         yield f'its devices follow the rate "{task.algorithm.rate.kind}", which a browser does not remember'
-    known = isinstance(phase.device, Gradient | LocalSteps) and isinstance(phase.sanitiser, OnGrid | NoNoise)
-    if not known or (isinstance(phase.sanitiser, OnGrid) and phase.sanitiser.mechanism.law.name not in LAWS):
+    mechanism = phase.sanitiser.on_grid
+    has_sampler = mechanism.law.name in LAWS if mechanism else not phase.sanitiser.adds_noise
+    if not has_sampler or not isinstance(phase.device, Gradient | LocalSteps):
         yield "a browser has no exact sampler for its noise"
 
 
@@ -101,10 +102,9 @@ def _work(live: LiveTask, phase: Phase) -> dict[str, Any]:
     return {"kind": "steps", "rows": settings.local_batch, "rate": rate}
 
 
-def _promise(live: LiveTask, sanitiser: OnGrid) -> dict[str, Any]:
+def _promise(live: LiveTask, mechanism: GridMechanism) -> dict[str, Any]:
     """Say bound, noise, and the sum that enforces."""
-    mechanism, terms = sanitiser.mechanism, live.plan.terms
-    grid, stable = mechanism.grid, mechanism.stable
+    terms, grid, stable = live.plan.terms, mechanism.grid, mechanism.stable
     made: dict[str, Any] = {
         "grid": {
             "order": grid.order,
