@@ -78,7 +78,14 @@ def full(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "some file")
 
 
-@pytest.mark.parametrize("place", ["pathlib.Path.write_text", "pathlib.Path.mkdir", "crowdml.cli.operator.write_whole"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "crowdml.server.tasks.operator.operator_token.write_whole",
+        "pathlib.Path.mkdir",
+        "crowdml.cli.operator.write_whole",
+    ],
+)
 def test_whatever_a_start_cannot_write_ends_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:

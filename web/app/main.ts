@@ -29,15 +29,8 @@ async function show(device: Device): Promise<DeviceView> {
 function takeOver(summary: string): void {
   const main = document.querySelector("main")!;
   const heading = main.querySelector("h1")!;
-  const rest = folded(
-    summary,
-    h(
-      "div",
-      {},
-      ...[...main.childNodes].filter((node) => node !== heading && !node.contains(root)),
-      root.closest("section") ?? "",
-    ),
-  );
+  root.remove();
+  const rest = folded(summary, h("div", {}, ...[...main.childNodes].filter((node) => node !== heading)));
   rest.id = "about";
   main.className += " narrow deciding";
   main.replaceChildren(heading, root, rest);

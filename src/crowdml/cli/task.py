@@ -23,7 +23,7 @@ Ca = Annotated[Path | None, typer.Option(help="Certificate authority of the serv
 Name = Annotated[str, typer.Argument(help="Name of the task.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-_HIDDEN = ("signed_task", "reason", "state", "recent_error", "estimated_error", "averaging")
+_HIDDEN = ("signed_task", "reason", "state", "recent_error", "estimated_error", "validation_error", "averaging")
 _WIDTH = 18
 STATES = {
     "open": "open",
@@ -224,6 +224,8 @@ def _lines(found: dict[str, Any]) -> dict[str, Any]:
     if found["averaging"]:
         shown["averaging"] = ", ".join(f"{name} {value}" for name, value in found["averaging"].items())
     names = {"check_ins": "check-ins", "task_hash": "signed task"}
+    if found["validation_error"] is not None:
+        shown["on public rows"] = f"error {found['validation_error']:.2f}"
     shown |= {names.get(name, name.replace("_", " ")): value for name, value in found.items() if name not in _HIDDEN}
     # The server's own words about its own task: nothing is trusted here that a device would not check again.
     content = SignedTask.from_json(found["signed_task"]).open().definition["data"]

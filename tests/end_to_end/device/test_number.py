@@ -152,6 +152,7 @@ def test_pages_say_target_unit_and_range(
         assert "warmth in °C, from 10 to 30" in words and "0.1 is 2 °C" in words and "label" not in words
         _keep(page, f"task-{scheme}")
         page.goto(numbered.invite())
+        page.locator("#about > summary").click()
         words = page.locator("main").inner_text()
         assert "outside (°C), sun (hours), heating (kW)" in words and "warmth in °C, from 10 to 30" in words
         assert "label" not in words
