@@ -22,9 +22,10 @@ import numpy as np
 
 import crowdml
 from crowdml.simulation.prepare import prepare
-from crowdml.simulation.slices.sliced import deal, first_parameters, gradient_of, net_of, rules_of
+from crowdml.simulation.slices.sliced import deal, first_parameters, gradient_of, rules_of
 from crowdml.slicing.training import Group, make_groups, train_pass
 from crowdml.task import load
+from crowdml.task.live_task import sliced_net_of
 
 TASK = Path(crowdml.__file__).parent / "studies" / "tasks" / "slicenet-mlp.toml"
 GOAL = 1.2
@@ -44,7 +45,7 @@ def measure(size: int) -> tuple[float, float]:
     alone = load(TASK, ["algorithm.pieces=0"])
     _, dataset = prepare(task)
     generator = np.random.default_rng(0)
-    net = net_of(task)
+    net = sliced_net_of(task)
     gradients = {"whole": gradient_of(alone, net), "pieces": gradient_of(task, net)}
     rows, first, rules = deal(task, dataset, generator), first_parameters(net.model, 0, 0), rules_of(task)
     spent = dict.fromkeys(gradients, 0.0)

@@ -10,17 +10,18 @@ import pytest
 
 from crowdml.core import BadInput
 from crowdml.simulation import simulate
-from crowdml.simulation.slices.sliced import first_parameters, net_of
+from crowdml.simulation.slices.sliced import first_parameters
 from crowdml.simulation.slices.sliced_course import GroupCourse, Traffic, traffic
 from crowdml.slicing.training import Turn
 from crowdml.studies.study import TASKS
 from crowdml.task import load, parse
+from crowdml.task.live_task import sliced_net_of
 from tests.simulation.test_sliced import SOURCE, task
 
 
 def planned(*changes: str) -> Traffic:
     given = load(TASKS / "slicenet-mlp.toml", ["algorithm.pieces=5", "algorithm.balance=1.05", *changes])
-    net = net_of(given)
+    net = sliced_net_of(given)
     found = traffic(given, net, first_parameters(net.model, 0, 0))
     assert found is not None
     return found
@@ -124,7 +125,7 @@ def test_one_loss_a_minute_costs_little_with_frequent_cuts(cut_every: int, share
     """Five followers, each lost every five minutes on average; enough dummies; legs of 25 ms."""
     changes = ["algorithm.pieces=5", "crowd.relay.loss-every=300", f"algorithm.cut-every={cut_every}"]
     given = load(TASKS / "slicenet-mlp.toml", changes)
-    net = net_of(given)
+    net = sliced_net_of(given)
     found = traffic(given, net, first_parameters(net.model, 0, 0))
     assert found is not None
     one = GroupCourse(found, given, np.arange(14), np.random.default_rng(1))

@@ -16,13 +16,14 @@ from crowdml.core.ops import Tree
 from crowdml.simulation.accounting import sliced_report
 from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import prepare
-from crowdml.simulation.slices.sliced import deal, first_parameters, gradient_of, net_of, released_by, rules_of
+from crowdml.simulation.slices.sliced import deal, first_parameters, gradient_of, released_by, rules_of
 from crowdml.slicing import SlicedNet
 from crowdml.slicing.attacks import Leak, Reader, Transcript, inputs_from_difference, likeness
 from crowdml.slicing.first_cut import Released, first_sums
 from crowdml.slicing.sliced_net import as_columns
 from crowdml.slicing.training import Gradient, Group, Rows, as_batch, make_groups, train_pass, train_turn
 from crowdml.task import Task
+from crowdml.task.live_task import sliced_net_of
 
 Floats = npt.NDArray[np.float64]
 BATCHES = (1, 2, 5)
@@ -93,7 +94,7 @@ def audit(task: Task, *, seed: int = 0, own_rows: int = 500, victims: int = 200)
     task = bind(task)
     _, dataset = prepare(task)
     generator = np.random.default_rng([seed, 0])
-    net = net_of(task)
+    net = sliced_net_of(task)
     first = first_parameters(net.model, seed, 0)
     group = Group(make_groups(task.crowd.devices, task.algorithm.pieces, task.algorithm.dummies, generator)[0], first)
     rows = deal(task, dataset, generator)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.core import NUMPY, BadInput, Batch, record, trees
+from crowdml.core import NUMPY, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
 from crowdml.models import Model, flatten
@@ -18,12 +18,13 @@ from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
 from crowdml.simulation.prepare import measured_loss, measured_on, prepare
 from crowdml.simulation.result import Result, Watcher, watched
 from crowdml.simulation.slices.sliced_course import GroupCourse, relay_report, traffic
-from crowdml.slicing import SlicedNet, batch_gradients, cost_graph, cut, sliced_net
+from crowdml.slicing import SlicedNet, batch_gradients
 from crowdml.slicing.first_cut import CutNoise, Released, release
 from crowdml.slicing.sharing import WINDOWS, UploadNoise, Window, owners_of_parameters
 from crowdml.slicing.stages import Indices
 from crowdml.slicing.training import Gradient, Group, Rows, Rules, make_groups, share, train_pass
 from crowdml.task import Task
+from crowdml.task.live_task import sliced_net_of
 
 
 @record
@@ -122,18 +123,6 @@ def gradient_of(task: Task, net: SlicedNet, released: Released | None = None) ->
     return gradient
 
 
-def net_of(task: Task) -> SlicedNet:
-    """Cut the model of a task into the pieces that its settings ask for."""
-    settings, model = task.algorithm, task.model_for(NUMPY)
-    graph = cost_graph(model)
-    try:
-        pieces = cut(graph, settings.pieces, settings.slicer, settings.balance)
-    except BadInput as error:
-        # A slicer names its argument; whoever runs a task looks for a key of its file.
-        raise BadInput(error.what, where=f"algorithm.{error.where}", hint=error.hint) from None
-    return sliced_net(model, pieces, graph, settings.numbers)
-
-
 def released_by(
     task: Task, net: SlicedNet, first: Tree, rows: Sequence[Rows], generator: np.random.Generator
 ) -> Released | None:
@@ -148,7 +137,7 @@ def released_by(
 def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -> Trained:
     """Run one trial: passes of all groups in turn, with sharing after each group's pass."""
     settings, generator = task.algorithm, np.random.default_rng([seed, trial])
-    net = net_of(task)
+    net = sliced_net_of(task)
     model, like = net.model, first_parameters(net.model, seed, trial)
     groups = [
         Group(devices, like)
