@@ -59,7 +59,7 @@ def proxied(caddy: str, tmp_path: Path) -> Iterator[tuple[Process, httpx.Client,
     try:
         authority = tmp_path / "caddy" / "caddy" / "pki" / "authorities" / "local" / "root.crt"
         give_up = time.monotonic() + WAIT_S
-        while not (authority.exists() and _listens(port)):
+        while not (authority.exists() and _answers(port, authority)):
             assert process.poll() is None and time.monotonic() < give_up, (tmp_path / "log").read_text()
             time.sleep(0.02)
         with httpx.Client(
@@ -72,9 +72,17 @@ def proxied(caddy: str, tmp_path: Path) -> Iterator[tuple[Process, httpx.Client,
         process.wait(WAIT_S)
 
 
-def _listens(port: int) -> bool:
-    with socket.socket() as asking:
-        return asking.connect_ex(("127.0.0.1", port)) == 0
+def _answers(port: int, authority: Path) -> bool:
+    """Tell whether Caddy listens and has its certificate: it makes one after it has begun to listen."""
+    try:
+        context = ssl.create_default_context(cafile=str(authority))
+        with (
+            socket.create_connection(("127.0.0.1", port)) as link,
+            context.wrap_socket(link, server_hostname="localhost"),
+        ):
+            return True
+    except (OSError, ssl.SSLError):
+        return False
 
 
 def test_phones_reach_the_server_through_caddy(proxied: tuple[Process, httpx.Client, str]) -> None:
