@@ -5,43 +5,56 @@ UV_VERSION := 0.13.7
 STAMP := .venv/.complete
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live test-torch check docs web soak soak-short bench reproduce lock system-packages clean
+.PHONY: help setup demo test test-live test-torch test-flower check docs site web soak soak-short bench reproduce lock release system-packages clean
 MINUTES ?= 60
 TORCH ?= torch
+FLOWER ?= flwr
+UPGRADE ?= --upgrade
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## Make .venv and install everything into it
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): bootstrap.lock requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "crowdml needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 setup"; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r bootstrap.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
 	@touch $@
 
 demo: setup  ## Watch a crowd learn handwritten digits (half a minute)
 	$(BIN)/crowdml demo
 
-test: setup  ## Run the tests (at most 10 minutes)
+test: setup  ## Run the tests (a quarter of an hour on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not live"
 
-test-live: setup  ## Run the slower tests: real servers and devices, killed, starved and lied to (ten minutes)
+test-live: setup  ## Run the slower tests: real servers and devices, killed, starved and lied to (twenty minutes)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m live
 
 test-torch: setup  ## Run the tests that need PyTorch, in an environment of their own (a large download on Linux)
 	test -x .venv-torch/bin/python || $(PYTHON) -m venv .venv-torch
-	$(BIN)/uv pip install --quiet --python .venv-torch/bin/python -r requirements.lock
+	$(BIN)/uv pip install --quiet --python .venv-torch/bin/python --require-hashes -r requirements.lock
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
 	$(BIN)/uv pip install --quiet --python .venv-torch/bin/python --no-deps -e .
-	.venv-torch/bin/python -m pytest -q tests/models/adapters/test_torch_models.py
+	.venv-torch/bin/python -m pytest -q tests/models/adapters/test_torch_models.py tests/models/adapters/test_torch_loops.py
 
-soak-short: setup  ## Kill and disturb a real server under a busy crowd (five minutes)
+test-flower: setup  ## Run a client of the released Flower as a device, in an environment of its own
+	test -x .venv-flower/bin/python || $(PYTHON) -m venv .venv-flower
+	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python '$(FLOWER)'
+	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --no-deps -e .
+	.venv-flower/bin/python -m pytest -q tests/models/adapters/test_flower_client.py
+
+soak-short: setup  ## Kill and disturb a real server under a busy crowd; plant bugs that must be caught; 500 seeds
 	$(BIN)/python -m tests.soak.run --minutes 4
 	$(BIN)/python -m tests.soak.run --minutes 1 --postgres
+	$(BIN)/python -m tests.mutations.run
+	CROWDML_POWER_CUTS=10000 $(BIN)/python -m pytest -q -o timeout=900 tests/faults/test_power_loss.py
+	$(BIN)/python -m tests.system.run --seeds 500
+	$(BIN)/python -m tests.system.planted
 
 soak: setup  ## The same for as long as you like: make soak MINUTES=60
 	$(BIN)/python -m tests.soak.run --minutes $(MINUTES)
@@ -60,6 +73,9 @@ web: setup  ## Build the browser device from web/ into the server's static files
 docs: setup  ## Write the generated pages anew: reference, and papers from results/
 	$(BIN)/python -m docs.generate
 
+site: setup  ## Build the documentation as a site in site/, which can be read from the folder
+	$(BIN)/python -m docs.site.build
+
 bench: setup  ## Measure the engine against a plain NumPy loop and a C loop; samplers, ledger and local solves
 	$(BIN)/python benchmarks/simulation/bench.py
 	$(BIN)/python benchmarks/simulation/native.py
@@ -68,20 +84,24 @@ bench: setup  ## Measure the engine against a plain NumPy loop and a C loop; sam
 	$(BIN)/python benchmarks/admm/bench.py
 	$(BIN)/python benchmarks/own_models/bench.py
 
-reproduce: setup  ## Reproduce all figures of the papers into reproduced/ (an hour or more; not external/, which takes hours)
-	@mkdir -p reproduced
-	@for id in $$($(BIN)/crowdml reproduce | cut -d ' ' -f 1 | grep -v ^external/); do \
-	  name=$$(echo $$id | tr / -); \
-	  $(BIN)/crowdml reproduce $$id --plot reproduced/$$name.png --json reproduced/$$name.json || exit 1; \
-	done
+reproduce: setup  ## Run a small version of every figure of the papers into reproduced/ (minutes); TRIALS=1 for the real ones (hours)
+	$(BIN)/crowdml reproduce --all --plot reproduced $(if $(TRIALS),--trials $(TRIALS) --record reproduced --resume,--quick)
 
-lock: setup  ## Resolve requirements.lock anew from pyproject.toml
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-emit-index-url --no-annotate \
-	  --custom-compile-command "make lock" --group dev --extra all pyproject.toml -o requirements.lock
+lock: setup  ## Resolve all lock files anew from pyproject.toml, with the hash of every file
+	$(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --no-emit-index-url --no-annotate --generate-hashes \
+	  --custom-compile-command "make lock" --group dev --group site --extra all --extra ray pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate --generate-hashes \
+	  --custom-compile-command "make lock" --constraint requirements.lock --group build \
+	  --extra server --extra postgres --extra onnx pyproject.toml -o container.lock
+	echo uv==$(UV_VERSION) | $(BIN)/uv pip compile --quiet --universal --no-emit-index-url --no-annotate --generate-hashes \
+	  --custom-compile-command "make lock" - -o bootstrap.lock
+
+release: setup  ## Build a signed release into dist: make release KEY=~/.ssh/id_ed25519
+	$(BIN)/python -m release.build $(if $(KEY),--key $(KEY))
 
 system-packages:  ## Install what some tests need beyond Python (Debian; as root)
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends caddy chromium strace
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends caddy chromium openssh-client strace
 
 clean:  ## Remove the environment and caches
-	rm -rf .venv .venv-torch web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch .venv-flower site web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

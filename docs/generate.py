@@ -1,4 +1,4 @@
-"""Write what comes from code and records: task file, commands, HTTP routes, papers, speed, and the layers' picture.
+"""Write what comes from code and records: task file, commands, HTTP, Python, papers, speed, and the layers' picture.
 
 python -m docs.generate            writes the pages
 python -m docs.generate --check    writes nothing, ends with 1 if a page differs from the code, and says which
@@ -9,10 +9,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from docs.writers.capacity import capacity_page
 from docs.writers.commands import cli_page
 from docs.writers.http import http_page
 from docs.writers.layer_map import draw_layers
 from docs.writers.papers import papers_page
+from docs.writers.python_api import python_page
 from docs.writers.speed import speed_page
 from docs.writers.task_file import task_file_page
 
@@ -22,8 +24,10 @@ PAGES = {
     REFERENCE / "task-file.md": task_file_page,
     REFERENCE / "cli.md": cli_page,
     REFERENCE / "http.md": http_page,
+    REFERENCE / "python.md": python_page,
     REFERENCE.parent / "papers.md": papers_page,
     REFERENCE.parent / "concepts" / "speed.md": speed_page,
+    REFERENCE.parent / "concepts" / "capacity.md": capacity_page,
     REFERENCE.parent / "images" / "layer-map.svg": draw_layers,
 }
 

@@ -1,15 +1,37 @@
 /**
  * Builds the browser device into the server's static files, which are committed: the same bytes from the same sources.
- * A script is one file, the engine included: a page names the hash of what it loads, and what that would load has none.
+ * A page names the hash of `device.js`, and that names the hashes of the parts it loads when they are needed.
  */
 
-import { defineConfig } from "vite";
+import { createHash } from "node:crypto";
+
+import { defineConfig, type Plugin } from "vite";
 
 const only = process.env["CROWDML_WEB_ENTRY"]; // to measure or try one part
+const parts = ["activity", "drawing", "owner", "rows-file"];
 const entries: Record<string, string> = only ? { only } : { device: "app/main.ts" };
+
+/** Write the hashes of the parts into the script that loads them. */
+const hashes: Plugin = {
+  name: "hashes",
+  generateBundle(_, bundle) {
+    const main = bundle["device.js"];
+    if (main?.type !== "chunk") return;
+    for (const part of parts) {
+      const made = bundle[`${part}.js`];
+      if (made?.type !== "chunk") throw new Error(`there is no part ${part}`);
+      const hash = `sha384-${createHash("sha384").update(made.code).digest("base64")}`;
+      if (!main.code.includes(`integrity of ${part}`)) throw new Error(`device.js names no hash of ${part}`);
+      main.code = main.code.replace(`integrity of ${part}`, hash);
+    }
+    const others = Object.keys(bundle).filter((name) => ![...parts, "device"].includes(name.replace(/\.js$/, "")));
+    if (others.length) throw new Error(`these would be loaded without a hash: ${others.join(", ")}`);
+  },
+};
 
 export default defineConfig({
   publicDir: false,
+  plugins: [hashes],
   build: {
     outDir: process.env["CROWDML_WEB_OUT"] ?? "../src/crowdml/server/pages/static",
     emptyOutDir: false,
@@ -20,7 +42,7 @@ export default defineConfig({
     reportCompressedSize: false,
     rollupOptions: {
       input: entries,
-      preserveEntrySignatures: "strict",
+      preserveEntrySignatures: "allow-extension",
       output: { entryFileNames: "[name].js", chunkFileNames: "[name].js", assetFileNames: "[name][extname]" },
     },
   },

@@ -12,12 +12,14 @@ import asyncio
 import json
 import multiprocessing
 import os
+import statistics
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from socket import AF_INET, SOCK_STREAM, create_connection
@@ -34,7 +36,7 @@ from crowdml.server.http.websockets.bounded_socket import BoundedSocket
 from crowdml.slicing.live import member_cards
 from crowdml.slicing.live.controls import read_of_server, write_control
 from crowdml.slicing.live.member_machine import Member
-from crowdml.slicing.live.slice_frames import HEADER_BYTES, TAG_BYTES
+from crowdml.slicing.live.slice_frames import BETWEEN_MEMBERS, HEADER_BYTES, TAG_BYTES, read_header
 from crowdml.task.live_task import sliced_terms
 from tests.support import group_courses
 from tests.support.live_slices import SlicedCrowd
@@ -175,8 +177,43 @@ class RawMember:
             self.say(out)
 
 
-def relay_cost(count: int = 3_000) -> tuple[float, int]:
-    """CPU seconds of the real server for one frame from a member to another, and the frame's bytes."""
+def is_between(frame: bytes) -> bool:
+    """Tell whether a frame goes to another member."""
+    return read_header(frame).kind in BETWEEN_MEMBERS
+
+
+def run_s(pid: int) -> float:
+    """CPU seconds of a process's main thread, where its event loop is, to the nanosecond."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def beside_echo(rounds: int = 12, count: int = 500) -> dict[str, Any]:
+    """Let the relay and a bare echo take turns with the same frames: medians of CPU, in one run."""
+    with ExitStack() as stack:
+        pid, one, other, frame = stack.enter_context(a_relay())
+        echo_pid, socket = stack.enter_context(an_echo())
+        found: dict[str, list[float]] = {"relay": [], "echo": []}
+        for _ in range(rounds):
+            for name, of, sender, receiver in (("relay", pid, one, other), ("echo", echo_pid, socket, socket)):
+                before = run_s(of)
+                for _ in range(count):
+                    sender.send(frame)
+                    receiver.recv()
+                found[name].append(1e6 * (run_s(of) - before) / count)
+    relay, bare = (statistics.median(found[name][1:]) for name in ("relay", "echo"))
+    ratios = [a / b for a, b in zip(found["relay"][1:], found["echo"][1:], strict=True)]
+    return {
+        "relay_us": relay,
+        "echo_us": bare,
+        "frame_bytes": len(frame),
+        "times_echo": relay / bare,
+        "times_echo_by_round": [round(each, 3) for each in sorted(ratios)],
+    }
+
+
+@contextmanager
+def a_relay() -> Iterator[tuple[int, Any, Any, bytes]]:
+    """Run the real server with a group of two; give its process, both sockets, and a frame from one to the other."""
     text = TASK.format(batch=50).replace("[400, 200, 100]", "[100]").replace("pieces = 5", "pieces = 1")
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -186,16 +223,15 @@ def relay_cost(count: int = 3_000) -> tuple[float, int]:
         with ThreadPoolExecutor(2) as pool:
             # Each waits for the other.
             begun = list(pool.map(RawMember.until_running, members))
-        sender = 0 if begun[0] else 1
-        frame, pid = begun[sender][0], crowd.server.process.pid
-        one, other = members[sender].socket, members[1 - sender].socket
-        one.send(frame)
-        other.recv()
-        before = cpu_s(pid)
-        for _ in range(count):
-            one.send(frame)
-            other.recv()
-        return (cpu_s(pid) - before) / count, len(frame)
+        sums = [[each for each in out if isinstance(each, bytes) and is_between(each)] for out in begun]
+        sender = 0 if sums[0] else 1
+        for member, out in zip(members, begun, strict=True):
+            # Deposits that were asked for at once; the cut that they make is answered to both.
+            member.say(each for each in out if isinstance(each, bytes) and not is_between(each))
+        for member in members:
+            member.socket.recv()
+        frame, pid = sums[sender][0], crowd.server.process.pid
+        yield pid, members[sender].socket, members[1 - sender].socket, frame
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
@@ -224,14 +260,14 @@ def _serve_echo(port: int) -> None:
     )
 
 
-def echo_cost(size: int, count: int = 3_000) -> float:
-    """CPU seconds of a bare echo server for one frame of a size."""
+@contextmanager
+def an_echo() -> Iterator[tuple[int, Any]]:
+    """Run a bare echo server; give its process and a socket to it."""
     with closing(socket_of(AF_INET, SOCK_STREAM)) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = multiprocessing.get_context("spawn").Process(target=_serve_echo, args=(port,), daemon=True)
     process.start()
-    payload = os.urandom(size)
     deadline = time.monotonic() + 120
     while True:
         try:
@@ -242,16 +278,9 @@ def echo_cost(size: int, count: int = 3_000) -> float:
                 raise
             time.sleep(0.1)
     with connect(f"ws://127.0.0.1:{port}", compression=None, proxy=None) as socket:
-        socket.send(payload)
-        socket.recv()
-        before = cpu_s(process.pid or 0)
-        for _ in range(count):
-            socket.send(payload)
-            socket.recv()
-        spent = cpu_s(process.pid or 0) - before
+        yield process.pid or 0, socket
     process.terminate()
     process.join()
-    return spent / count
 
 
 def encryption() -> dict[str, float]:
@@ -287,9 +316,7 @@ def encryption() -> dict[str, float]:
 def main(what: str) -> None:
     """Measure one thing, and print it."""
     if what == "relay":
-        each, size = relay_cost()
-        bare = echo_cost(size)
-        found = {"relay_us": 1e6 * each, "frame_bytes": size, "echo_us": 1e6 * bare, "times_echo": each / bare}
+        found = beside_echo()
     elif what == "floor":
         found = crowd_figures(10, 400, proxy=True)
         floor = 1 / (found["hops"] * 2 * LEG_S)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 WORDS = {
     "cli": "commands, the demo",
-    "studies": "figures and tables of papers, audits",
+    "studies": "figures and tables of papers",
     "sklearn": "estimators for scikit-learn",
+    "audit": "attacks on what a task promises, and on what it gives away",
     "simulation": "a driver: timeline, then a compiled loop; coins from a seed",
     "server": "a driver: HTTP, one writer per task, a database",
     "device": "a driver: rows, ledger, coins from the system",
@@ -24,9 +25,9 @@ WORDS = {
     "core": "records and messages, targets, trees, ops, coins, settings, registries, errors",
 }
 INSIDE = {
-    "cli": ("demos",),
-    "simulation": ("timeline", "engine", "workers", "slices", "reporting"),
-    "server": ("setup", "pages", "http", "tasks", "store"),
+    "cli": ("demos", "parts"),
+    "simulation": ("timeline", "engine", "workers", "cluster", "parts", "slices", "reporting"),
+    "server": ("setup", "fronts", "pages", "http", "tasks", "store"),
     "device": ("rows",),
     "task": ("owners",),
     "algorithms": ("recipes", "device_parts", "server_parts", "aggregation"),

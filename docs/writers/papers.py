@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docs.writers.paper_items import figures_table, items_table
 from docs.writers.phrases import GENERATED
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -22,8 +23,9 @@ framework for a crowd of smart devices. ICDCS 2015 | `crowd-sgd`; baselines `cen
 | **Crowd-ML library 2016.** J. Hamm, J. Luken, Y. Xie. Crowd-ML: A library for privacy-preserving machine learning on \
 smart devices | `local-sgd`; `fedavg` and `fedsgd` beside it | simulated and live |
 | **SliceNet.** L. Chen, T. Jung, H. Du, J. Qian, J. Hou, X.-Y. Li. Crowdlearning: Crowded deep learning with data \
-privacy | `slicenet`; `crowdml slice`, `crowdml audit` | simulated |
-| **ODPFL.** Private collaborative machine learning. Project report, 2017 | `fedavg` with `averaging = "learned"`; \
+privacy | `slicenet`; `crowdml slice`, `crowdml audit` | simulated and live |
+| **ODPFL.** Private collaborative machine learning. Project report, 2017 | `fedavg` with `averaging = "learned"`, \
+noise in every local step (`noise-at = "steps"`), convolutions and an ε of each owner's choice; \
 `inverse-variance` and `finetune` beside it | simulated and live |
 | **Async ADMM.** Y. Guo, Y. Gong. Practical collaborative learning for crowdsensing in the Internet of Things with \
 differential privacy | `admm`; `consensus-newton`, `ridge` and `fedsgd` with secure aggregation beside it; baseline \
@@ -43,6 +45,11 @@ A study's word is the worst of its rows. Whoever always says the commonest label
 is shown with every study. Tuning is not charged to any ε."""
 
 
+ITEMS_INTRODUCTION = """\
+Beside figures: parts of the five systems that are easily overlooked, where each is, and which are left out on purpose.
+A test stands behind every line."""
+
+
 def papers_page(results: Path = RESULTS) -> str:
     """Put all records on one page: a line for each study, then its rows."""
     from crowdml.studies import STUDIES
@@ -55,7 +62,9 @@ def papers_page(results: Path = RESULTS) -> str:
         verdict, body = _section(name, results)
         lines.append(f"| {link} | {claim} | {verdict} |")
         sections += [f"### {name}", body]
-    return "\n\n".join([*parts, "\n".join(lines), "## Figures", *sections]) + "\n"
+    items = ["## Figures and tables of the papers", figures_table()]
+    items += ["## What the papers have", ITEMS_INTRODUCTION, items_table()]
+    return "\n\n".join([*parts, "\n".join(lines), *items, "## Figures", *sections]) + "\n"
 
 
 def _section(name: str, results: Path) -> tuple[str, str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from crowdml.models.adapters import FlaxModel as FlaxModel
     from crowdml.models.adapters import JaxModel as JaxModel
     from crowdml.models.adapters import TorchModel as TorchModel
+    from crowdml.models.adapters import TrainingLoop as TrainingLoop
     from crowdml.simulation import Result as Result
     from crowdml.simulation import simulate as simulate
     from crowdml.studies.sweeps import Comparison as Comparison
@@ -34,6 +35,7 @@ __all__ = [
     "Result",
     "Task",
     "TorchModel",
+    "TrainingLoop",
     "__version__",
     "compare",
     "register",
@@ -50,6 +52,7 @@ _HOMES = {
     "FlaxModel": "crowdml.models.adapters",
     "JaxModel": "crowdml.models.adapters",
     "TorchModel": "crowdml.models.adapters",
+    "TrainingLoop": "crowdml.models.adapters",
     "save_start": "crowdml.task.user_models",
     "register": "crowdml.task.plugins",
     "Ledger": "crowdml.device.ledger_store",

@@ -86,7 +86,6 @@ BAD = {
     "nothing to slice": (("slice", str(EXAMPLE), "--set", "model={ kind = 'softmax' }"), "no hidden layer"),
     "not a figure": (("slice", str(EXAMPLE), "--plot", "pieces.gif"), ".png"),
     "audit of devices alone": (("audit", str(EXAMPLE), "--set", "algorithm.pieces=0"), "nothing is passed on"),
-    "audit of another algorithm": (("audit", str(EXAMPLE), "--set", "algorithm={ kind = 'crowd-sgd' }"), "slicenet"),
     "audit without rows": (("audit", str(EXAMPLE), "--own-rows", "3"), "--own-rows"),
 }
 

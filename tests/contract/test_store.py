@@ -223,6 +223,23 @@ def test_a_batch_is_stored_as_a_whole(store: Store) -> None:
     assert store.receipts_for(task + 1, [(0, "k1")]) == {} == store.receipts_for(task, [])
 
 
+def test_refused_releases_are_counted_once_and_not_if_they_were_used_after_all(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = store.create_task(new_task()).id
+    join(store, task, "anna")
+    join(store, task, "ben")
+    store.keep_refused(task, [(0, "k1"), (0, "k2"), (1, "k1"), (7, "k1")])
+    store.keep_refused(task, [(0, "k1")])
+    assert (store.refused(task, 0), store.refused(task, 1), store.refused(task, 7)) == (2, 1, 0)
+    store.apply(batch(task, 0, receipt(0, "k2", 1, 1, 0)))
+    assert store.refused(task, 0) == 1
+    monkeypatch.setattr("crowdml.server.store.refused_releases.MOST", 3)
+    store.keep_refused(task, [(1, f"more-{number}") for number in range(5)])
+    assert store.refused(task, 1) == 3, "nobody fills the disk"
+    assert store.withdraw("ben") and store.refused(task, 1) == 0
+
+
 def test_a_batch_can_end_the_task(store: Store) -> None:
     task = store.create_task(new_task()).id
     store.apply(batch(task, 0, receipt(0, "k1"), state="stopped", reason="all versions were made"))

@@ -56,6 +56,17 @@ def test_the_bytes_are_kept_until_they_are_settled_and_a_resend_is_free(tmp_path
         assert [unsettled.key for unsettled in ledger.unsettled()] == ["b"]
 
 
+def test_a_release_that_is_made_anew_is_charged_anew(tmp_path: Path) -> None:
+    """From the same version, of the same samples: other bytes are another release, and cost as much."""
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.accept("task", "hash", terms())
+        for number, key in enumerate(("a", "b", "c"), start=1):
+            ledger.charge("task", key, b"drawn anew " + key.encode(), samples=np.array([0]), version=0)
+            assert ledger.spent("task").epsilon == 0.5 * number and len(ledger.entries()) == number + 1
+        with pytest.raises(BudgetExhausted):
+            ledger.charge("task", "d", b"once more", samples=np.array([0]), version=0)
+
+
 def test_entries_of_another_format_are_refused_in_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:

@@ -104,6 +104,36 @@ def test_status_and_ledger_say_what_the_cap_is_and_what_counts(
     assert "nothing: closed, counts ε = 0 against a cap" in told and "counted against it: ε = 0" in told
 
 
+def test_the_ledger_says_and_draws_what_is_left_and_what_was_given_back(
+    make_server: Any, join: Any, rows: Any, capsys: Any, tmp_path: Path
+) -> None:
+    walk, run = make_server(), make_server("name=run")
+    home = Home(join(walk))
+    join(run)
+    with Device(home.path, "walk", connect=walk.connect) as device:
+        device.run(rows, releases=1)
+    run.state = "stopped"
+    with Device(home.path, "run", connect=run.connect) as device:
+        device.run(rows)
+    home.limit(20.0, None)
+    found = ledger_report(home, compare=False)
+    device_output.print_ledger(found, False)
+    told = capsys.readouterr().out
+    assert "open tasks may still spend ε = 4 of what was promised" in told
+    assert "ended tasks gave back ε = 6: it no longer counts" in told
+    device_output.draw_budget(found, tmp_path / "budget.svg")
+    drawn = (tmp_path / "budget.svg").read_text(encoding="utf-8")
+    assert all(
+        f"<!-- {word} -->" in drawn for word in ("walk", "run", "spent", "given back", "your cap over all tasks")
+    )
+
+
+def test_a_ledger_without_a_promise_has_nothing_to_draw(make_server: Any, join: Any, tmp_path: Path) -> None:
+    home = Home(join(make_server(NONE)))
+    with pytest.raises(BadInput, match="no task of this device has an ε to draw"):
+        device_output.draw_budget(ledger_report(home, compare=False), tmp_path / "budget.svg")
+
+
 @pytest.mark.parametrize(("terms", "whom"), [((), "the sample that is worst off"), ((WHOLE,), "this device")])
 def test_what_was_spent_is_said_of_the_unit_that_is_promised_something(
     terms: tuple[str, ...], whom: str, make_server: Any, join: Any, rows: Any, capsys: Any

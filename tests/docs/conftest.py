@@ -83,7 +83,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "page" in metafunc.fixturenames:
         metafunc.parametrize("page", PAGES, ids=lambda page: page.name)
     if "tutorial" in metafunc.fixturenames:
-        typed = [page for page in PAGES if "/tutorials/" in page.name or page.name in TYPED]
+        folders = ("/tutorials/", "/coming-from/")
+        typed = [page for page in PAGES if any(each in page.name for each in folders) or page.name in TYPED]
         alone = [page for page in typed if not page.machines]
         metafunc.parametrize("tutorial", alone, ids=lambda page: page.name)
     if "walk" in metafunc.fixturenames:

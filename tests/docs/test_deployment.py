@@ -51,7 +51,7 @@ def sources(root: Path) -> Iterator[str]:
 def test_what_the_container_copies_is_there_and_not_ignored(root: Path) -> None:
     kept = [line[1:] for line in (root / ".containerignore").read_text().splitlines() if line.startswith("!")]
     found = list(sources(root))
-    assert "requirements.lock" in found and "src" in found
+    assert "container.lock" in found and "src" in found
     for source in found:
         assert (root / source).exists(), source
         assert any(fnmatch.fnmatch(source, pattern) for pattern in kept), f"{source} is ignored"
@@ -59,12 +59,27 @@ def test_what_the_container_copies_is_there_and_not_ignored(root: Path) -> None:
 
 def test_what_the_container_installs_is_pinned_and_exists(root: Path) -> None:
     extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    installs = [part for run in of(root, "RUN") for part in run.split("&&") if "pip install" in part]
-    assert len(installs) == 2
-    for install in installs:
-        assert "--constraint requirements.lock" in install
-    asked = re.search(r'"\.\[([\w,]+)\]"', installs[-1])
-    assert asked and {"server", "postgres", "onnx"} == set(asked[1].split(",")) <= set(extras)
+    installs = [part.strip() for run in of(root, "RUN") for part in run.split("&&") if "pip install" in part]
+    assert installs == [
+        "pip install --require-hashes -r container.lock",
+        "pip install --no-deps --no-index --no-build-isolation .",
+    ]
+    needs = [need for extra in ("server", "postgres", "onnx") for need in extras[extra]]
+    locked = locked_names(root / "container.lock")
+    assert {re.split(r"[\[>=<]", need)[0].lower() for need in [*needs, "hatchling"]} <= locked.keys()
+    everything = locked_names(root / "requirements.lock")
+    assert all(everything[name] == versions for name, versions in locked.items()), "the same versions as elsewhere"
+
+
+def locked_names(path: Path) -> dict[str, set[str]]:
+    """Return the versions of every package that a lock file has, each of which must have a hash."""
+    found: dict[str, set[str]] = {}
+    for entry in path.read_text().replace("\\\n", " ").splitlines():
+        if not entry.startswith("#"):
+            name, _, version = entry.split(";")[0].split("--hash")[0].strip().partition("==")
+            found.setdefault(name, set()).add(version.strip())
+            assert "--hash=sha256:" in entry, name
+    return found
 
 
 def test_the_container_starts_our_server_without_rights(root: Path) -> None:
@@ -77,7 +92,8 @@ def test_the_container_starts_our_server_without_rights(root: Path) -> None:
     assert of(root, "VOLUME") == ["/data"] and "XDG_DATA_HOME=/data" in of(root, "ENV")[-1]
     health = json.loads(of(root, "HEALTHCHECK")[0].partition("CMD ")[2])
     assert f"COPY examples/container/health.py {health[1]}" in (root / "Containerfile").read_text()
-    assert all("/" not in line.split()[0] for line in of(root, "FROM")), "no address of a registry"
+    assert all(line.split()[0] == "${BASE}" for line in of(root, "FROM")), "a digest can be given"
+    assert of(root, "ARG") == ["BASE=python:3.12-slim"], "no address of a registry"
 
 
 def test_the_service_starts_our_server(root: Path) -> None:

@@ -53,7 +53,7 @@ def test_the_owners_page_shows_what_the_example_promises() -> None:
     assert "About all your rows together nothing is promised." in told.in_odds
 
 
-@pytest.mark.parametrize("name", ["sound-mnist", "diabetes", "secagg-digits"])
+@pytest.mark.parametrize("name", ["sound-mnist", "private-steps", "diabetes", "secagg-digits"])
 def test_the_experts_table_is_what_the_plan_gives(name: str) -> None:
     task = Task.load(ROOT / "examples" / f"{name}.toml")
     odds, terms = owner_promise(task).row.odds, task.privacy

@@ -1,5 +1,6 @@
 """The reference says what the code says."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from crowdml.core import Registry
 from docs import generate
+from docs.writers import python_api
 from docs.writers.commands import cli_page
 from docs.writers.http import http_page
 from docs.writers.keys import registries, spell_key
@@ -93,3 +95,32 @@ def test_every_route_and_refusal_is_documented() -> None:
             assert f"## `{method.upper()} {path}`\n" in text
     for code in ("stale", "invite-used", "releases-spent", "not-authorised", "too-large", "busy", "no-onnx"):
         assert f"| `{code}` |" in text
+
+
+def test_every_public_name_and_what_it_offers_is_documented() -> None:
+    import importlib
+    import inspect
+
+    text, homes = python_api.python_page(), python_api.public_names()
+    assert sorted(homes) == sorted(name for names in python_api.GROUPS.values() for name in names)
+    assert {"simulate", "Device", "CrowdClassifier"} <= set(homes)
+    for name, module in homes.items():
+        assert f"### `{module}.{name}`\n" in text
+        thing = getattr(importlib.import_module(module), name)
+        if inspect.isclass(thing):
+            offered = {key: value for key, value in vars(thing).items() if not key.startswith("_")}
+            routines = {key: value for key, value in offered.items() if inspect.isroutine(value)}
+            methods = {key for key, value in routines.items() if value.__module__.startswith("crowdml.")}
+            assert methods, name
+            for method in methods:
+                assert re.search(rf"^#### `{name}\.{method}(?:\(\))?`$", text, re.M), f"{name}.{method} says nothing"
+    assert "| `CapReached` | `TermsViolated` |" in text
+
+
+def test_every_variable_that_the_code_reads_is_documented(root: Path) -> None:
+    page = (root / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py"))
+    read = set(re.findall(r"\bCROWDML_[A-Z_]+", code)) | set(re.findall(r"[\"$]((?:XDG|MLFLOW)_[A-Z_]+)", code))
+    assert len(read) > 5 and {name for name in read if f"| `{name}` |" not in page} == set()
+    told = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.M))
+    assert told == read, "a variable that nobody reads"

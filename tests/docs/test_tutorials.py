@@ -16,7 +16,7 @@ def steps(page: Any) -> list[tuple[str, str, str]]:
             found.append(("file", block.marker.removeprefix("file: "), block.text))
         elif block.language == "console":
             found += [("command", line, expected) for line, expected in block.commands()]
-        elif block.language == "python":
+        elif block.language == "python" and block.marker != "fragment":
             found.append(("python", block.text, ""))
     return found
 

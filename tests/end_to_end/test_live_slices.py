@@ -155,3 +155,27 @@ def test_a_device_comes_back(crowd: SlicedCrowd) -> None:
     crowd.start(back)
     assert same(course.end(others()), course.reference()), crowd.told()
     assert {batches for _, batches in course.turns.values()} == {ROWS // 2}
+
+
+def test_the_task_is_paused_and_goes_on(crowd: SlicedCrowd) -> None:
+    course = Course(crowd)
+    course.until_turn(1)
+    crowd.server.ask(crowd.path, {"state": "paused"}, "PATCH")
+    crowd.wait_until(lambda: crowd.groups()[0]["stage"] == "paused", "the group does not rest")
+    crowd.server.ask(crowd.path, {"state": "open"}, "PATCH")
+    assert same(course.end(others()), course.reference()), crowd.told()
+    assert {batches for _, batches in course.turns.values()} == {ROWS // 2} and len(course.turns) == MEMBERS
+    assert course.what("restored") and not course.what("lost"), crowd.told()
+
+
+def test_the_task_is_stopped(crowd: SlicedCrowd) -> None:
+    """Everybody ends by itself, hears why, and has the group's model at the last cut."""
+    course = Course(crowd)
+    course.until_turn(1)
+    crowd.server.ask(crowd.path, {"state": "stopped"}, "PATCH")
+    crowd.wait_for_end()
+    assert crowd.groups()[0]["stage"] == "stopped"
+    for device in others():
+        assert "ended: the operator stopped it" in crowd.lines(device).read_text(), crowd.told()
+    models = [crowd.model(device) for device in others()]
+    assert all(same(models[0], other) for other in models[1:]), crowd.told()

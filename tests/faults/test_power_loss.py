@@ -8,6 +8,7 @@ know every release that was sent before the cut. With `synchronous=NORMAL` it wo
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import subprocess
@@ -21,7 +22,8 @@ from crowdml.device import Ledger
 
 Traced = Callable[..., "subprocess.CompletedProcess[str]"]
 
-IMAGES = 200
+IMAGES = int(os.environ.get("CROWDML_POWER_CUTS", "200"))
+"""`make soak-short` asks for 10,000."""
 RELEASES = 8
 SECTOR = 512
 CALLS = "pwrite64,write,fdatasync,fsync,ftruncate,unlink"

@@ -11,6 +11,7 @@ import pytest
 from crowdml.core import NUMPY, BadInput, Batch, Number, trees
 from crowdml.models import MODELS, Model
 from crowdml.models.layers import LAYERS
+from crowdml.simulation.engine.hash_coins import HashCoins
 from tests.support.targets import some_labels
 
 
@@ -145,3 +146,14 @@ def test_linear_regression_refuses_labels() -> None:
     with pytest.raises(BadInput, match="predicts a number, and the task has 3 labels") as caught:
         build(kind="linear")
     assert caught.value.where == "model.kind" and "softmax" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["softmax", "logistic", "svm", "huber"])
+def test_linear_models_may_begin_at_random(kind: str) -> None:
+    """Crowd-ML 2015 begins so; the same coins give the same beginning, and other coins another."""
+    coins = [HashCoins(np.array([seed, 7], np.uint32), 0, NUMPY) for seed in (1, 1, 2)]
+    built = MODELS[kind].model_validate({"kind": kind, "start": "random"}).build(5, some_labels(2), NUMPY)
+    one, same, other = (np.asarray(built.init(each)[0]["w"]) for each in coins)
+    assert np.abs(one).min() > 0 and (one == same).all() and (one != other).any()
+    plain = MODELS[kind].model_validate({"kind": kind}).build(5, some_labels(2), NUMPY)
+    assert not np.asarray(plain.init(coins[0])[0]["w"]).any()

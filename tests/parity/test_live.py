@@ -64,6 +64,7 @@ NONE, SOUND = (
     'mode = "none"',
     'mechanism = "gaussian"\nclip = 1.0\nepsilon = 20.0\ndelta = 1e-5\nmax-uses = 40\nstatistics-epsilon = 1.0',
 )
+STEPS = SOUND.rsplit("\n", 1)[0] + '\nnoise-at = "steps"'
 CASES = {
     "crowd-sgd": ('kind = "crowd-sgd"\nbatch = 40', NONE, SLOW),
     "crowd-sgd, sound": ('kind = "crowd-sgd"\nbatch = 40', SOUND, SLOW),
@@ -78,6 +79,26 @@ CASES = {
         'kind = "fedprox"\nper-round = 5\nlocal-batch = 20\nmu = 0.1',
         SOUND.rsplit("\n", 1)[0],
         "passes = 16",
+    ),
+    "fedavg, sound steps": (
+        'kind = "fedavg"\nper-round = 5\nlocal-batch = 20\nrate = { kind = "momentum", c = 1.0 }',
+        STEPS,
+        "passes = 16",
+    ),
+    "fedavg, sound steps, learned": (
+        'kind = "fedavg"\nper-round = 5\nlocal-batch = 20\naveraging = "learned"\nlearned = { steps = 10 }',
+        STEPS,
+        "passes = 16",
+    ),
+    "fedavg of convolutions, sound steps, learned": (
+        'kind = "fedavg"\nper-round = 5\nlocal-batch = 20\naveraging = "learned"\nlearned = { steps = 10 }',
+        STEPS + "\nowner-range = [5.0, 40.0]",
+        "passes = 16",
+    ),
+    "local-sgd, sound steps": (
+        'kind = "local-sgd"\nlocal-steps = 4\nlocal-batch = 10\nserver-batch = 3\nstale = "weight"',
+        STEPS,
+        SLOW,
     ),
     "fedbuff": ('kind = "fedbuff"\nlocal-steps = 4\nlocal-batch = 10\nbuffer-size = 3', NONE, SLOW),
     "scaffold": ('kind = "scaffold"\nper-round = 5\nlocal-batch = 20\ndevices = 8', NONE, "passes = 16"),
@@ -110,7 +131,18 @@ CASES = {
     ),
     "fedsgd, sound": ('kind = "fedsgd"\nper-round = 5', SOUND.rsplit("\n", 1)[0], "passes = 16"),
 }
-WITH_PUBLIC_ROWS = ("fedavg, learned", "fedavg, learned without constraint", "fedsgd, root set")
+WITH_PUBLIC_ROWS = (
+    "fedavg of convolutions, sound steps, learned",
+    "fedavg, sound steps, learned",
+    "fedavg, learned",
+    "fedavg, learned without constraint",
+    "fedsgd, root set",
+)
+CONVOLUTIONS = """kind = "layers"
+shape = [8, 8, 1]
+layers = [{ kind = "convolution", size = 4, kernel = 3 }, { kind = "relu" }, { kind = "flatten" },
+          { kind = "dense", size = 10 }]
+"""
 SEED = trial_seed(7, 0)
 WANTED = 100
 
@@ -156,6 +188,8 @@ def test_a_live_run_equals_the_simulation(name: str, tmp_path: Path) -> None:
     file = TASK.format(algorithm=algorithm_text, privacy=privacy, crowd=crowd)
     if name in WITH_PUBLIC_ROWS:
         file = file.replace("[model]", "public = 200\n[model]", 1)
+    if "convolutions" in name:
+        file = file.replace('kind = "softmax"\n', CONVOLUTIONS, 1)
     task = parse(file)
     _, dataset = prepare(task)
     algorithm = task.build(NUMPY, numbers(task))

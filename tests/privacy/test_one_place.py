@@ -26,7 +26,7 @@ from crowdml.task.task_checks import check
 SOURCE = Path(crowdml.__file__).parent
 ASKS = re.compile(
     r"privacy\.mode\b|\.mode\s*(?:==|!=|in\b|not in\b)|plan\.(?:sound|gradient|given|inputs|banded|steps)\b"
-    r"|isinstance\([^)]*\b(?:NoNoise|Paper|Fixed|PerturbedInputs|InSteps|OnGrid|Correlated)\b"
+    r"|isinstance\([^)]*\b(?:NoNoise|Paper|Fixed|PerturbedInputs|InSteps|GridSteps|OnGrid|Correlated)\b"
 )
 """A question after the mode, or after the kind of what protects."""
 
@@ -46,7 +46,7 @@ def test_nobody_asks_which_mode_a_task_has() -> None:
 
 
 def test_modes_are_made_in_calibration_alone() -> None:
-    made = re.compile(r"\b(?:NoNoise|Paper|Fixed|PerturbedInputs|InSteps|OnGrid|Correlated)\(")
+    made = re.compile(r"\b(?:NoNoise|Paper|Fixed|PerturbedInputs|InSteps|GridSteps|OnGrid|Correlated)\(")
     files = {
         path.name
         for path in SOURCE.rglob("*.py")

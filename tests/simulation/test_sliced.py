@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crowdml.audit.leak_meter import measure_leaks
 from crowdml.core import BadInput
 from crowdml.privacy.promise import gaussian_epsilon
 from crowdml.simulation import simulate
-from crowdml.studies.audit import audit
 from crowdml.task import Task, parse
 
 SOURCE = """
@@ -113,20 +113,20 @@ def test_too_few_devices_and_too_many_pieces_are_refused() -> None:
 
 def test_the_audit_reads_sums_and_recovers_rows_and_noise_stops_both() -> None:
     """Chance is 0.1. With sums as they are most labels are read; 120 rows give a standard deviation of 0.045."""
-    found = audit(task("crowd.devices=8"), own_rows=150, victims=120)
+    found = measure_leaks(task("crowd.devices=8"), own_rows=150, victims=120)
     sums = [
         reading.right for reading in found.readings if reading.what.startswith("sums") and reading.right is not None
     ]
     single = next(reading for reading in found.readings if "1 row in" in reading.what)
     assert max(sums) > 0.6 and (single.likeness or 0) > 0.9999
     assert found.guarantee.startswith("no formal guarantee")
-    quiet = audit(task("algorithm.cut-noise=20.0"), own_rows=150, victims=120)
+    quiet = measure_leaks(task("algorithm.cut-noise=20.0"), own_rows=150, victims=120)
     assert max(reading.right or 0 for reading in quiet.readings if reading.what.startswith("sums")) < 0.4
     assert next(reading for reading in quiet.readings if "1 row in" in reading.what).likeness == 0.0
 
 
 def test_the_audit_refuses_what_it_cannot_measure() -> None:
     with pytest.raises(BadInput, match="nothing is passed on"):
-        audit(task("algorithm.pieces=0"))
+        measure_leaks(task("algorithm.pieces=0"))
     with pytest.raises(BadInput, match="slicenet tasks, not crowd-sgd"):
-        audit(parse(SOURCE, changes=["algorithm={ kind = 'crowd-sgd' }"]))
+        measure_leaks(parse(SOURCE, changes=["algorithm={ kind = 'crowd-sgd' }"]))

@@ -10,7 +10,7 @@ import pytest
 from crowdml.simulation import Result
 from crowdml.studies import STUDIES
 from crowdml.studies.admm import paper_figures, total, waiting
-from crowdml.studies.admm.common import CENTRALISED, gap
+from crowdml.studies.admm.common import CENTRALISED, SECURE, gap
 from crowdml.studies.comparisons import standard_error
 from crowdml.studies.run import _side_by_side
 from crowdml.task import Task, load
@@ -100,3 +100,11 @@ def test_a_slow_barrier_is_found_out() -> None:
     quick = results | {label: replace(results[label], times=np.array([[0.0, 0.0], [2.0, 2.0]]))}
     rows = {row.setting: row for row in waiting.ASYNC.compare(quick)}
     assert rows[f"{waiting.GOES} against {waiting.WAITS}, {waiting.UNEVEN}"].verdict == "holds"
+
+
+def test_a_sum_of_n_needs_a_root_of_n_times_less_noise_than_local_privacy() -> None:
+    """The same ε for each sample: a device alone adds all the noise, one of n under secure aggregation 1/√n of it."""
+    line = next(line for line in total.LINES if line.name == "fedsgd, each device by itself")
+    alone = load(total.TOTAL.task, [*line.changes, "privacy.epsilon=1.0"]).calibrated.noise
+    shared = load(total.TOTAL.task, [*line.changes, SECURE, "privacy.epsilon=1.0"]).calibrated.noise
+    assert alone / shared == pytest.approx(100**0.5, rel=0.1), "100 devices; sums of discrete noise cost a little more"

@@ -122,7 +122,7 @@ def test_all_settings_are_tried_once_and_the_best_again(monkeypatch: pytest.Monk
     values = {"a": (0.3, 0.1), "b": (0.2, 0.5), "c": (0.4, 0.0), "d": (0.5, 0.0)}
     asked: list[tuple[str, int]] = []
 
-    def simulate(names: list[str], *, trials: int, seed: int) -> list[Any]:
+    def simulate(names: list[str], *, trials: int, seed: int, on: object) -> list[Any]:
         asked.append((names[0], trials))
         return [SimpleNamespace(value=values[names[0]][trials > 1], validation_error=0.1)]
 

@@ -14,7 +14,9 @@ from crowdml.studies.study import Study
 from crowdml.task import load
 
 
-@pytest.mark.parametrize("name", [name for name in STUDIES if name not in ("odpfl/private", "odpfl/writers")])
+@pytest.mark.parametrize(
+    "name", [name for name in STUDIES if name not in ("odpfl/private", "odpfl/fixed-features", "odpfl/writers")]
+)
 def test_curves_are_tasks(name: str) -> None:
     study = STUDIES[name]
     setting = study.unstated.candidates[study.unstated.used] if study.unstated else ()
@@ -105,3 +107,25 @@ def test_what_liars_cost_is_compared_and_drawn(tmp_path: Path) -> None:
     verdicts = {row.setting: row.verdict for row in study.compare(found)}
     assert verdicts["40 %, root set: sign"] == "holds" and verdicts["20 %, geometric median: sign"] == "differs"
     drawn(study, found, tmp_path)
+
+
+def test_noise_in_steps_and_learned_averaging_can_fail(tmp_path: Path) -> None:
+    study = STUDIES["odpfl/both"]
+    for learned, word in ((0.2, "holds"), (0.15, "beyond"), (0.25, "differs")):
+        made = results(study, lambda label, error=learned: error if "learned" in label else 0.2)  # type: ignore[misc]
+        judged = [row.verdict for row in study.compare(made) if row.metric == "gain"]
+        assert judged == [word] * 4
+    assert study.draw is not None
+    study.draw(made, tmp_path / "drawn.png", "both")
+    assert (tmp_path / "drawn.png").stat().st_size > 10_000
+
+
+def test_the_papers_own_setting_is_there_in_full() -> None:
+    """TensorFlow's tutorial net, ten devices, 5 % of all rows public, 130 and 200 rounds."""
+    for name, rounds in (("odpfl/fig1", 130), ("odpfl/fig2", 200)):
+        study = STUDIES[name]
+        assert study.full is not None and any("CIFAR-10" in row.setting for row in study.missing)
+        for curve in (study.full_curves or study.curves)[:1]:
+            task = load(study.full, [*curve.changes])
+            assert (task.crowd.devices, task.passes, task.data.public) == (10, rounds, 2500)
+            assert task.model.convolutions == [64, 64] and task.model.layers == [384, 192]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from crowdml.core import NUMPY
+from crowdml.studies.odpfl.fixed_features import FIXED_FEATURES, WANTED
 from crowdml.studies.odpfl.private import PRIVATE
 from crowdml.task import load
 
@@ -35,3 +36,11 @@ def test_verdicts_ask_for_accuracy_and_for_the_promise() -> None:
     assert [row.verdict for row in rows] == ["beyond", "holds"] and rows[0].paper == 0.30
     rows = PRIVATE.compare({features: fake(0.61, 8.2, 8.0), net: fake(0.97, 2.99, 3.0)})
     assert [row.verdict for row in rows] == ["differs", "differs"]
+
+
+def test_fixed_features_ask_for_what_was_wanted_and_for_the_promise() -> None:
+    digits, photographs = WANTED
+    for accuracy, epsilon, word in ((0.985, 2.99, "holds"), (0.975, 2.99, "differs"), (0.985, 3.1, "differs")):
+        row = FIXED_FEATURES.compare({digits: fake(accuracy, epsilon, 3.0)})[0]
+        assert (row.setting, row.verdict) == (digits, word)
+    assert FIXED_FEATURES.by_curve.not_run(photographs, "…").verdict == "not run"

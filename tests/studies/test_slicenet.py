@@ -146,3 +146,32 @@ def test_the_trade_off_says_whether_noise_stops_reading(monkeypatch: pytest.Monk
     assert noise_trade_off.TRADE_OFF.draw is not None
     noise_trade_off.TRADE_OFF.draw(results, tmp_path / "drawn.png", "trade-off")
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("number", [3, 4, 5])
+def test_convergence_is_alike_or_not(number: int) -> None:
+    study = STUDIES[f"slicenet/fig{number}"]
+    task = load(study.task)
+    quick, slow = ([0.5, 0.1, 0.05, 0.05, 0.05, 0.05], [0.5, 0.4, 0.3, 0.2, 0.1, 0.05])
+    labels = [curve.label for curve in study.curves]
+    for second, verdict in ((quick, "holds"), (slow, "differs")):
+        curves = dict.fromkeys(labels, quick) | {labels[1]: second}
+        results = {
+            label: replace(result(task, 5.0), measured={"test_error": np.array(errors)[:, None]})
+            for label, errors in curves.items()
+        }
+        assert study.compare(results)[-1].verdict == verdict
+
+
+def test_a_window_of_as_many_uploads_as_groups_converges_later_or_not() -> None:
+    study = STUDIES["slicenet/fig6"]
+    task = load(study.task)
+    for later, verdict in ((0.2, "holds"), (0.05, "differs")):
+        results = {
+            curve.label: replace(
+                result(task, 5.0),
+                measured={"test_error": np.array([[0.5], [later if curve.label == "ω = 10" else 0.05], [0.05]])},
+            )
+            for curve in study.curves
+        }
+        assert study.compare(results)[-1].verdict == verdict

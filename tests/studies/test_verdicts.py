@@ -119,6 +119,7 @@ def test_the_constant_predictors_error_is_counted_on_the_rows_themselves(name: s
     dataset = load_dataset(name)
     labels = {
         "activity-slots": dataset.train_targets,
+        "activity-changes": dataset.train_targets,
         "adult": np.concatenate([dataset.train_targets, dataset.test_targets]),
     }.get(name, dataset.test_targets)
     assert COMMONEST[name][1] == pytest.approx(1 - np.bincount(labels).max() / len(labels), abs=6e-4)

@@ -9,7 +9,7 @@ import numpy as np
 from crowdml.models import flatten
 from crowdml.slicing.live.controls import Complain, OfMember, Stalled
 from crowdml.slicing.live.group_machine import Group, Out
-from crowdml.slicing.live.group_start import GroupStart
+from crowdml.slicing.live.group_records import GroupStart
 from crowdml.slicing.live.member_cards import Card
 from crowdml.slicing.live.member_machine import Member
 from crowdml.slicing.live.slice_frames import BETWEEN_MEMBERS, read_header
@@ -17,11 +17,11 @@ from crowdml.slicing.live.slice_terms import SharedNumbers, SliceTerms
 from tests.support.group_courses import FIRST, IDENTITIES, SIZE, TERMS, order_of, rows_of
 
 
-def new_group(terms: SliceTerms = TERMS, incarnation: int = 1) -> Group:
+def new_group(terms: SliceTerms = TERMS, incarnation: int = 1, number: int = 1) -> Group:
     """Make the machine of a server that has just started."""
     first = SharedNumbers.every(flatten(FIRST).astype(np.float32))
     start = GroupStart(
-        number=1, size=SIZE, secret=b"s" * 16, incarnation=incarnation, passes=0, first=first, download=first
+        number=number, size=SIZE, secret=b"s" * 16, incarnation=incarnation, passes=0, first=first, download=first
     )
     return Group(terms, start)
 
@@ -84,6 +84,6 @@ class GroupBench:
             self.said(header.receiver, self.members[header.receiver].handle(frame))
 
     def run_to_a_cut(self) -> None:
-        """Go on until a cut holds."""
-        while self.group.cut is None:
+        """Go on until a cut holds that has batches in it."""
+        while self.group.cut is None or not self.group.cut.batch:
             self.pass_on()

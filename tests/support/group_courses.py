@@ -21,10 +21,8 @@ from crowdml.models import flatten
 from crowdml.slicing import batch_gradients
 from crowdml.slicing.live import slice_frames as frames
 from crowdml.slicing.live.controls import Hello, OfMember, OfServer, read_of_member, read_of_server, write_control
-from crowdml.slicing.live.group_events import Event
 from crowdml.slicing.live.group_machine import Group, Out
-from crowdml.slicing.live.group_stages import DONE, GATHERING, SHARING, WAITING
-from crowdml.slicing.live.group_start import GroupStart
+from crowdml.slicing.live.group_records import DONE, GATHERING, SHARING, WAITING, Event, GroupStart
 from crowdml.slicing.live.member_machine import Member
 from crowdml.slicing.live.slice_frames import read_header
 from crowdml.slicing.live.slice_terms import SharedNumbers, SliceTerms
@@ -179,10 +177,12 @@ class Course:
                 message = message[:-1] + bytes([message[-1] ^ 1])
             self.down[header.receiver].append(message)
 
-    def run(self, disturbances: list[Disturbance], limit: int = 100_000) -> str:
-        """Go on until nothing moves any more; return the stage in which the group is then."""
+    def run(
+        self, disturbances: list[Disturbance], limit: int = 100_000, until: Callable[[], bool] = lambda: False
+    ) -> str:
+        """Go on until nothing moves any more, or something holds; return the stage in which the group is then."""
         waiting = deque(sorted(disturbances, key=lambda each: each.step))
-        while True:
+        while not until():
             while waiting and self.steps >= waiting[0].step:
                 self.disturb(waiting.popleft())
             moving = [(side, number) for side in (self.up, self.down) for number, queue in side.items() if queue]
@@ -204,6 +204,7 @@ class Course:
             told: OfServer | bytes = read_of_server(message) if isinstance(message, str) else message
             answers: list[OfMember | bytes] = self.members[number].handle(told)
             self.up[number].extend(each if isinstance(each, bytes) else write_control(each) for each in answers)
+        return self.group.stage
 
     @property
     def enough(self) -> bool:

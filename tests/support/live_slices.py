@@ -21,7 +21,7 @@ from crowdml.core.ops import Tree
 from crowdml.device.device_home import Home
 from crowdml.device.slice_member import GROUP_MODEL
 from crowdml.slicing import batch_gradients
-from crowdml.slicing.live.row_order import row_order
+from crowdml.slicing.live.dealing import row_order
 from crowdml.slicing.training import Group, train_turn
 from crowdml.task import Task, parse
 from crowdml.task.live_task import sliced_net_of

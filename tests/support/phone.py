@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, expect
 
 from tests.support.process import Process
 from tests.support.strokes import another_hand
@@ -31,6 +32,11 @@ class Phone:
         self.page = self.context.new_page()
         self.errors: list[str] = []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self._answered: list[str] = []
+        self._asked = 0
+        self.page.on("request", lambda request: self._asks(request))
+        self.page.on("requestfinished", lambda request: self._answers(request))
+        self.page.on("requestfailed", lambda request: self._answers(request))
         self._session = self.context.new_cdp_session(self.page)
         if sensors:
             # Before the first listener and before any page: a browser looks for sensors once.
@@ -54,10 +60,12 @@ class Phone:
             reading = {"xyz": {"x": a, "y": b, "z": c}}
             self._session.send("Emulation.setSensorOverrideReadings", {"type": kind, "reading": reading})
 
-    def walk(self, seconds: float) -> None:
-        """Walk for a while, two steps a second."""
+    def walk(self, until: Callable[[], bool]) -> None:
+        """Walk, two steps a second, until something is so."""
         begun = time.monotonic()
-        while (passed := time.monotonic() - begun) < seconds:
+        while not until():
+            passed = time.monotonic() - begun
+            assert 1000 * passed < 3 * WAIT_MS, "walked in vain"
             step = 2.5 * math.sin(4 * math.pi * passed)
             self.feel(0.3 * step, 0.2 * step, 9.81 + step)
 
@@ -110,6 +118,25 @@ class Phone:
     def sent(self, count: int) -> None:
         """Wait until the server has given so many receipts."""
         expect(self.page.locator("#figure-sent")).to_have_text(str(count), timeout=WAIT_MS)
+
+    def settled(self) -> None:
+        """Wait until the page asks the server nothing more by itself.
+
+        After joining, and after every contribution, it asks for the newest model. Whatever a test does to the server or
+        to the storage before that, the page may find out without the test's next step, and then takes the step away.
+        """
+        deadline = time.monotonic() + WAIT_MS / 1000
+        while self._asked > len(self._answered) or not (self._answered and self._answered[-1].endswith("/check-out")):
+            assert time.monotonic() < deadline, self._answered[-5:]
+            self.page.wait_for_timeout(20)
+        expect(self.page.locator("#standing")).not_to_have_attribute("data-standing", "ready", timeout=WAIT_MS)
+
+    def _asks(self, request: Request) -> None:
+        self._asked += "/v1/" in request.url
+
+    def _answers(self, request: Request) -> None:
+        if "/v1/" in request.url:
+            self._answered.append(request.url)
 
     def stored(self, table: str) -> list[dict[str, Any]]:
         """Read a table of this browser's storage."""

@@ -18,9 +18,11 @@ import numpy as np
 from crowdml.core import NUMPY, Batch, Broadcast, trees
 from crowdml.core.keys import SigningKey, fingerprint
 from crowdml.device import DeviceCoins
-from crowdml.device.device_home import terms_of
+from crowdml.device.device_home import build, terms_of
 from crowdml.privacy.ledger.entries import accepted
 from crowdml.privacy.ledger.entry_bytes import canonical
+from crowdml.privacy.ledger.ledger_chain import LedgerChain
+from crowdml.privacy.ledger.spending import packed
 from crowdml.privacy.noise.grid import Grid, make_fine_grid, make_grid, round_checked, to_levels
 from crowdml.privacy.noise.samplers import GivenWords
 from crowdml.server.tasks.browser_plan import browser_plan
@@ -32,6 +34,7 @@ from crowdml.wire.join_link import InviteLink
 FOLDER = Path(__file__).parent
 KEY = SigningKey(bytes(range(32)))
 WORDS = 4000
+OWN_PARTS = (0.125, 0.6, 3.0)
 NONE = 'mode = "none"'
 ARRIVAL = 'kind = "crowd-sgd"\nbatch = 4'
 STEPS = 'kind = "local-sgd"\nlocal-steps = 2\nlocal-batch = 3\nserver-batch = 2'
@@ -127,12 +130,15 @@ def make_all() -> dict[str, Any]:
         "check_ins": [make_case(name, number) for number, name in enumerate(TASKS)],
         "rounding": [make_rounding(order, seed) for seed in range(3) for order in (1, 2, 3)],
         "link": make_link(),
+        "owners": [make_owner(name, part) for name in TASKS if name.startswith("sound-") for part in OWN_PARTS],
+        "cap": make_cap(),
     }
 
 
-def make_document(name: str) -> TaskDocument:
-    """Make what is signed of a task."""
+def make_document(name: str, more: str = "") -> TaskDocument:
+    """Make what is signed of a task; `more` are further terms."""
     target, model, algorithm, privacy, transforms = TASKS[name]
+    privacy += more
     wanted = {"": 'labels = ["a", "b", "c"]', "two": 'labels = ["no", "yes"]'}.get(target, target)
     if 'kind = "logistic"' in model:
         wanted = 'labels = ["no", "yes"]'
@@ -243,6 +249,46 @@ def make_rounding(order: int, seed: int) -> dict[str, Any]:
         "words": [str(word) for word in words[: given.taken]],
         "rounded": rounded.ravel().tolist(),
     }
+
+
+def make_owner(name: str, part: float) -> dict[str, Any]:
+    """Let an owner choose a part of a task's ε: what the ledger accepts, and the noise."""
+    document = make_document(name, "\nowner-range = [2.0, 200.0]")
+    live = build(document, epsilon=(epsilon := 40.0 * part))
+    sanitiser = live.algorithm.last.sanitiser
+    mechanism, counts = sanitiser.on_grid, sanitiser.counts
+    assert mechanism is not None
+    return {
+        "name": name,
+        "text": sign_task(document, KEY).text.decode(),
+        "epsilon": epsilon,
+        "entry": canonical(accepted(name, "", terms_of(live))).decode(),
+        "scale": mechanism.scale,
+        "counts": [counts.errors, counts.spread] if counts else None,
+    }
+
+
+def make_cap() -> list[dict[str, Any]]:
+    """Make the course of a ledger over several tasks, and what all count for against a cap after each entry."""
+    chain, course = LedgerChain(), list[dict[str, Any]]()
+
+    def take(entry: Any, samples: list[int]) -> None:
+        numbers = packed(np.array(samples, np.int64))
+        raw = chain.append(entry, numbers).decode()
+        now = chain.reserved()
+        course.append({"raw": raw, "samples": samples, "epsilon": now.epsilon, "delta": now.delta})
+
+    for name in ("sound-laplace", "sound-gaussian", "sound-device", "sound-stable"):
+        terms = terms_of(open_task(make_document(name)))
+        take(chain.accept(name, "ab", terms), [])
+        samples = [0, 1] if terms.unit == "sample" else []
+        entry = chain.charge(name, f"key-{name}", b"bytes", np.array(samples, np.int64), 1)
+        take(entry, samples)
+    for name, public in (("sound-laplace", True), ("sound-gaussian", True), ("sound-device", False)):
+        take(chain.close(name, public=public), [])
+    take(chain.accept("unused", "ab", terms_of(open_task(make_document("sound-rounds")))), [])
+    take(chain.close("unused", public=True), [])
+    return course
 
 
 def make_link() -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.vectors.make import FOLDER, TASKS, make_case, make_link, make_rounding
+from tests.vectors.make import FOLDER, TASKS, make_cap, make_case, make_link, make_owner, make_rounding
 
 FLOATS = {"seen", "update", "rows", "labels", "targets", "epsilon"}
 """Parts that are floating-point numbers, whose last digit may differ from machine to machine."""
@@ -41,6 +41,17 @@ def flat(value: Any) -> list[float]:
 def test_rounding_is_that_of_the_reference() -> None:
     made = [make_rounding(order, seed) for seed in range(3) for order in (1, 2, 3)]
     assert json.loads(json.dumps(made)) == stored("rounding")
+
+
+@pytest.mark.parametrize("number", range(0, len(stored("owners")), 4))
+def test_the_noise_of_an_owners_epsilon_is_that_of_the_reference(number: int) -> None:
+    found = stored("owners")[number]
+    made = make_owner(found["name"], found["epsilon"] / 40.0)
+    assert json.loads(json.dumps(made)) == found
+
+
+def test_what_counts_against_a_cap_is_that_of_the_reference() -> None:
+    assert json.loads(json.dumps(make_cap())) == stored("cap")
 
 
 def test_the_link_is_that_of_the_reference() -> None:

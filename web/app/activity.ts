@@ -1,28 +1,17 @@
 /** Motion: large buttons for what the owner does now, the spectrum as it is measured, windows that become samples. */
 
 import { BINS, Keeper, Motion, spectrum } from "../sensing/motion.js";
-import type { Collector, Sensor, Surroundings } from "./collecting.js";
+import { askForMotion, type Collector, type Sensor, type Surroundings } from "./collecting.js";
 import { h } from "./dom.js";
 
 const SILENCE_MS = 1500;
 const REDRAW_MS = 200;
 
-/** Ask for the motion sensor where the browser wants to be asked; must be called inside of a tap. */
-export async function askForMotion(): Promise<string> {
-  const asks = globalThis.DeviceMotionEvent as unknown as { requestPermission?: () => Promise<string> } | undefined;
-  if (asks?.requestPermission) return asks.requestPermission().catch(() => "denied");
-  // Elsewhere a refusal shows in the permission alone; a browser that does not know the name says nothing.
-  const named = { name: "accelerometer" as PermissionName };
-  const found = await navigator.permissions?.query(named).catch(() => null);
-  return found?.state === "denied" ? "denied" : "granted";
-}
-
 export class Activity implements Collector {
   readonly streams = true;
   readonly noun = "window";
   readonly view: HTMLElement;
-  /** Called with each spectrum that is drawn, to say what the model makes of it. */
-  onspectrum: (row: Float32Array) => void = () => undefined;
+  onrow: (row: Float32Array) => void = () => undefined;
   private readonly canvas = h("canvas", { width: 640, height: 200, className: "spectrum", role: "img" });
   private readonly buttons: HTMLButtonElement[];
   private readonly motion: Motion;
@@ -110,7 +99,7 @@ export class Activity implements Collector {
     this.drawn = now;
     const row = spectrum(this.motion.recent);
     this.draw(row);
-    this.onspectrum(row);
+    this.onrow(row);
   };
 
   private async window(row: Float32Array): Promise<void> {

@@ -30,6 +30,8 @@ export interface Collector {
   readonly streams: boolean;
   /** What a sample is called. */
   readonly noun: string;
+  /** Called with what is measured or drawn, also unfinished, to say what the model makes of it. */
+  onrow: (row: Float32Array) => void;
 }
 
 export interface Guess {
@@ -46,4 +48,14 @@ export function guesses(found: Prediction, labels: readonly string[]): Guess[] {
   const total = powers.reduce((sum, power) => sum + power, 0);
   const made = labels.map((label, at) => ({ label, share: powers[at]! / total }));
   return made.sort((one, other) => other.share - one.share);
+}
+
+/** Ask for the motion sensor where the browser wants to be asked; must be called inside of a tap. */
+export async function askForMotion(): Promise<string> {
+  const asks = globalThis.DeviceMotionEvent as unknown as { requestPermission?: () => Promise<string> } | undefined;
+  if (asks?.requestPermission) return asks.requestPermission().catch(() => "denied");
+  // Elsewhere a refusal shows in the permission alone; a browser that does not know the name says nothing.
+  const named = { name: "accelerometer" as PermissionName };
+  const found = await navigator.permissions?.query(named).catch(() => null);
+  return found?.state === "denied" ? "denied" : "granted";
 }

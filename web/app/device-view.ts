@@ -1,16 +1,13 @@
 /** The live view of a device: what is collected, sent, spent and left, and every decision of its owner. */
 
 import { Refusal, Store, type Device, type DeviceState } from "../core/index.js";
-import { Activity } from "./activity.js";
 import { guesses, type Collector, type Surroundings } from "./collecting.js";
 import { Contributing } from "./contributing.js";
-import { button, counted, h, small } from "./dom.js";
-import { Drawing } from "./drawing.js";
+import { button, counted, foldedLater, h, small } from "./dom.js";
 import { refusal, sensorOf } from "./join-view.js";
-import { LedgerView } from "./ledger-view.js";
+import type { LedgerView } from "./ledger-view.js";
 import { oddsAfter, usesOf } from "./odds.js";
-import { recoveryView } from "./recovery-view.js";
-import { RowsFile } from "./rows-file.js";
+import { part } from "./parts.js";
 import { STANDINGS, sentence, type Local, type Standing } from "./words.js";
 
 /** Standings that collecting cannot change. */
@@ -18,10 +15,26 @@ const OVER: Standing[] = ["withdrawn", "ended", "revoked", "ledger-lost", "set-b
 /** Standings of the engine that are no news while collecting. */
 const QUIET: Standing[] = ["ready", "few-rows", "exhausted"];
 
+/** Load the way to samples that a task has. */
+export async function collectorOf(device: Device): Promise<(around: Surroundings) => Collector> {
+  const { labels = [] } = device.task.definition.data;
+  const sensor = sensorOf(device.task);
+  if (sensor?.kind === "activity") {
+    const { Activity } = await part("activity");
+    return (around) => new Activity(labels, sensor, around);
+  }
+  if (sensor?.kind === "draw-a-digit") {
+    const { Drawing } = await part("drawing");
+    return (around) => new Drawing(labels, around);
+  }
+  const { RowsFile } = await part("rows-file");
+  return (around) => new RowsFile(around);
+}
+
 export class DeviceView {
   private readonly collector: Collector;
   private readonly contributing: Contributing;
-  private readonly ledger = new LedgerView(new Store());
+  private ledger: LedgerView | null = null;
   private local: Local | "ready" = "ready";
   private isOn = false;
   private queue: Promise<unknown> = Promise.resolve();
@@ -43,9 +56,9 @@ export class DeviceView {
   constructor(
     private readonly root: HTMLElement,
     private readonly device: Device,
+    collector: (around: Surroundings) => Collector,
   ) {
     const { labels = [] } = device.task.definition.data;
-    const sensor = sensorOf(device.task);
     const around: Surroundings = {
       device,
       keep: (row, label) => this.keep(row, label),
@@ -54,11 +67,8 @@ export class DeviceView {
         this.show(device.state());
       },
     };
-    if (sensor?.kind === "activity") this.collector = new Activity(labels, sensor, around);
-    else if (sensor?.kind === "draw-a-digit") this.collector = new Drawing(labels, around);
-    else this.collector = new RowsFile(around);
-    if ("onspectrum" in this.collector)
-      (this.collector as Drawing).onspectrum = (row) => void this.think(row, labels).catch(() => undefined);
+    this.collector = collector(around);
+    this.collector.onrow = (row) => void this.think(row, labels).catch(() => undefined);
     this.contributing = new Contributing(device, this.collector.streams);
   }
 
@@ -95,7 +105,7 @@ export class DeviceView {
       this.ways,
       ...(measured ? [measured] : []),
       this.figures,
-      h("section", { className: "card stack" }, this.ledger.view, recoveryView(this.device), this.leaving()),
+      h("section", { className: "card stack" }, ...this.folds(), this.leaving()),
       small(
         "This device is this browser: its ledger is in it, and nowhere else. ",
         h("a", { href: `/tasks/${this.device.task.name}` }, "About the task"),
@@ -161,7 +171,19 @@ export class DeviceView {
         has ? `of ${epsilon}; ${counted(left, "use")} left for the busiest` : "no formal guarantee",
       ),
     );
-    void this.ledger.refresh(releases, this.device.account);
+    void this.ledger?.refresh(releases, this.device.account);
+  }
+
+  private folds(): HTMLElement[] {
+    return [
+      foldedLater("Ledger, entry by entry", async () => {
+        this.ledger = new (await part("owner")).LedgerView(new Store());
+        void this.ledger.refresh(this.device.state().releases, this.device.account);
+        return this.ledger.view;
+      }),
+      foldedLater("Recovery code", async () => (await part("owner")).recoveryView(this.device)),
+      foldedLater("Your limit over all tasks", async () => (await part("owner")).limitView()),
+    ];
   }
 
   private remedy(standing: Standing): HTMLElement[] {

@@ -31,6 +31,19 @@ export function folded(summary: string, ...children: Child[]): HTMLDetailsElemen
   return h("details", {}, h("summary", {}, summary), ...children);
 }
 
+/** Fold something away that is made when it is opened first. */
+export function foldedLater(summary: string, make: () => Promise<Child>): HTMLDetailsElement {
+  const made = folded(summary);
+  const open = (): void => {
+    made.removeEventListener("toggle", open);
+    void make()
+      .catch((error: unknown) => small(String((error as Error).message)))
+      .then((child) => child && made.append(child));
+  };
+  made.addEventListener("toggle", open);
+  return made;
+}
+
 export function counted(count: number, noun: string): string {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }

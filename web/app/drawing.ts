@@ -10,8 +10,7 @@ export class Drawing implements Collector {
   readonly streams = true;
   readonly noun = "drawing";
   readonly view: HTMLElement;
-  /** Called with each drawing, also an unfinished one, to say what the model makes of it. */
-  onspectrum: (row: Float32Array) => void = () => undefined;
+  onrow: (row: Float32Array) => void = () => undefined;
   private readonly canvas = h("canvas", { width: SIDE, height: SIDE, className: "sheet", role: "img" });
   private readonly ask = h("p", { className: "ask", id: "ask", "aria-live": "polite" });
   private readonly keep = button("Keep it", () => this.kept());
@@ -92,7 +91,7 @@ export class Drawing implements Collector {
   private readonly up = (): void => {
     if (!this.strokes.length) return;
     this.keep.disabled = false;
-    this.onspectrum(digitRow(this.strokes));
+    this.onrow(digitRow(this.strokes));
   };
 
   private point({ clientX, clientY }: PointerEvent): [number, number] {

@@ -2,7 +2,8 @@
 
 import { join, type Device, type Offer } from "../core/index.js";
 import type { Sensor } from "./collecting.js";
-import { button, dots, folded, h, small } from "./dom.js";
+import { button, dots, folded, foldedLater, h, small } from "./dom.js";
+import { part } from "./parts.js";
 import { oddsAfter } from "./odds.js";
 import { STANDINGS, sentence, type Standing } from "./words.js";
 
@@ -21,10 +22,18 @@ export async function showInvite(
   try {
     offer = await join(location.href);
   } catch (error) {
-    root.replaceChildren(refusal(error));
+    root.replaceChildren(refusal(error), ...commandsFor((error as { reason?: Standing }).reason));
     return;
   }
   root.replaceChildren(...decision(offer, (go) => accepted(go, offer)));
+}
+
+/** Where a browser cannot take the invite a computer can: put the commands for it in view. */
+export function commandsFor(reason: Standing | undefined): HTMLElement[] {
+  const commands = document.getElementById("join-python");
+  if (!commands || (reason !== "not-admitted" && reason !== "unsupported")) return [];
+  commands.querySelector(".on-phone")?.remove(); // it sends people to their phone
+  return [h("section", { className: "card" }, h("h2", {}, "On a computer instead"), commands)];
 }
 
 /** Say why something is not possible. */
@@ -40,9 +49,10 @@ export function refusal(error: unknown): HTMLElement {
   );
 }
 
-function decision(offer: Offer, go: (joining: Promise<Device>) => void): HTMLElement[] {
+function decision(offered: Offer, go: (joining: Promise<Device>) => void): HTMLElement[] {
+  let offer = offered;
   const { promised } = offer;
-  const said = h("div", { role: "status" });
+  const said = h("div", { role: "status", id: "said" });
   const agrees = h("input", { type: "checkbox", id: "agrees" });
   const press = button(
     "Join",
@@ -64,8 +74,16 @@ function decision(offer: Offer, go: (joining: Promise<Device>) => void): HTMLEle
     press.disabled = true;
     agrees.addEventListener("change", () => (press.disabled = !agrees.checked));
   }
+  const stated = h("div", {}, ...(promised.guarantee ? odds(offer) : nothing()));
+  const detailed = h("div", {}, ...details(offer));
+  const choose = (epsilon: number): void => {
+    offer = offered.withEpsilon(epsilon);
+    stated.replaceChildren(...odds(offer));
+    detailed.replaceChildren(...details(offer));
+  };
+  const { range } = offer;
   return [
-    h("section", { className: "card stated" }, ...(promised.guarantee ? odds(offer) : nothing())),
+    h("section", { className: "card stated" }, stated, range && choice(range, promised.epsilon, choose)),
     h("ol", { className: "steps" }, ...happens(offer).map((step) => h("li", {}, step))),
     !promised.guarantee ? h("p", {}, h("label", {}, agrees, " I accept that nothing is promised.")) : h("span"),
     h(
@@ -75,8 +93,33 @@ function decision(offer: Offer, go: (joining: Promise<Device>) => void): HTMLEle
       small("You can pause, or withdraw and erase everything, whenever you like."),
     ),
     said,
-    folded("In detail", ...details(offer)),
+    folded("In detail", detailed),
+    foldedLater("Your limit over all tasks", async () => (await part("owner")).limitView()),
   ];
+}
+
+/** Let the owner choose an ε: less tells less, and helps the model less. */
+function choice([low, high]: readonly [number, number], now: number, choose: (epsilon: number) => void): HTMLElement {
+  const STEPS = 40;
+  const at = (step: number): number => {
+    const between = +(low * (high / low) ** (step / STEPS)).toPrecision(2);
+    return step >= STEPS ? high : Math.min(high, Math.max(low, between));
+  };
+  const value = h("output", {}, `ε ${now}`);
+  const start = Math.round((STEPS * Math.log(now / low)) / Math.log(high / low));
+  const slider = h("input", { type: "range", id: "own", min: 0, max: STEPS, value: start });
+  slider.addEventListener("input", () => (value.textContent = `ε ${at(Number(slider.value))}`));
+  slider.addEventListener("change", () => choose(at(Number(slider.value))));
+  return folded(
+    "Choose your own ε",
+    h(
+      "div",
+      { className: "field own" },
+      h("label", { htmlFor: "own" }, "Less says less about you: your phone adds more noise. "),
+      slider,
+      value,
+    ),
+  );
 }
 
 function odds({ promised, task }: Offer): HTMLElement[] {

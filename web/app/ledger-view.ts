@@ -1,7 +1,7 @@
 /** The ledger, entry by entry, as it stands in this browser. */
 
 import type { Store } from "../core/index.js";
-import { folded, h, small } from "./dom.js";
+import { h, small } from "./dom.js";
 
 const SHOWN = 50;
 
@@ -11,8 +11,9 @@ export class LedgerView {
   private shown = -1;
 
   constructor(private readonly store: Store) {
-    this.view = folded(
-      "Ledger, entry by entry",
+    this.view = h(
+      "div",
+      {},
       small("Every release is charged here before it is sent. Each entry is chained to the one before by its hash."),
       this.entries,
     );

@@ -1,15 +1,18 @@
 /** The script of /join and /device: an invite becomes a device, and the device stays in view. */
 
 import { Device, Refusal } from "../core/index.js";
-import { askForMotion } from "./activity.js";
-import { DeviceView } from "./device-view.js";
-import { button, folded, h } from "./dom.js";
-import { refusal, sensorOf, showInvite } from "./join-view.js";
-import { recoverView } from "./recovery-view.js";
+import { askForMotion } from "./collecting.js";
+import { DeviceView, collectorOf } from "./device-view.js";
+import { button, folded, foldedLater, h } from "./dom.js";
+import { commandsFor, refusal, sensorOf, showInvite } from "./join-view.js";
+import { part } from "./parts.js";
 import { STANDINGS } from "./words.js";
 
 /** The engine, for whoever writes a device of their own, and for tests. */
 export * from "../core/index.js";
+export const exportRecovery = async (account: string) => (await part("owner")).exportRecovery(account);
+export const importRecovery = async (sealed: string, code: string) =>
+  (await part("owner")).importRecovery(sealed, code);
 
 const root = document.getElementById("device-app") ?? h("div");
 
@@ -20,7 +23,7 @@ async function show(device: Device): Promise<DeviceView> {
   document.querySelector("main")!.classList.remove("deciding");
   document.querySelector("nav [aria-current]")?.removeAttribute("aria-current");
   document.querySelector('nav [href="/device"]')?.setAttribute("aria-current", "page");
-  const view = new DeviceView(root, device);
+  const view = new DeviceView(root, device, await collectorOf(device));
   await view.open();
   return view;
 }
@@ -36,18 +39,26 @@ function takeOver(summary: string): void {
   main.replaceChildren(heading, root, rest);
 }
 
+function recovering(): HTMLElement {
+  return foldedLater("I have a recovery code", async () =>
+    (await part("owner")).recoverView((device) => void show(device)),
+  );
+}
+
 async function joining(): Promise<void> {
   await showInvite(root, (coming, offer) => {
     // The tap asks for the sensor now; the device follows when the server has answered.
     const allowed = sensorOf(offer.task)?.kind === "activity" ? askForMotion() : undefined;
-    void coming.then(
-      async (device) => {
-        history.replaceState(null, "", "/device"); // the secret of the invite is used, and leaves the address
-        const view = await show(device);
-        view.begin(allowed);
-      },
-      () => undefined,
-    );
+    void coming
+      .then(
+        async (device) => {
+          history.replaceState(null, "", "/device"); // the secret of the invite is used, and leaves the address
+          const view = await show(device);
+          view.begin(allowed);
+        },
+        () => undefined, // said beside the button
+      )
+      .catch((error: unknown) => root.replaceChildren(refusal(error)));
   });
 }
 
@@ -57,10 +68,7 @@ async function returning(): Promise<void> {
     try {
       await show(await Device.open(account));
     } catch (error) {
-      root.replaceChildren(
-        refusal(error),
-        recoverView((device) => void show(device)),
-      );
+      root.replaceChildren(refusal(error), recovering());
     }
   };
   if (joined.length === 1) return open(joined[0]!.account);
@@ -73,7 +81,7 @@ async function returning(): Promise<void> {
   root.replaceChildren(
     h("p", { className: "lead" }, "This browser is no device yet. Scan the code of an invite, or open its link here."),
     h("div", { className: "notice", id: "notice" }, STANDINGS["none-here"].meaning),
-    recoverView((device) => void show(device)),
+    recovering(),
   );
 }
 
@@ -90,6 +98,7 @@ function alone(work: () => Promise<void>): void {
       refusal(
         new Refusal("unsupported", "this browser cannot be a device here: open the page by https in a current browser"),
       ),
+      ...commandsFor("unsupported"),
     );
     return;
   }

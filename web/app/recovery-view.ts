@@ -1,7 +1,8 @@
 /** A recovery code: the ledger, sealed, to go on in another browser; and the way back in. */
 
-import { exportRecovery, importRecovery, type Device } from "../core/index.js";
-import { button, folded, h, small } from "./dom.js";
+import type { Device } from "../core/index.js";
+import { exportRecovery, importRecovery } from "../core/device/recovery.js";
+import { button, h, small } from "./dom.js";
 import { refusal } from "./join-view.js";
 
 /** Offer to seal this device's ledger. */
@@ -31,8 +32,9 @@ export function recoveryView(device: Device): HTMLElement {
       shown.replaceChildren(refusal(error));
     }
   }
-  return folded(
-    "Recovery code",
+  return h(
+    "div",
+    {},
     small(
       "A browser may erase what it keeps, and a lost ledger ends this device. With a code and a file another browser can go on.",
     ),
@@ -54,8 +56,9 @@ export function recoverView(opened: (device: Device) => void): HTMLElement {
       said.replaceChildren(refusal(error));
     }
   }
-  return folded(
-    "I have a recovery code",
+  return h(
+    "div",
+    {},
     h("div", { className: "field" }, h("label", { htmlFor: "sealed" }, "The file"), file),
     h("div", { className: "field" }, h("label", { htmlFor: "recovery" }, "The code"), code),
     go,

@@ -67,6 +67,7 @@ export class RowsFile implements Collector {
   readonly streams = false;
   readonly noun = "row";
   readonly view: HTMLElement;
+  onrow = (): void => undefined;
   private readonly said = h("p", { className: "small", role: "status" });
   private readonly text = h("textarea", { rows: 5, id: "pasted", spellcheck: false });
 

@@ -47,6 +47,11 @@ export const STANDINGS: Record<Standing, Words> = {
     tone: "",
     meaning: "What was promised for these samples is used up, so they are not sent again.",
   },
+  cap: {
+    badge: "over your limit",
+    tone: "bad",
+    meaning: "Nothing was accepted. Raise your limit over all tasks, or withdraw from another task first.",
+  },
   revoked: { badge: "revoked", tone: "bad", meaning: "It can send nothing. To take part again, ask for a new invite." },
   restored: {
     badge: "restored",

@@ -13,6 +13,8 @@
  * | call | does |
  * |---|---|
  * | `join(link)` | `Offer`: what is promised and what leaves the device |
+ * | `offer.range`, `offer.withEpsilon(ε)` | an ε of the owner's own, where the task lets owners choose |
+ * | `Ledger.limit({ epsilon, delta })` | the owner's limit over all tasks, for those joined later |
  * | `offer.accept({ withoutGuarantee })` | `Device`; where nothing is promised the owner must accept that too |
  * | `Device.list()`, `Device.open(account)` | the devices of this browser, after a reload |
  * | `device.addRow(features, label)` | keeps a row; `device.eraseRows()` forgets all |
@@ -30,8 +32,8 @@
  */
 
 export { Device, type Prediction } from "./device/device.js";
+export { Ledger } from "./device/ledger.js";
 export { join, Offer, type Leaving, type Promised } from "./device/joining.js";
-export { exportRecovery, importRecovery, type Recovery } from "./device/recovery.js";
 export type { Outcome } from "./device/sending.js";
 export type { DeviceState } from "./device/state.js";
 export { Store } from "./device/store.js";

@@ -5,6 +5,7 @@ export type Reason =
   | "bad-task" // the signed task is not the operator's, or cannot be read
   | "not-admitted" // a browser may not take part in this task
   | "terms" // the terms are not those accepted, or do not keep their promise
+  | "cap" // the owner's limit over all tasks leaves no room
   | "exhausted" // all that was promised is spent
   | "few-rows" // too few rows for a batch
   | "bad-row" // a row is not what the task asks for

@@ -105,7 +105,7 @@ def local_steps(
         reset=reset,
     )
     server = replace(_step(parts, sanitiser, schedule, stale), optimiser=optimiser, tells=counter in SERVER_COUNTERS)
-    multiples = rate.factor is not None and proximal is None
+    multiples = rate.factor is not None and proximal is None and not sanitiser.noise_in_steps
     hints = SpeedHints(in_parts=sanitiser.in_order, multiples=multiples, apply_batch=server.apply_batch)
     return one_phase(device, server, sanitiser, schedule, hints)
 

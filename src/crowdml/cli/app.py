@@ -8,9 +8,22 @@ from typing import Annotated, ClassVar
 import typer
 
 import crowdml
-from crowdml.cli import compare, data, device, portal, privacy, reproduce, serve, simulate, slicing, task
+from crowdml.cli import (
+    audit,
+    compare,
+    data,
+    device,
+    portal,
+    privacy,
+    reproduce,
+    serve,
+    simulate,
+    slicing,
+    task,
+)
 from crowdml.cli.command_groups import Commands
 from crowdml.cli.demos import demo
+from crowdml.cli.parts import merge
 
 EXTRAS = {
     **{name: "simulation" for name in ("jax", "sklearn", "matplotlib", "pandas", "PIL", "pymetis")},
@@ -29,6 +42,7 @@ class Programme(Commands):
         "Simulate and compare": (
             "simulate",
             "compare",
+            "merge",
             "privacy",
             "reproduce",
             "slice",
@@ -63,8 +77,9 @@ app = typer.Typer(
 app.command(name="demo")(demo.demo)
 app.command(name="simulate")(simulate.simulate)
 app.command(name="compare")(compare.compare)
+app.command(name="merge")(merge.merge)
 app.command(name="slice")(slicing.slice_)
-app.command(name="audit")(slicing.audit)
+app.command(name="audit")(audit.audit)
 app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="serve")(serve.serve)
 app.add_typer(task.app, name="task")

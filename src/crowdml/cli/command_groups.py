@@ -1,16 +1,20 @@
 """Groups of commands: their help lists them under headings, and a word that is none is answered with the right one.
 
-Also what several commands have in common: options, and linear algebra with one thread.
+Also what several commands have in common: options, linear algebra with one thread, and which device is meant.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from crowdml.device.device_home import Home
 
 MEANT = {
     "client node worker participant supernode": "device",
@@ -91,3 +95,24 @@ def _first_sentence(text: str | None) -> str:
 def _meant(word: str) -> str:
     found = next((ours for words, ours in MEANT.items() if word.lower() in words.split()), "")
     return found.format(word.lower())
+
+
+def device_place(home: Path | None, name: str) -> Path:
+    """Return the folder of the device that is meant."""
+    from crowdml.device.device_home import default_home
+
+    return default_home(name) if home is None else home
+
+
+def device_home(home: Path | None, name: str) -> Home:
+    """Open the folder of the device that is meant."""
+    from crowdml.device.device_home import Home
+
+    return Home(device_place(home, name))
+
+
+def same_device(home: Path | None, name: str) -> str:
+    """Repeat the options that say which device."""
+    if home is not None:
+        return f" --home {home}"
+    return "" if name == "default" else f" --name {name}"

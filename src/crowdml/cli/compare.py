@@ -11,6 +11,7 @@ import typer
 
 from crowdml.cli import output
 from crowdml.cli.command_groups import change_option
+from crowdml.cli.parts import shards
 from crowdml.simulation.workers import start
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ def track_to_option() -> Any:
     return typer.Option(
         metavar="URI|FOLDER",
         help="MLflow's tracking URI ($MLFLOW_TRACKING_URI, or sqlite:///mlflow.db), or TensorBoard's folder (runs).",
+    )
+
+
+def on_option() -> Any:
+    """Return the option that says where trials run."""
+    return typer.Option(
+        metavar="ray|ADDRESS",
+        help="Run on a Ray cluster: ray starts one on this machine; ray://HOST:PORT or HOST:PORT joins one.",
     )
 
 
@@ -74,6 +83,8 @@ def compare(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where an interrupted comparison stopped; finished cells are kept.")
     ] = False,
+    on: Annotated[str | None, on_option()] = None,
+    shard: Annotated[str | None, shards.shard_option()] = None,
 ) -> None:
     """Compare tasks, or values of a task's keys, side by side.
 
@@ -94,6 +105,8 @@ def compare(
         tracking=(track, track_to),
         data=data,
         resume=resume,
+        on=on,
+        shard=shard,
     )
 
 
@@ -113,6 +126,8 @@ def compare_all(
     engine: str | None = None,
     data: Path | None = None,
     resume: bool = False,
+    on: str | None = None,
+    shard: str | None = None,
 ) -> None:
     """Check everything that could be refused, run all cells, then print and write."""
     output.check_paths(json, plot)
@@ -131,7 +146,8 @@ def compare_all(
             where="--vary",
             hint="give --vary algorithm.kind=fedavg,crowd-sgd, or more task files",
         )
-    start.start_early()
+    if on is None:
+        start.start_early()
     from crowdml.studies.variations import make_cells, read_base, read_variation
 
     varied = [read_variation(text, option) for text in vary]
@@ -139,25 +155,49 @@ def compare_all(
     cells = make_cells([read_base(task, changes) for task in tasks], varied, option)
     if plot and against == "epsilon" and not any(any(cell.task.calibrated.scales.values()) for cell in cells):
         raise BadInput("no ε is known: none of the tasks adds noise", where="--against", hint="draw against samples")
+    if shard:
+        from crowdml.studies.sweeps import side_by_side
+
+        shards.refuse_outputs({"--json": json, "--plot": plot, "--csv": csv, "--track": tracking[0], "--data": data})
+        request = shards.compare_request(cells, varied, trials=trials, seed=seed, engine=engine)
+        groups = [[cell.task for cell in group] for group in side_by_side(cells)]
+        shards.run_shard(shard, groups, request, on=on, resume=resume)
+        return
     tracker = open_tracking(*tracking, cells[0].task.name)
     for note in dict.fromkeys(note for cell in cells for note in cell.notes):
         output.say(f"note: {note}")
     refused: list[BadInput] = []
     title = f"{len(cells)} cells of {trials} trial{'s' * (trials > 1)}"
     with output.Progress(title, quiet=json == Path("-"), lines=True) as progress:
+        from crowdml.simulation.cluster.hiring import hire
         from crowdml.studies.sweeps import run_cells
 
-        found = run_cells(
-            cells,
-            varied,
-            trials=trials,
-            seed=seed,
-            resume=resume,
-            engine=engine,
-            watch=progress.named,
-            data=file,
-            refused=refused.append,
-        )
+        with hire(on) as crew:
+            found = run_cells(
+                cells,
+                varied,
+                trials=trials,
+                seed=seed,
+                resume=resume,
+                engine=engine,
+                watch=progress.named,
+                data=file,
+                refused=refused.append,
+                crew=crew,
+            )
+    deliver(found, trials, json=json, plot=plot, csv=csv, against=against)
+    for cell in found.cells:
+        track_result(tracker, cell.label, found[cell.label])
+    for problem in refused:  # last, where it is seen; what the other cells have found is there by now
+        output.say(f"error: {problem}")
+    if refused:
+        sys.exit(2)
+
+
+def deliver(
+    found: Comparison, trials: int, *, json: Path | None, plot: Path | None, csv: Path | None, against: str = "samples"
+) -> None:
+    """Print a comparison, and write what was asked for."""
     if json != Path("-"):
         print_comparison(found, trials)
     output.write_json(found.to_json(), json)
@@ -167,12 +207,6 @@ def compare_all(
         write_whole(csv, found.to_pandas().to_csv(index=False).encode())
         output.say(f"table: {csv}")
     output.draw(lambda path: found.plot(path, against=against), plot)
-    for cell in found.cells:
-        track_result(tracker, cell.label, found[cell.label])
-    for problem in refused:  # last, where it is seen; what the other cells have found is there by now
-        output.say(f"error: {problem}")
-    if refused:
-        sys.exit(2)
 
 
 def _row_file(data: Path | None, varied: Sequence[Variation], option: str) -> RowFile | None:

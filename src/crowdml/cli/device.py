@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from crowdml.cli import device_output as output
-from crowdml.cli.command_groups import command_group, one_blas_thread
+from crowdml.cli.command_groups import command_group, device_home, device_place, one_blas_thread, same_device
 
 if TYPE_CHECKING:
-    from crowdml.device.device_home import Home
     from crowdml.device.joining import Offer
     from crowdml.device.rows.sample_numbers import RowsChanged
     from crowdml.device.sending import Outcome
@@ -77,13 +76,13 @@ def join(
     def accept(offer: Offer) -> bool:
         if not quiet:
             output.show(offer)
-            output.print_cap_advice(offer, place, (cap_epsilon, cap_delta), _again(home, name))
+            output.print_cap_advice(offer, place, (cap_epsilon, cap_delta), same_device(home, name))
         return yes or output.ask("Take part on these terms?", "--yes")
 
     def without_guarantee(offer: Offer) -> bool:
         return accept_no_guarantee or (not yes and output.ask(output.NO_GUARANTEE, "--accept-no-guarantee"))
 
-    place = _place(home, name)
+    place = device_place(home, name)
     with output.interruptible("type the same again to go on"):
         member = joining.join(
             url,
@@ -101,7 +100,7 @@ def join(
         )
     if not quiet:
         typer.echo(f"joined {member.task} as {member.device}; this device lives in {place}")
-        typer.echo(f"next: crowdml device run --rows FILE{_again(home, name)}")
+        typer.echo(f"next: crowdml device run --rows FILE{same_device(home, name)}")
 
 
 @app.command()
@@ -130,6 +129,9 @@ def run(
             "(where nobody can answer: stop), take them as such, or stop."
         ),
     ] = "ask",
+    unmetered: Annotated[
+        bool, typer.Option("--unmetered", help="Wait before every contact until the network is not metered.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON line per check-in, and one at the end.")] = False,
 ) -> None:
     """Learn with your rows until the task ends or your privacy budget is spent.
@@ -139,6 +141,7 @@ def run(
     """
     from crowdml.core import BadInput
     from crowdml.device.device import Device
+    from crowdml.device.metered import is_metered
 
     if once and releases is not None:
         raise BadInput("--once and --releases exclude each other")
@@ -155,12 +158,13 @@ def run(
     progress = output.JsonLines() if json else output.Progress()
     with output.interruptible("nothing is lost; start the device again to go on"):
         with Device(
-            _place(home, name),
+            device_place(home, name),
             task,
             confirm=confirm,
             rows_changed=other_samples,
             tell=progress.tell,
             warn=output.warn,
+            metered=is_metered if unmetered else None,
         ) as device:
 
             def watch(outcome: Outcome) -> None:
@@ -211,7 +215,7 @@ def personal(
     writable(out)
     if rate <= 0:
         raise BadInput(f"a rate of {rate:g} teaches nothing", where="--rate", hint="such as 0.1")
-    place = _home(home, name)
+    place = device_home(home, name)
     kept = steps is None and keeps_model(place, task)
     settings = None if kept else PersonalSettings(steps=20 if steps is None else steps, batch=batch, rate=rate)
     model = personal_of(
@@ -231,7 +235,7 @@ def status(
     """Show which tasks the device has joined, what it has spent, and what the server says."""
     from crowdml.device.owner_reports import report
 
-    output.print_status(report(_home(home, name), ask=not offline), json)
+    output.print_status(report(device_home(home, name), ask=not offline), json)
 
 
 @app.command()
@@ -242,6 +246,7 @@ def ledger(
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare with the server's receipts, too; 2 if they disagree.")
     ] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw it here (.png, .svg or .pdf).")] = None,
 ) -> None:
     """Show your privacy budget: what was promised, what every release has spent of it, and what is left.
 
@@ -250,7 +255,9 @@ def ledger(
     """
     from crowdml.device.owner_reports import ledger_report
 
-    output.print_ledger(ledger_report(_home(home, name), compare=verify), json)
+    output.print_ledger(found := ledger_report(device_home(home, name), compare=verify), json)
+    if plot:
+        output.draw_budget(found, plot)
 
 
 @app.command()
@@ -267,7 +274,7 @@ def cap(
     """
     from crowdml.device.owner_reports import cap_report
 
-    place = _home(home, name)
+    place = device_home(home, name)
     if epsilon is not None or delta is not None:
         with place.lock():
             place.limit(epsilon, delta)
@@ -288,7 +295,7 @@ def renumber(
     """
     from crowdml.device import task_memory
 
-    place = _home(home, name)
+    place = device_home(home, name)
     member = place.member(task)
     question = f"Count every sample of {member.task} as used as often as the most used one? This cannot be undone."
     if not yes and not output.ask(question, "--yes"):
@@ -316,7 +323,7 @@ def restores(
     A restore sets the common model back; what your device contributed since the backup is lost and stays charged. The
     terms must be the same, the notice must carry the operator's signature, and your ledger goes on counting.
     """
-    place = _home(home, name)
+    place = device_home(home, name)
     member = place.member(task)
     if accept is not None:
         with place.lock():
@@ -348,7 +355,7 @@ def resync(
         typer.echo("Either it once named a version that never was, or an old database was put back.")
         return yes or output.ask("Begin again from what it shows? Your ledger stays as it is.", "--yes")
 
-    place = _home(home, name)
+    place = device_home(home, name)
     gap = run(place, place.member(task), confirm)
     told = "from now on nothing older is believed" if gap.went_back else "the server did not go back: nothing to do"
     typer.echo(f"version {gap.version}: {told}")
@@ -367,7 +374,7 @@ def withdraw(
     """
     from crowdml.device import joining
 
-    place = _home(home, name)
+    place = device_home(home, name)
     member = place.member(task)
     if member.state == "withdrawn":
         typer.echo(f"this device has already withdrawn from {member.task}")
@@ -376,22 +383,3 @@ def withdraw(
         raise typer.Exit(1)
     known = joining.leave(place, member)
     typer.echo(f"withdrew from {member.task}" + ("" if known else "; the server no longer knew this device"))
-
-
-def _place(home: Path | None, name: str) -> Path:
-    from crowdml.device.device_home import default_home
-
-    return default_home(name) if home is None else home
-
-
-def _home(home: Path | None, name: str) -> Home:
-    from crowdml.device.device_home import Home
-
-    return Home(_place(home, name))
-
-
-def _again(home: Path | None, name: str) -> str:
-    """Repeat the options that say which device."""
-    if home is not None:
-        return f" --home {home}"
-    return "" if name == "default" else f" --name {name}"

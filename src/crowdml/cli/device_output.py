@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -260,13 +260,82 @@ def print_ledger(report: dict[str, Any], as_json: bool) -> None:
         figures = (str(release[name]) for name in ("version", "samples", "most"))
         releases.add_row(str(number), release["task"], *figures, key)
     chain = f"{report['entries']} entries, chain verified; last hash {report['head']}"
-    output.show(promises, _cap(report["cap"]), releases, chain)
+    output.show(promises, _cap(report["cap"]), *_open_and_ended(report["tasks"].values()), releases, chain)
     for account, found in (report["compared"] or {}).items():
         if "error" in found:
             output.show(f"{account}: not compared: {found['error']}")
         else:
             receipts = f"the server has {found['receipts']} receipts, each with a charge here"
             output.show(f"{account}: {receipts}; {found['charges']} charges in all")
+
+
+def _open_and_ended(tasks: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Say what open tasks may still spend, and what ended ones gave back, as far as ε can be stated."""
+    promised = [spending for spending in tasks if spending["promised"]]
+    still = [spending for spending in promised if not spending["closed"]]
+    if still:
+        yield f"open tasks may still spend ε = {sum(map(_remaining, still)):.4g} of what was promised"
+    given_back = sum(map(_remaining, promised)) - sum(map(_remaining, still))
+    if given_back > 0:
+        yield f"ended tasks gave back ε = {given_back:.4g}: it no longer counts against a cap"
+
+
+def _remaining(spending: dict[str, Any]) -> float:
+    """ε of a promise that is not spent; of an ended task what it no longer counts with."""
+    used = spending["counted"] if spending["closed"] else spending["spent"]
+    left: float = spending["promised"]["epsilon"] - (used or spending["promised"])["epsilon"]
+    return max(0.0, left)
+
+
+def draw_budget(report: dict[str, Any], path: Path) -> None:
+    """Draw a bar for each task: spent, still promised, given back; and the owner's cap."""
+    from crowdml.core import BadInput
+    from crowdml.core.files import save_figure
+
+    tasks = {account: spending for account, spending in report["tasks"].items() if spending["promised"]}
+    if not tasks:
+        raise BadInput(
+            "no task of this device has an ε to draw", where="--plot", hint="join one that promises something"
+        )
+    from matplotlib.figure import Figure
+
+    bars = [_bar(spending) for spending in tasks.values()]
+    together = tuple(map(sum, zip(*bars, strict=True)))
+    names = [f"{account}\n{odds_so_far(spending)}" for account, spending in tasks.items()]
+    figure = Figure(figsize=(8, 2.2 + 0.55 * len(tasks)), layout="constrained")
+    axes = figure.subplots()
+    # Okabe and Ito's colours, with hatching as a second cue.
+    looks = (("spent", "#D55E00", ""), ("still promised", "#56B4E9", "//"), ("given back", "#DDDDDD", ".."))
+    for place, bar in enumerate([*bars, together]):
+        left = 0.0
+        for length, (label, colour, hatch) in zip(bar, looks, strict=True):
+            shown = label if place == 0 else None
+            axes.barh(place, length, left=left, height=0.6, color=colour, hatch=hatch, edgecolor="white", label=shown)
+            left += length
+    if report["cap"]["epsilon"] is not None:
+        last = len(bars)
+        axes.vlines(report["cap"]["epsilon"], last - 0.45, last + 0.45, "black", "--", label="your cap over all tasks")
+    axes.axhline(len(bars) - 0.5, color="grey", linewidth=0.6)
+    axes.set_yticks(range(len(bars) + 1), [*names, "all tasks together"], fontsize="small")
+    axes.invert_yaxis()
+    axes.set(xlabel="ε", xlim=(0, None), title="Privacy budget of this device")
+    figure.legend(loc="outside lower center", ncols=4, fontsize="small", frameon=False)
+    save_figure(figure, path)
+    output.say(f"figure: {path}")
+
+
+def odds_so_far(spending: dict[str, Any]) -> str:
+    """Say how often a guess is right, shortly."""
+    odds = spending["odds"]
+    return f"{odds['spent']} right guesses of 100 so far, {odds['promised']} at most"
+
+
+def _bar(spending: dict[str, Any]) -> tuple[float, float, float]:
+    """ε spent, still promised, and given back: together what was promised."""
+    promised, spent = spending["promised"]["epsilon"], (spending["spent"] or spending["promised"])["epsilon"]
+    back = _remaining(spending) if spending["closed"] else 0.0
+    spent = min(spent, promised - back)
+    return spent, promised - back - spent, back
 
 
 def _ledger_row(spending: dict[str, Any]) -> tuple[str, ...]:

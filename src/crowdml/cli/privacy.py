@@ -78,6 +78,8 @@ def print_explanation(task: Task, found: Explanation) -> None:
         output.show(output.table("Parts of a check-in", ("part", "bytes", "protection"), parts, right=("bytes",)))
     if any(found.per_release.values()):
         _print_sums(found)
+    if found.analysis:
+        output.show(*found.analysis.lines())
     output.show(*(f"note: {note}" for note in found.notes), style="dim")
 
 

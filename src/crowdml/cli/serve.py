@@ -21,9 +21,11 @@ from crowdml.cli.command_groups import command_group, one_blas_thread
 from crowdml.cli.task import Ca, Json, Server
 
 if TYPE_CHECKING:
+    from crowdml.server.http.requests import Asgi
     from crowdml.server.setup.application import Access
     from crowdml.server.setup.local_tls import LocalTls
     from crowdml.server.setup.serve_options import Endpoint
+    from crowdml.server.tasks.coordinator import Options
 
 Home = Annotated[
     Path | None,
@@ -80,11 +82,9 @@ def serve(
     one_blas_thread()
     gc.disable()  # what is loaded now stays: `serving.serve` looks for garbage from then on
     from crowdml.cli.operator import database_url, remember_server, server_home
-    from crowdml.server.setup.application import create_app
     from crowdml.server.setup.serve_options import ServeOptions, endpoint_of
-    from crowdml.server.setup.serving import TOKEN_FILE, Place, bind, require_identity
+    from crowdml.server.setup.serving import TOKEN_FILE, Place, bind
     from crowdml.server.setup.serving import serve as run
-    from crowdml.server.store import open_store
     from crowdml.server.tasks.coordinator import Options
 
     endpoint = endpoint_of(
@@ -112,17 +112,33 @@ def serve(
     listening = opened.enter_context(bind(place))
     address_here = endpoint.local_address(listening.getsockname()[1])
     with opened, _written(folder):
-        store = open_store(database_url(folder, db))
-        opened.callback(store.close)
-        require_identity(store, folder)
         access = _access(endpoint, address_here, lan, allow_host or [])
-        app = create_app(store, Options(patience_s=patience, token_file=folder / TOKEN_FILE), access)
+        options = Options(patience_s=patience, token_file=folder / TOKEN_FILE)
+        app = _open_app(database_url(folder, db), folder, options, access, opened)
         remember_server(folder, address_here, local.authority_file if local else None)
         opened.pop_all()  # from here on they are the application's
     for line in (*_warnings(endpoint, insecure), *(_trust_lines(local) if local else ())):
         output.say(line)
     output.say(f"serving {address_here} (operator's token: {folder / TOKEN_FILE})")
     run(app, place, listening)
+
+
+def _open_app(url: str, folder: Path, options: Options, access: Access, opened: ExitStack) -> Asgi:
+    """Make the application: on PostgreSQL one of any number of front ends, else the only server of its file."""
+    if url.startswith("postgresql"):
+        from crowdml.server.setup.front_end import FrontEnd
+
+        front_end = FrontEnd(url, folder, options, access)
+        opened.callback(front_end.close)
+        return front_end
+    from crowdml.server.setup.application import create_app
+    from crowdml.server.setup.serving import require_identity
+    from crowdml.server.store import open_store
+
+    store = open_store(url)
+    opened.callback(store.close)
+    require_identity(store, folder)
+    return create_app(store, options, access)
 
 
 def _access(endpoint: Endpoint, address_here: str, lan: bool, more_hosts: list[str]) -> Access:

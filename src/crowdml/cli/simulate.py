@@ -19,12 +19,15 @@ import typer
 
 from crowdml.cli import compare, output
 from crowdml.cli.command_groups import change_option, command_group
+from crowdml.cli.parts import shards
 from crowdml.simulation.workers import start
 
 if TYPE_CHECKING:
     from crowdml.core import Target
     from crowdml.simulation import Result
     from crowdml.task import Task
+
+_WHOLE = "parts are of a task that a file says whole", "leave it out; rows of your own: --set data.file=ROWS.csv"
 
 MOST_WEIGHTS = 20
 """Devices whose weight is printed; a file has them all."""
@@ -60,52 +63,76 @@ def simulate(
     debug: Annotated[
         bool, typer.Option("--debug", help="Run step by step without compiling: slow, but errors name their stage.")
     ] = False,
+    on: Annotated[str | None, compare.on_option()] = None,
+    shard: Annotated[str | None, shards.shard_option()] = None,
 ) -> None:
     """Simulate a crowd that learns a task.
 
     Prints the test error with its spread over trials, and what the privacy terms really add up to.
     """
     changes = compare.with_measures(set_, measure)
+    if shard:
+        shards.refuse_outputs({"--json": json, "--plot": plot, "--export": export, "--save": save, "--track": track})
+        _refuse({"--debug": debug, "--data": data}, *_WHOLE)
     if sweep:
         unused = {"--debug": debug, "--export": export, "--save": save}
         _refuse(unused, "a sweep has many results", "leave it out, or --sweep")
         files: dict[str, Any] = {"data": data, "plot": plot, "json": json, "tracking": (track, track_to)}
-        options: dict[str, Any] = {"trials": trials, "seed": seed, "engine": engine, "resume": resume}
+        options: dict[str, Any] = {
+            "trials": trials,
+            "seed": seed,
+            "engine": engine,
+            "resume": resume,
+            "on": on,
+            "shard": shard,
+        }
         compare.compare_all([task], sweep, changes, option="--sweep", **files, **options)
         return
     output.check_paths(json, plot)
     _check_model_paths(export, save)
     if debug:
-        _refuse({"--engine": engine}, "--debug goes step by step, in bytes", "leave one of the two out")
-    elif (engine or os.environ.get("CROWDML_ENGINE")) != "numpy":
+        _refuse({"--engine": engine, "--on": on}, "--debug goes step by step, in bytes", "leave one of the two out")
+    elif on is None and (engine or os.environ.get("CROWDML_ENGINE")) != "numpy":
         start.start_early()
     from crowdml.task.task_file import load, located
 
     loaded = load(task, changes)
+    if shard:
+        request = shards.task_request(loaded, trials=trials, seed=seed, engine=engine)
+        with located(task, changes):
+            shards.run_shard(shard, [[loaded]], request, on=on, resume=resume)
+        return
     tracker = compare.open_tracking(track, track_to, loaded.name)
     with located(task, changes), output.Progress(loaded.name, quiet=json == Path("-")) as progress:
-        result = _run(loaded, data, debug, engine, trials=trials, seed=seed, resume=resume, watch=progress.update)
-    result = _with_public_baselines(result)
+        result = _run(loaded, data, debug, engine, on, trials=trials, seed=seed, resume=resume, watch=progress.update)
+    result = with_public_baselines(result)
+    deliver(result, json=json, plot=plot, save=save, export=export)
+    compare.track_result(tracker, loaded.name, result)
+
+
+def deliver(
+    result: Result, *, json: Path | None, plot: Path | None, save: Path | None, export: Path | None = None
+) -> None:
+    """Print a result, and write what was asked for."""
     if json != Path("-"):
         print_result(result)
     output.write_json(result.to_json(), json)
     output.draw(result.plot, plot)
     _keep_model(result, export, save)
-    compare.track_result(tracker, loaded.name, result)
 
 
-def _run(task: Task, data: Path | None, debug: bool, engine: str | None, **options: Any) -> Result:
+def _run(task: Task, data: Path | None, debug: bool, engine: str | None, on: str | None, **options: Any) -> Result:
     """Simulate a task, compiled or step by step."""
     from crowdml.data.rows.row_files import RowFile
     from crowdml.simulation import simulate as compiled
     from crowdml.simulation.stepwise import simulate_stepwise
 
-    run = simulate_stepwise if debug else functools.partial(compiled, engine=engine)
+    run = simulate_stepwise if debug else functools.partial(compiled, engine=engine, on=on)
     file = None if data is None else RowFile(path=data, setting="--data")
     return run(task, data=file, **options)
 
 
-def _with_public_baselines(result: Result) -> Result:
+def with_public_baselines(result: Result) -> Result:
     """Add what public rows alone would reach, where a task has some."""
     from crowdml.simulation import simulate as compiled
     from crowdml.simulation.baselines import public_baselines
@@ -178,11 +205,19 @@ def print_result(result: Result) -> None:
     columns = ("measure", "mean", f"s.d. of {result.trials} trial{'s' * (result.trials > 1)}")
     title = f"{result.task.name}: {result.task.objective}".rstrip(": ")
     output.show(output.table(title, columns, rows, right=columns[1:]))
-    output.show(*average_lines(result), *privacy_lines(result.privacy))
+    output.show(*average_lines(result), *privacy_lines(result.privacy), *analysis_lines(result.task))
     seconds = f"{result.run_seconds:.2f} s, after {result.compile_seconds:.1f} s of compiling"
     output.show(f"{result.updates} updates in {seconds}", style="dim")
     output.show(*(f"warning: {warning}" for warning in result.warnings), style="bold yellow")
     output.show(*(f"note: {note}" for note in result.notes), style="dim")
+
+
+def analysis_lines(task: Task) -> tuple[str, ...]:
+    """Say what the batch size means for noise, delays and traffic, where devices check in as rows come."""
+    from crowdml.task.explanation import analyse_updates
+
+    found = analyse_updates(task)
+    return found.lines() if found else ()
 
 
 def average_lines(result: Result) -> list[str]:

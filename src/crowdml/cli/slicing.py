@@ -1,4 +1,4 @@
-"""crowdml slice: cut a model into pieces and say what each costs. crowdml audit: what leaks from training in pieces."""
+"""crowdml slice: cut a model into pieces and say what each costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from crowdml.cli.command_groups import change_option
 
 if TYPE_CHECKING:
     from crowdml.slicing import CostGraph, Costs
-    from crowdml.studies.audit import Audit
 
 
 def slice_(
@@ -89,49 +88,3 @@ def _print_costs(graph: CostGraph, found: Costs, title: str, leg: float) -> None
 def _scales(found: Costs, numbers: str) -> str:
     scales = found.cuts.scales(numbers)
     return f" and {scales} bytes of scales" if scales else ""
-
-
-def audit(
-    task: Annotated[Path, typer.Argument(help="The task file; its algorithm must be slicenet.")],
-    set_: Annotated[list[str] | None, change_option("algorithm.pieces=20")] = None,
-    own_rows: Annotated[int, typer.Option(min=20, help="Rows that the reader has of its own, at most.")] = 500,
-    transcript: Annotated[
-        Path | None, typer.Option(help="Read sums that a live follower has recorded (.npz), instead of simulated ones.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same machine: same result.")] = 0,
-    json: Annotated[Path | None, typer.Option(help="Write the result here ('-': standard output).")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw what was read here (.png, .svg or .pdf).")] = None,
-) -> None:
-    """Measure what leaks from sliced training.
-
-    A device that was dominator before reads what crosses the first cut, with its own rows as its only help; and the
-    weights before and after a step are compared. What is read is a lower bound on what leaks: others may read more.
-    """
-    from crowdml.slicing.attacks import Transcript
-    from crowdml.studies.audit import audit as run
-    from crowdml.studies.audit import audit_figure, audit_transcript
-    from crowdml.task.task_file import load, located
-
-    output.check_paths(json, plot)
-    loaded = load(task, set_ or [])
-    with located(task, set_ or []):
-        recorded = Transcript.load(transcript) if transcript else None
-        found = audit_transcript(loaded, recorded) if recorded else run(loaded, seed=seed, own_rows=own_rows)
-    if json != Path("-"):
-        _print_readings(found)
-    output.write_json(found.to_json(), json)
-    output.draw(lambda path: audit_figure(found, path), plot)
-
-
-def _print_readings(found: Audit) -> None:
-    columns, rows = ("from", "numbers seen", "labels right", "chance", "likeness"), []
-    for reading in found.readings:
-        cells = ((reading.right, ".3f"), (reading.chance, ".3f"), (reading.likeness, ".4f"))
-        rows.append(
-            (reading.what, reading.seen, *("" if value is None else f"{value:{form}}" for value, form in cells))
-        )
-    output.show(
-        output.table(f"{found.task}: what can be read of a dominator's rows", columns, rows, right=columns[1:]),
-        f"a reader with {found.own_rows} rows of its own; likeness is a cosine",
-        f"privacy: {found.guarantee}",
-    )

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from crowdml.core import portable
 from crowdml.core.errors import BadInput
 
 
@@ -101,6 +102,9 @@ def require_private(folder: Path, where: str) -> bool:
         folder: The folder.
         where: The option that names it.
     """
+    if portable.WINDOWS:
+        # Rights are no bits of a mode there: a folder in the user's profile is closed to others, and none is changed.
+        return False
     try:
         found = folder.stat()
         if not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):

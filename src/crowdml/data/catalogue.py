@@ -186,6 +186,13 @@ ACTIVITY_SLOTS = dataclasses.replace(
     rows=(1427, 756),
     load=activity.load_tmd_slots,
 )
+ACTIVITY_CHANGES = dataclasses.replace(
+    ACTIVITY_SLOTS,
+    name="activity-changes",
+    description="The same half minutes, for training only those in which the label has changed",
+    rows=(37, 756),
+    load=activity.load_tmd_changes,
+)
 ACTIVITY_HAPT = Source(
     name="activity-hapt",
     description="Accelerometer of phones at the waist: still or on foot (HAPT)",
@@ -214,6 +221,7 @@ DATASETS: Registry[Source] = Registry(
             ADULT,
             ACTIVITY,
             ACTIVITY_SLOTS,
+            ACTIVITY_CHANGES,
             ACTIVITY_HAPT,
             DIABETES,
         )

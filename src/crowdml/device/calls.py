@@ -40,11 +40,13 @@ class Me:
 
     Attributes:
         check_ins: Receipts it gave.
+        refused: Releases that it refused for good; they are spent too.
         task_hash: Hash of the task as it is signed now.
         state: State of the task.
     """
 
     check_ins: int
+    refused: int
     task_hash: str
     state: str
 
@@ -169,7 +171,12 @@ class Calls:
     def me(self) -> Me:
         """Ask what the server keeps of this device."""
         answer = self.connection.ask("GET", "/v1/devices/me").require(200)
-        return Me(check_ins=answer.number("check_ins"), task_hash=answer.text("task_hash"), state=answer.text("state"))
+        return Me(
+            check_ins=answer.number("check_ins"),
+            refused=answer.number("refused", missing=0),
+            task_hash=answer.text("task_hash"),
+            state=answer.text("state"),
+        )
 
     def withdraw(self) -> None:
         """Have this device's space and its token erased."""

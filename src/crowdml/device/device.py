@@ -78,6 +78,8 @@ class Device:
         model: The model to work with, where the task learns one of its operator's own: a module of flax, equinox or
             PyTorch, or a `crowdml.JaxModel`. Its layout must be the one that was signed.
         patience_s: How long to go on asking when nobody answers; None: for ever.
+        metered: Tells whether the network is metered (`crowdml.device.metered`): then the device waits before every
+            contact until it is not. Not given: any network will do.
         connect: For tests: makes the connection, given server and certificates.
         coins: For tests: makes the coins of a release; otherwise the operating system's entropy.
         draw: For tests: random words that choose rows.
@@ -96,6 +98,7 @@ class Device:
         warn: Warn = lambda line: None,
         model: Any = None,
         patience_s: float | None = None,
+        metered: Callable[[], bool] | None = None,
         connect: Callable[..., Connection] = Connection,
         coins: Callable[[], GridCoins] = DeviceCoins,
         draw: Draw = os_words,
@@ -106,6 +109,7 @@ class Device:
         self.home = Home(default_home() if home is None else home)
         self._confirm, self._coins, self._draw, self._silent = confirm, coins, draw, silent
         self._rows_changed, self._warn, self._busy_version, self._tell = rows_changed, warn, -1, tell
+        self._metered = metered
         with ExitStack() as stack:
             stack.enter_context(self.home.lock())
             member = _require_joined(self.home.member(task))
@@ -203,6 +207,7 @@ class Device:
             raise BadInput("a member of a group needs rows that are all there", where="--rows", hint="give a file")
         table = source.table()
         try:
+            self._await_network()
             self._meet()
             taker = SliceTaker(self.calls.connection, self.member, terms, self._tell)
             with one_blas_thread():
@@ -220,6 +225,7 @@ class Device:
     def _work(self, gatherer: Gatherer, until: int | None, note: Watch) -> str:
         """Go round until there is a reason to end."""
         gatherer.prepare()
+        self._await_network()
         self._meet()
         for unsettled in self.sender.unsettled():
             note(self._across_restores(partial(self._resend, unsettled)))
@@ -231,6 +237,7 @@ class Device:
                 return "the rows have ended" + _left_out(gatherer.left_out)
             # Before anything is sent: a δ that says nothing to as many samples as this device has numbered is refused.
             require_meaning_to(self.live, max(self.memory.samples.following, int(gathered.samples.max(initial=-1)) + 1))
+            self._await_network()
             outcome = self._across_restores(partial(self._release, gathered))
             note(outcome)
             if self._all_made and not self.sender.unsettled():
@@ -239,6 +246,13 @@ class Device:
             if refusals:
                 self.calls.connection.pause(None, refusals, f"a check-in was refused ({outcome.code})")
         return "as many releases as asked for"
+
+    def _await_network(self) -> None:
+        """Wait until what is sent costs nothing, where the owner wants that."""
+        tries = 0
+        while self._metered is not None and self._metered():
+            tries += 1
+            self.calls.connection.pause(None, tries, "the network is metered: this device waits for another")
 
     def _resend(self, unsettled: Unsettled) -> Outcome:
         return self._sums.resend(unsettled) if self._sums else self.sender.send(unsettled)
@@ -297,7 +311,7 @@ class Device:
         """Compare what the server keeps of this device with its ledger."""
         me = self.calls.me()
         self._require_task(me.task_hash)
-        require_whole(self.sender.spending, me.check_ins)
+        require_whole(self.sender.spending, me.check_ins + me.refused)
 
     def _require_task(self, task_hash: str) -> None:
         """Refuse another signed task than the one accepted, unless it is the same task after a restore."""

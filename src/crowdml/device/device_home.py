@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import fcntl
 import json
 import math
 import os
@@ -30,7 +29,8 @@ from crowdml.core import NUMPY, BadInput, Settings
 from crowdml.core.errors import MalformedMessage
 from crowdml.core.files import require_private, write_whole
 from crowdml.core.keys import SigningKey
-from crowdml.device.ledger_store import Ledger, sync_folder
+from crowdml.core.portable import PLAIN_FLAGS, lock_alone, sync_folder
+from crowdml.device.ledger_store import Ledger
 from crowdml.privacy.accounting import sum_up
 from crowdml.privacy.ledger.entries import AcceptedTerms
 from crowdml.privacy.ledger.ledger_chain import Cap
@@ -181,7 +181,7 @@ class Home:
         """Keep every other process away: a device is one."""
         with open(_private(self.path / "lock"), "rb") as handle:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_alone(handle.fileno())
             except OSError:
                 raise BadInput(f"another process is running the device in {self.path}", hint="wait for it") from None
             yield
@@ -285,7 +285,7 @@ def _load(kind: type[Kind], path: Path) -> Kind:
 def _private(path: Path) -> Path:
     """Make a file that only the owner can read, if it is not there. SQLite gives its other files the same rights."""
     if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | PLAIN_FLAGS, 0o600))
         sync_folder(path.parent)
     return path
 

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from crowdml.core import BadInput, record
 from crowdml.core.errors import TermsViolated
+from crowdml.core.portable import PLAIN_FLAGS, read_at, sync_folder, write_at
 from crowdml.privacy.ledger.entries import NOISE_KEYS, AcceptedTerms, Entry
 from crowdml.privacy.ledger.ledger_chain import START, Cap, LedgerChain
 from crowdml.privacy.ledger.spending import Numbering, packed
@@ -244,15 +245,6 @@ class Ledger:
             raise
 
 
-def sync_folder(folder: Path) -> None:
-    """Make names of new files in a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 @record
 class Head:
     """Number of entries, and hash of the last one."""
@@ -267,7 +259,7 @@ class HeadFile:
     def __init__(self, path: Path) -> None:
         """Open the file; make it where it is not there."""
         new = not path.exists()
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | PLAIN_FLAGS, 0o600)
         if new:
             self.write(Head(count=0, hash=START))
             os.fsync(self._handle)
@@ -275,14 +267,14 @@ class HeadFile:
 
     def read(self) -> Head | None:
         """Return what was written last; None where the file holds nothing whole."""
-        found = [_decode(os.pread(self._handle, PLACE, place * PLACE)) for place in (0, 1)]
+        found = [_decode(read_at(self._handle, PLACE, place * PLACE)) for place in (0, 1)]
         return max((head for head in found if head is not None), key=lambda head: head.count, default=None)
 
     def write(self, head: Head) -> None:
         """Write into the place that does not hold the entry before."""
         content = head.count.to_bytes(8, "little") + head.hash
         raw = (content + hashlib.sha256(content).digest()).ljust(PLACE, b"\0")
-        if os.pwrite(self._handle, raw, head.count % 2 * PLACE) != PLACE:
+        if write_at(self._handle, raw, head.count % 2 * PLACE) != PLACE:
             raise OSError("the end of the ledger could not be noted")
 
     def close(self) -> None:

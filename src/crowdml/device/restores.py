@@ -145,7 +145,7 @@ def resync(
                 f"{member.task}: the server's signed task is not the one that was accepted\n  after a restore: crowdml "
                 "device run --accept-restored …"
             )
-        require_whole(ledger.chain.tasks[member.account], me.check_ins)
+        require_whole(ledger.chain.tasks[member.account], me.check_ins + me.refused)
         require_plausible(home.live(member), version)
         gap = Gap(version_seen=memory.version, version=version, receipts_seen=memory.number, receipts=me.check_ins)
         if gap.went_back:

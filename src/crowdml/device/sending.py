@@ -133,7 +133,7 @@ class Sender:
             return self._used(unsettled.key, answer)
         self.memory.refused(unsettled.key)
         self.ledger.settle(unsettled.key)
-        if answer.status != 409 or answer.code not in GO_ON:
+        if answer.code not in GO_ON:
             raise answer.error()
         told = answer.json().get("error", {}).get("version")
         return self._outcome(unsettled.key, "refused", told if type(told) is int else -1, code=answer.code)
@@ -196,10 +196,10 @@ def require_plausible(live: LiveTask, version: int, started: int = -1) -> None:
         )
 
 
-def require_whole(spending: SpendingState, check_ins: int) -> None:
-    """Refuse to go on with a ledger that knows of fewer releases than the server has receipts for."""
-    if check_ins > spending.releases:
+def require_whole(spending: SpendingState, received: int) -> None:
+    """Refuse to go on with a ledger that knows of fewer releases than the server has received, used or refused."""
+    if received > spending.releases:
         raise TermsViolated(
-            f"the server has {check_ins} check-ins of this device, its ledger only {spending.releases} charges: the "
+            f"the server has {received} check-ins of this device, its ledger only {spending.releases} charges: the "
             "ledger was set back, and what was spent is no longer known. Restore the newer ledger, or withdraw"
         )

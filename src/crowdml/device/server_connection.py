@@ -46,8 +46,11 @@ TIMEOUT = httpx.Timeout(connect=10.0, read=60.0, write=60.0, pool=10.0)
 LONGEST_RETRY_S = 300.0
 """A server cannot make a device wait longer than this between two tries."""
 
-GO_ON = ("stale", "future-version", "already-in-round", "not-invited", "late", "sum-aborted", "sum-over")
-"""Refusals after which the next release may well be used."""
+GO_ON = (
+    *("stale", "future-version", "already-in-round", "not-invited"),
+    *("late", "not-a-member", "sum-aborted", "sum-over"),
+)
+"""Refusals after which the next release may well be used. A member that was silent for too long is one no more."""
 _CODES: dict[str, type[CrowdError]] = {
     **dict.fromkeys(GO_ON, StaleCheckIn),
     "invite-used": NotAuthorised,
@@ -108,9 +111,9 @@ class Answer:
             raise MalformedMessage(f'the server\'s answer has no text "{name}"')
         return value
 
-    def number(self, name: str) -> int:
-        """Take a whole number out of the JSON object."""
-        value = self.json().get(name)
+    def number(self, name: str, missing: int | None = None) -> int:
+        """Take a whole number out of the JSON object; `missing` is for what earlier servers do not say."""
+        value = self.json().get(name, missing)
         if type(value) is not int or not 0 <= value < 2**63:
             raise MalformedMessage(f'the server\'s answer has no whole number "{name}"')
         return value

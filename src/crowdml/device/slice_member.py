@@ -32,8 +32,8 @@ from crowdml.device.device_home import Member as Joined
 from crowdml.device.server_connection import BUSY, Answer, Connection
 from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.live.controls import Prepare, Welcome, read_of_server, write_control
+from crowdml.slicing.live.dealing import row_order
 from crowdml.slicing.live.member_machine import RUNNING, Member, Out
-from crowdml.slicing.live.row_order import row_order
 from crowdml.slicing.live.slice_terms import SliceTerms
 
 GROUP_MODEL = "group-model.safetensors"
@@ -97,6 +97,8 @@ class SliceTaker:
                 self._tell(f"{why}; connecting again")
             if member.reason and not member.again:
                 return member
+            if member.reason:
+                self._tell(f"{member.reason}; this device comes back")
             member.reason = ""
             tries += 1
             self._connection.pause(None, tries, "the connection to the relay has ended")

@@ -31,9 +31,16 @@ class ModelSettings(Settings):
         """Make the model that maps rows of `features` numbers to the target."""
 
 
-def _linear(loss: Loss, bias: bool, features: int, ops: Ops) -> Model:
-    # The losses are convex, so zero is as good a start as any, and the same for every seed.
-    return build((Dense(size=loss.width, bias=bias, start="zero"),), loss, features, ops)
+Start = Literal["zero", "random"]
+START: Start = Field(
+    "zero",
+    description="first weights: zero, which is as good as any where the loss is convex, and the same for every seed; "
+    "or random, uniform ±√(6/(in+out)), as Crowd-ML 2015 begins",
+)
+
+
+def _linear(loss: Loss, bias: bool, start: Start, features: int, ops: Ops) -> Model:
+    return build((Dense(size=loss.width, bias=bias, start=start),), loss, features, ops)
 
 
 class _LinearSettings(ModelSettings):
@@ -41,10 +48,11 @@ class _LinearSettings(ModelSettings):
 
     loss_name: ClassVar[str]
     bias: bool = Field(False, description="add a constant to the score")
+    start: Start = START
 
     def build(self, features: int, target: Target, ops: Ops) -> Model:
         """Make one dense layer with as many outputs as the loss needs."""
-        return _linear(LOSSES[self.loss_name](target, ops), self.bias, features, ops)
+        return _linear(LOSSES[self.loss_name](target, ops), self.bias, self.start, features, ops)
 
 
 class Softmax(_LinearSettings):
@@ -92,6 +100,7 @@ class Linear(ModelSettings):
         "that all residuals within it are squared",
     )
     bias: bool = Field(True, description="add a constant to the output")
+    start: Start = START
 
     def build(self, features: int, target: Target, ops: Ops) -> Model:
         """Make one dense layer with one output."""
@@ -102,7 +111,7 @@ class Linear(ModelSettings):
                 hint='use kind = "softmax"; or give target = { name = "…", low = 0.0, high = 1.0 } instead of labels',
             )
         loss = huber(target, ops, self.delta) if self.loss == "huber" else LOSSES[self.loss](target, ops)
-        return _linear(loss, self.bias, features, ops)
+        return _linear(loss, self.bias, self.start, features, ops)
 
 
 class Mlp(ModelSettings):
@@ -232,9 +241,14 @@ class Own(ModelSettings):
         return made
 
     @property
+    def found(self) -> UserModel | None:
+        """The model, handed in or registered; None where this machine has none."""
+        return self._given or (USER_MODELS[self.name] if self.name in USER_MODELS else None)
+
+    @property
     def present(self) -> bool:
         """Whether this machine has the model."""
-        return self._given is not None or self.name in USER_MODELS
+        return self.found is not None
 
     def build(self, features: int, target: Target, ops: Ops) -> Model:
         """Make the model; where this machine has none, one of which nothing but the layout is known."""

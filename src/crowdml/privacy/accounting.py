@@ -180,6 +180,7 @@ class Terms:
         rows: Rows behind a release at most; None where a device sends as many as it has.
         filter: Which sum a ledger enforces, and its limit; None where nothing is enforced.
         share: Part of ε that goes to the counts, the same whatever ε an owner chooses.
+        label_share: Part of that which goes to label counts.
         owner_range: Smallest and largest ε that an owner may choose; None where owners cannot choose.
         claim: What a paper would claim; None where nothing is claimed.
         unproven: What that paper claims without a proof that covers it, in words; empty where nothing is.
@@ -194,6 +195,7 @@ class Terms:
     rows: int | None = None
     filter: Filter | None = None
     share: float = 0.0
+    label_share: float = 0.5
     owner_range: tuple[float, float] | None = None
     claim: Promise | None = None
     unproven: str = ""

@@ -46,6 +46,7 @@ class Releases:
         rows: Rows behind a release at most; None where a device sends as many as it has.
         size: `size(model)`: numbers in a message, for a model of so many.
         bound: What no message exceeds in L2, by what the algorithm makes of it; None where the terms say, by clip.
+        inside: What else stands inside a bounded message, in words, and its part of the squared length.
         steps: The local steps behind a release; None where there are none.
         first_uses: Uses that the squares of all rows count for, which are sent first; 0 where they are not.
         phases: How many phases there are.
@@ -63,6 +64,7 @@ class Releases:
     rows: int | None = None
     size: Callable[[int], int] = lambda model: model
     bound: float | None = None
+    inside: tuple[tuple[str, float], ...] = ()
     steps: Steps | None = None
     first_uses: int = 0
     phases: int = 1

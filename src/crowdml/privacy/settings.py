@@ -42,20 +42,29 @@ class PrivacySettings(Settings):
         "unit; δ must be below 1/units. Not given: δ may be 1e-4 at most",
     )
     statistics_epsilon: float = Field(
-        0.0, ge=0, description="part of ε for error and label counts, half each; 0: counts are not sent"
+        0.0, ge=0, description="part of ε for error and label counts; 0: counts are not sent"
+    )
+    label_share: float = Field(
+        0.5,
+        gt=0,
+        lt=1,
+        description="part of statistics-epsilon that label counts get, all labels together; the rest goes to error "
+        "counts. So ε_g, ε_e and ε_y of Crowd-ML 2015 can each be what they should",
     )
     noise_at: Literal["message", "steps"] = Field(
         "message",
-        description='where noise goes: once on what a device sends, or ("steps": DP-SGD, simulation only) into each of '
-        "its local steps, where every row's gradient is clipped",
+        description='where noise goes: once on what a device sends, or ("steps": DP-SGD) into each of its local steps, '
+        "where every row's gradient is clipped",
     )
     clipping: Literal["flat", "per-layer"] = Field(
         "flat", description="noise in steps: whether clip bounds a row's whole gradient, or each layer by its share"
     )
-    sampling: Literal["poisson", "fixed"] = Field(
-        "poisson",
-        description='noise in steps: a step takes each row by itself with probability sampling-rate ("poisson", '
-        'adjacency "add-remove"), or always local-batch rows ("fixed", adjacency "replace")',
+    sampling: Literal["in-turn", "poisson", "fixed"] | None = Field(
+        None,
+        description='noise in steps: a device goes through its rows, each in one step of a release ("in-turn", '
+        'adjacency "replace"; sound mode has no other); a step takes each row by itself with probability sampling-rate '
+        '("poisson", adjacency "add-remove"; paper mode, unless given), or always local-batch rows ("fixed", adjacency '
+        '"replace")',
     )
     sampling_rate: float | None = Field(
         None,

@@ -370,8 +370,10 @@ class SumServer:
         if slot in held:
             if held[slot] != message:
                 if stage == HELLO and self.stage == HELLO:
+                    # A device that was started again does so, and may be a member of the next sum.
                     del held[slot]
                     self._banned.add(slot)
+                    raise NotAuthorised("another hello message than before: this sum goes on without this device")
                 raise MalformedMessage(f"another {stage} message than before")
             return True
         if self.stage != stage:

@@ -93,14 +93,23 @@ class Wanted:
     replicas: int
 
 
-def run_path(tasks: Sequence[Task], trials: int, seed: int) -> Path:
-    """Return where the checkpoint of this run lives: the name is a hash of everything that decides the result."""
-    identity = {
+def run_path(tasks: Sequence[Task], trials: int, seed: int, part: Sequence[int] = ()) -> Path:
+    """Return where the checkpoint of this run lives: the name is a hash of everything that decides the result.
+
+    Args:
+        tasks: The cells.
+        trials: Repetitions of each.
+        seed: Of the run.
+        part: Numbers of the replicas that it holds; none: all.
+    """
+    identity: dict[str, Any] = {
         "crowdml": __version__,
         "tasks": [task.model_dump(mode="json") for task in tasks],
         "trials": trials,
         "seed": seed,
     }
+    if part:
+        identity["part"] = list(part)
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
     return cache_home() / "runs" / f"{digest}.safetensors"
 

@@ -1,4 +1,4 @@
-"""Lanes: a run's replicas, one block per core, in worker processes or in threads of this one.
+"""Lanes: a run's replicas, one block per core, in workers of a crew or in threads of this process.
 
 Compiled products of a process share one thread of XLA's, whoever calls them. So cores are kept busy by processes: each
 has its own. This process prepares the next chunk meanwhile. What was registered by code of this process, and not by
@@ -28,9 +28,9 @@ from crowdml.simulation.engine.plain_lane import PlainLane
 from crowdml.simulation.engine.run_records import Carry, Events, Replicas, Shape
 from crowdml.simulation.engines import work_of
 from crowdml.simulation.shared_rows import SharedRows, lay_in_place, roomy
-from crowdml.simulation.workers import frames, pool
+from crowdml.simulation.workers import frames
+from crowdml.simulation.workers.crew import HERE, Crew, Opening, Worker
 from crowdml.task import Task
-from crowdml.task.plugins import registered_here
 
 SHARED_WORK = 2e9
 """Multiplications of a run below which one core is done before another process would be ready."""
@@ -67,20 +67,20 @@ class ResumableLane(Lane, Protocol):
         """Go on from what `leaves` gave."""
 
 
-def in_processes(task: Task) -> int:
+def in_processes(task: Task, crew: Crew = HERE) -> int:
     """Return how many worker processes a run may have; 0: it runs in this one."""
-    return 0 if registered_here() or not task.portable else min(CORES, pool.allowed())
+    return crew.most(task, CORES)
 
 
-def count_lanes(task: Task, rows: int, replicas: int, engine: str) -> int:
+def count_lanes(task: Task, rows: int, replicas: int, engine: str, crew: Crew = HERE) -> int:
     """Return how many lanes a run has: one per core, and a single one where the work is too little to be shared."""
     if engine == "numpy" or replicas * work_of(task, rows) < SHARED_WORK:
         return 1
-    most = min(replicas, in_processes(task) or CORES)
+    most = min(replicas, in_processes(task, crew) or CORES)
     return -(-replicas // width(replicas, most))
 
 
-def count_members(task: Task, rows: int, chunks: Chunks, engine: str) -> int:
+def count_members(task: Task, rows: int, chunks: Chunks, engine: str, crew: Crew = HERE) -> int:
     """Return how many processes share the rounds of a single replica; 1: there is nothing to share.
 
     Devices of a round can work side by side if all start from the version there is and none remembers anything.
@@ -88,9 +88,9 @@ def count_members(task: Task, rows: int, chunks: Chunks, engine: str) -> int:
     forgetful = not trees.leaves(_template(task).tables) and not task.stop.error_below
     if engine == "numpy" or len(chunks.timelines) > 1 or chunks.ring or chunks.per_commit < 2 or not forgetful:
         return 1
-    if work_of(task, rows) < SHARED_WORK:
+    if work_of(task, rows) < SHARED_WORK or not crew.shares_rounds:
         return 1
-    return max(1, min(in_processes(task), chunks.per_commit, MOST_MEMBERS))
+    return max(1, min(in_processes(task, crew), chunks.per_commit, MOST_MEMBERS))
 
 
 def width(replicas: int, lanes: int) -> int:
@@ -172,7 +172,9 @@ class Lanes:
         return (tree,) * len(self.lanes) if self.shared else cut(tree, len(self.lanes))
 
 
-def open_lanes(task: Task, dataset: Dataset, replicas: Replicas, chunks: Chunks, count: int, engine: str) -> Lanes:
+def open_lanes(
+    task: Task, dataset: Dataset, replicas: Replicas, chunks: Chunks, count: int, engine: str, crew: Crew = HERE
+) -> Lanes:
     """Lay out rows, compile where that is the engine, and begin.
 
     Args:
@@ -182,9 +184,10 @@ def open_lanes(task: Task, dataset: Dataset, replicas: Replicas, chunks: Chunks,
         chunks: How the run is cut.
         count: How many lanes there are.
         engine: "compiled" or "numpy".
+        crew: Whose workers run them.
     """
-    processes = in_processes(task) if engine == "compiled" else 0
-    members = count_members(task, len(dataset.train_targets), chunks, engine)
+    processes = in_processes(task, crew) if engine == "compiled" else 0
+    members = count_members(task, len(dataset.train_targets), chunks, engine, crew)
     threads = ThreadPoolExecutor(max(count, members), thread_name_prefix="lane")
     part = -(-chunks.per_commit // members) if members > 1 else 0
     shape = Shape(ring=chunks.ring, even=chunks.even, per_commit=chunks.per_commit, part=part)
@@ -205,18 +208,19 @@ def open_lanes(task: Task, dataset: Dataset, replicas: Replicas, chunks: Chunks,
     shared = SharedRows()
     peers: list[list[socket.socket]] = []
 
-    def open_one(worker: pool.Worker, part: tuple[Replicas, Events], number: int) -> Lane:
-        rows = {"do": "rows", "tables": described, "layout": shared.layout}
-        worker.ask(rows, files=[file.fileno() for file in shared.files])
-        lane = pool.RemoteLane(worker, template)
-        lane.open(values, *part, shape, number, [end.fileno() for end in peers[number]] if members > 1 else ())
-        return lane
+    def open_one(worker: Worker, part: tuple[Replicas, Events], number: int) -> Lane:
+        ends = [end.fileno() for end in peers[number]] if members > 1 else ()
+        some, first = part
+        opening = Opening(
+            task=values, replicas=some, events=first, shape=shape, template=template, member=number, peers=ends
+        )
+        return crew.open_lane(worker, rows, opening)
 
-    started = pool.lease(len(parts))
+    started = crew.lease(len(parts))
     try:
         peers += _sockets(members)
         tables = _tables(task, dataset, replicas, shared)
-        described = _described(tables)
+        rows = crew.lay(_described(tables), shared)
         opened = tuple(threads.map(open_one, started, parts, range(len(parts))))
     except BaseException:  # one refuses, or we are interrupted while they compile
         for worker in started:

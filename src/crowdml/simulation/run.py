@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from crowdml.algorithms.recipe import PooledRecipe, SlicedRecipe
 from crowdml.core import BadInput
 from crowdml.data import Dataset
 from crowdml.simulation import accounting, checkpoint
+from crowdml.simulation.cluster.hiring import hire
 from crowdml.simulation.engine.chunks import Chunks, cut_chunks
 from crowdml.simulation.engine.hash_coins import trial_seed
 from crowdml.simulation.engine.machine import estimate_memory, give_back, require_memory
@@ -25,6 +27,7 @@ from crowdml.simulation.result import Result, Watcher
 from crowdml.simulation.timeline.timeline import Timeline, trial_timeline
 from crowdml.simulation.timeline.trial_crowd import trial_split
 from crowdml.simulation.workers import pool
+from crowdml.simulation.workers.crew import HERE, Crew
 from crowdml.simulation.workers.timelines import SharedTimelines
 from crowdml.task import Task
 from crowdml.task.task_checks import with_model
@@ -43,6 +46,7 @@ def simulate(
     watch: Watcher | None = None,
     data: Any = None,
     model: Any = None,
+    on: str | Crew | None = None,
 ) -> Result:
     """Simulate a crowd that learns a task.
 
@@ -61,11 +65,15 @@ def simulate(
         data: Rows of your own instead of the dataset that the task names: `Dataset.from_arrays(X, y, owners=…)`, a data
             frame, (X, y), or the path of a file; see `crowdml.simulation.own_data`.
         model: A model of your own instead of the file's: a module of flax, equinox or PyTorch, or a `crowdml.JaxModel`.
+        on: Where trials run; not given: on the cores of this machine. "ray": on a Ray cluster that is started and
+            stopped, or on the one that this process has joined; "ray://…" or "HOST:PORT": on that one.
     """
     if model is not None:
         _require_task(task)
         task = with_model(task, model)
-    return simulate_cells([task], trials=trials, seed=seed, resume=resume, engine=engine, watch=watch, data=data)[0]
+    return simulate_cells(
+        [task], trials=trials, seed=seed, resume=resume, engine=engine, watch=watch, data=data, on=on
+    )[0]
 
 
 def simulate_cells(
@@ -78,6 +86,7 @@ def simulate_cells(
     engine: str | None = None,
     watch: Watcher | None = None,
     data: Any = None,
+    on: str | Crew | None = None,
 ) -> list[Result]:
     """Simulate several tasks that differ in hyper-parameters only, with one compilation, side by side.
 
@@ -90,6 +99,7 @@ def simulate_cells(
         engine: As in `simulate`.
         watch: Told how far the run is.
         data: As in `simulate`.
+        on: As in `simulate`.
     """
     cpu_begun = pool.cpu_seconds_of_all()
     require_numbers(trials, seed)
@@ -100,30 +110,58 @@ def simulate_cells(
     if isinstance(tasks[0].recipe, PooledRecipe):
         from crowdml.simulation.pooled import simulate_pooled  # it imports JAX and SciPy
 
-        return [simulate_pooled(task, trials=trials, seed=seed, watch=watch) for task in tasks]
+        found = [simulate_pooled(task, trials=trials, seed=seed, watch=watch) for task in tasks]
+        return _said_here(found, on)
     if isinstance(tasks[0].recipe, SlicedRecipe):
         from crowdml.simulation.slices.sliced import simulate_sliced
 
-        return [simulate_sliced(task, trials=trials, seed=seed, watch=watch) for task in tasks]
+        found = [simulate_sliced(task, trials=trials, seed=seed, watch=watch) for task in tasks]
+        return _said_here(found, on)
     if len({task.structure() for task in tasks}) != 1:
         raise ValueError("the cells of one sweep may differ in hyper-parameters only")
-    known = _work_out(tasks, trials, seed, engine)
     path = checkpoint.run_path(tasks, trials, seed)
     wanted = checkpoint.Wanted(path=path, resume=resume, keep=keep, cpu_begun=cpu_begun, replicas=len(tasks) * trials)
-    return results(known, _run(known, wanted, watch))
+    with hire(on) as crew:
+        known = work_out(tasks, trials, seed, engine, crew)
+        ran = run_known(known, wanted, watch, crew)
+        found = results(known, ran)
+    return found if ran.processes else _said_here(found, on)
 
 
-def _work_out(tasks: Sequence[Task], trials: int, seed: int, engine: str | None) -> Known:
-    """Work out everything that does not depend on the parameters; refuse what would not fit into memory."""
+def _said_here(found: list[Result], on: str | Crew | None) -> list[Result]:
+    """Say of results that other machines were meant to give and this process gave that it did."""
+    if on is None or on is HERE:
+        return found
+    note = "this ran in the process that asked, not on the cluster: it is not cut into trials, or too short for that"
+    return [replace(result, notes=(*result.notes, note)) for result in found]
+
+
+def work_out(
+    tasks: Sequence[Task], trials: int, seed: int, engine: str | None, crew: Crew, some: Sequence[int] | None = None
+) -> Known:
+    """Work out everything that does not depend on the parameters; refuse what would not fit into memory.
+
+    Args:
+        tasks: The cells.
+        trials: Repetitions of each.
+        seed: Of the run.
+        engine: What the caller wants.
+        crew: Whose workers run it.
+        some: Numbers of the replicas that are run here, cell by cell and trial by trial; None: all.
+    """
     first = tasks[0]
     fitted, dataset = prepare(first)
     rows = len(dataset.train_targets)
     engine = choose(tasks, rows, engine)
-    lanes = count_lanes(first, rows, len(tasks) * trials, engine)
-    timelines = make_timelines(first, dataset, trials, seed, lanes)
-    places = _places(len(tasks), trials, lanes)
+    every = [(cell, trial) for cell in range(len(tasks)) for trial in range(trials)]
+    wanted = range(len(every)) if some is None else some
+    lanes = count_lanes(first, rows, len(wanted), engine, crew)
+    timelines = make_timelines(first, dataset, trials, seed, lanes, crew)
+    held = _padded(wanted, lanes)
+    places = [every[number] for number in held]
     earlier = [phase.versions or 0 for phase in first.built.phases[:-1]]
-    chunks = cut_chunks([timelines[trial] for _, trial in places], first.crowd.curve, earlier)
+    chunks = cut_chunks([timelines[trial] for _, trial in every], first.crowd.curve, earlier)
+    chunks = chunks.part(held)
     require_memory(estimate_memory(first.built, dataset, chunks, first.crowd.devices))
     known = Known(
         tasks=tasks,
@@ -136,15 +174,16 @@ def _work_out(tasks: Sequence[Task], trials: int, seed: int, engine: str | None)
         timelines=timelines,
         chunks=chunks,
         replicas=_replicas(tasks, seed, places, dataset, chunks),
-        notes=accounting.notes(first, dataset, fitted, timelines),
+        notes=accounting.notes(first, dataset, fitted, timelines) + crew.notes,
     )
     give_back(dataset)
     return known
 
 
-def _run(known: Known, wanted: checkpoint.Wanted, watch: Watcher | None) -> Ran:
+def run_known(known: Known, wanted: checkpoint.Wanted, watch: Watcher | None, crew: Crew) -> Ran:
     """Compile, run all chunks, and note when each point of the curve was reached."""
-    with open_lanes(known.tasks[0], known.dataset, known.replicas, known.chunks, known.lanes, known.engine) as lanes:
+    layout = known.replicas, known.chunks, known.lanes, known.engine
+    with open_lanes(known.tasks[0], known.dataset, *layout, crew) as lanes:
         began = time.perf_counter()
         clock: list[float] = []
         carries, measured, notes = checkpoint.run_chunks(lanes, known.chunks, wanted, _timed(watch, clock))
@@ -185,13 +224,14 @@ def require_numbers(trials: int, seed: int) -> None:
         raise BadInput(f"{seed} is no seed", where="seed", hint="a whole number from 0 to 2⁶³ − 1")
 
 
-def _places(cells: int, trials: int, lanes: int) -> list[tuple[int, int]]:
-    """Return cell and trial of every replica. The last one is repeated until all lanes have as many replicas."""
-    places = [(cell, trial) for cell in range(cells) for trial in range(trials)]
-    return places + places[-1:] * (lanes * width(len(places), lanes) - len(places))
+def _padded(numbers: Sequence[int], lanes: int) -> list[int]:
+    """Repeat the last replica until all lanes have as many."""
+    return [*numbers, *[numbers[-1]] * (lanes * width(len(numbers), lanes) - len(numbers))]
 
 
-def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int, lanes: int = 1) -> list[Timeline]:
+def make_timelines(
+    task: Task, dataset: Dataset, trials: int, seed: int, lanes: int = 1, crew: Crew = HERE
+) -> list[Timeline]:
     """Work out the course of every trial.
 
     Args:
@@ -201,15 +241,16 @@ def make_timelines(task: Task, dataset: Dataset, trials: int, seed: int, lanes: 
         seed: Of the run.
         lanes: How many the run will have: where their processes have enough to do they make timelines too. Threads of
             this one would take twice the CPU time, and no less.
+        crew: Whose processes these are.
     """
 
     def make(trial: int) -> Timeline:
         return trial_timeline(task, dataset, seed, trial)
 
-    workers = min(in_processes(task), lanes, trials)
+    workers = min(in_processes(task, crew), lanes, trials)
     if workers < 2 or trials * samples_of(task, len(dataset.train_targets)) < SHARED_SAMPLES:
         return [make(trial) for trial in range(trials)]
-    return SharedTimelines(trials, seed, make).run(workers, plain_task(task), dataset)
+    return SharedTimelines(trials, seed, make).run(crew.lease(workers), plain_task(task), dataset)
 
 
 def _replicas(

@@ -27,9 +27,11 @@ Floats = npt.NDArray[np.float64]
 Better = Literal["less", "more"]
 
 COMMONEST = {
+    "activity-changes": ("In Vehicle", 0.6216),
     "activity-slots": ("In Vehicle", 0.525),
     "adult": ("at most 50K", 0.2478),
     "cifar10": ("the same label", 0.9),
+    "digits": ("1", 0.8841),
     "fashion-mnist": ("the same label", 0.9),
     "mnist": ("1", 0.8865),
 }

@@ -11,6 +11,7 @@ from crowdml.core import BadInput, record
 from crowdml.simulation import Result, checkpoint, simulate_cells
 from crowdml.simulation.checkpoint import Spent
 from crowdml.simulation.workers import pool
+from crowdml.simulation.workers.crew import HERE, Crew
 from crowdml.studies.comparisons import constant_rows
 from crowdml.studies.study import Curve, Report, Study, Unstated, Watcher
 from crowdml.task import Task, load
@@ -28,6 +29,8 @@ def reproduce(
     watch: Watcher | None = None,
     resume: bool = False,
     curves: Sequence[str] = (),
+    crew: Crew = HERE,
+    engine: str | None = None,
 ) -> Report:
     """Run all curves of a study, or some of them, and compare with the paper.
 
@@ -41,6 +44,8 @@ def reproduce(
             run again.
         curves: Labels of those to run, each by itself, so that others can follow on another day or machine. Their
             checkpoints stay. Not given: all are run, side by side where they can be.
+        crew: Whose workers run them.
+        engine: As in `simulate`.
     """
     begun, number = pool.cpu_seconds_of_all(), trials or study.trials
     results: dict[str, Result] = {}
@@ -53,7 +58,9 @@ def reproduce(
         runs.append((path, checkpoint.spent_at(path) if resume else Spent()))
         cpu_begun = pool.cpu_seconds_of_all()
         # Kept until all curves are done: whoever is interrupted loses none that was finished.
-        found = simulate_cells(tasks, trials=number, seed=seed, watch=told, resume=resume, keep=True)
+        found = simulate_cells(
+            tasks, trials=number, seed=seed, watch=told, resume=resume, keep=True, engine=engine, on=crew
+        )
         results |= dict(zip(labels, found, strict=True))
         seconds["compile"] += found[0].compile_seconds
         seconds["run"] += found[0].run_seconds
@@ -78,6 +85,11 @@ def reproduce(
         cpu_seconds=_total([*before, Spent(cpu_seconds=pool.cpu_seconds_of_all() - begun)]),
         apart=apart,
     )
+
+
+def groups_of(study: Study) -> list[list[Task]]:
+    """Return the tasks of all curves, those together that share one compilation."""
+    return [tasks for _, tasks in _side_by_side(study, study.curves, study.settled)]
 
 
 def _spent(result: Result, path: Path, cpu_seconds: float) -> Spent:
@@ -156,14 +168,14 @@ class Found:
         return min(self.cells, key=lambda cell: cell.value).name
 
 
-def search(study: Study, trials: int, seed: int = 0, watch: Watcher | None = None) -> list[Found]:
+def search(study: Study, trials: int, seed: int = 0, watch: Watcher | None = None, crew: Crew = HERE) -> list[Found]:
     """Try what the paper leaves open and every cell of every curve's grid, on rows held back from training."""
-    found = _search_unstated(study, study.unstated, trials, seed, watch) if study.unstated else []
+    found = _search_unstated(study, study.unstated, trials, seed, watch, crew) if study.unstated else []
     for curve in (curve for curve in study.curves if curve.grid):
         grid = [dict(zip(curve.grid, values, strict=True)) for values in itertools.product(*curve.grid.values())]
         setting = study.settled
         tasks = [_task(study, [*setting, *curve.changes, *_changes(cell)], validation=True) for cell in grid]
-        results = simulate_cells(tasks, trials=trials, seed=seed + 1000)
+        results = simulate_cells(tasks, trials=trials, seed=seed + 1000, on=crew)
         cells = tuple(
             Cell(name=_words(cell), value=result.validation_error) for cell, result in zip(grid, results, strict=True)
         )
@@ -175,24 +187,32 @@ def search(study: Study, trials: int, seed: int = 0, watch: Watcher | None = Non
     return found
 
 
-def _search_unstated(study: Study, unstated: Unstated, trials: int, seed: int, watch: Watcher | None) -> list[Found]:
+def _search_unstated(
+    study: Study, unstated: Unstated, trials: int, seed: int, watch: Watcher | None, crew: Crew
+) -> list[Found]:
     """Score every candidate with one trial, and the best of them with all trials."""
-    first = _scored(study, unstated, unstated.candidates, 1, seed, watch)
+    first = _scored(study, unstated, unstated.candidates, 1, seed, watch, crew)
     if trials == 1:
         return [first]
     best = sorted(first.cells, key=lambda cell: cell.value)[: unstated.finalists]
-    return [first, _scored(study, unstated, [cell.name for cell in best], trials, seed, watch)]
+    return [first, _scored(study, unstated, [cell.name for cell in best], trials, seed, watch, crew)]
 
 
 def _scored(
-    study: Study, unstated: Unstated, names: Collection[str], trials: int, seed: int, watch: Watcher | None
+    study: Study,
+    unstated: Unstated,
+    names: Collection[str],
+    trials: int,
+    seed: int,
+    watch: Watcher | None,
+    crew: Crew,
 ) -> Found:
     """Score candidates by what their curves reach on rows held back."""
     curves, cells = [curve for curve in study.curves if curve.label in unstated.curves], []
     for number, name in enumerate(names, start=1):
         results: dict[str, Result] = {}
         for labels, tasks in _side_by_side(study, curves, unstated.candidates[name], validation=True):
-            made = simulate_cells(tasks, trials=trials, seed=seed + 1000)
+            made = simulate_cells(tasks, trials=trials, seed=seed + 1000, on=crew)
             results |= dict(zip(labels, made, strict=True))
         value, remark = unstated.score(results)
         cells.append(Cell(name=name, value=value, remark=remark))

@@ -19,11 +19,13 @@ import numpy as np
 from crowdml.core import BadInput, record, trees
 from crowdml.models.adapters import adapt
 from crowdml.simulation.checkpoint import run_path
+from crowdml.simulation.cluster.hiring import hire
 from crowdml.simulation.reporting.device_errors import spread_of
 from crowdml.simulation.reporting.figures import COLOURS, curve_figure
 from crowdml.simulation.reporting.html import figure_html, table_html
 from crowdml.simulation.result import Result
 from crowdml.simulation.run import simulate_cells
+from crowdml.simulation.workers.crew import HERE, Crew
 from crowdml.studies.variations import Cell, Variation, make_cells, make_variation, read_base
 from crowdml.task import Task
 from crowdml.task.task_checks import with_model
@@ -189,6 +191,7 @@ def compare(
     watch: Watcher | None = None,
     data: Any = None,
     model: Any = None,
+    on: str | Crew | None = None,
 ) -> Comparison:
     """Run several tasks, or one whose keys take several values, and return their results side by side.
 
@@ -205,6 +208,7 @@ def compare(
         watch: Told how far everything is.
         data: Rows of your own for all of them, as for `crowdml.simulate`.
         model: A model of your own for all of them, as for `crowdml.simulate`.
+        on: Where they run, as for `crowdml.simulate`; a cluster is started once for all.
     """
     varied = [make_variation(key, values) for key, values in (vary or {}).items()]
     for section, given in (("model", model), ("data", data)):
@@ -213,7 +217,18 @@ def compare(
     if model is not None:
         adapted = adapt(model)  # once: cells whose models are the same are compiled once
         cells = [replace(cell, task=with_model(cell.task, adapted)) for cell in cells]
-    return run_cells(cells, varied, trials=trials, seed=seed, resume=resume, engine=engine, watch=watch, data=data)
+    with hire(on) as crew:
+        return run_cells(
+            cells,
+            varied,
+            trials=trials,
+            seed=seed,
+            resume=resume,
+            engine=engine,
+            watch=watch,
+            data=data,
+            crew=crew,
+        )
 
 
 def require_unvaried(section: str, given: Any, varied: Sequence[Variation], option: str) -> None:
@@ -242,6 +257,7 @@ def run_cells(
     watch: Watcher | None = None,
     data: Any = None,
     refused: Callable[[BadInput], None] | None = None,
+    crew: Crew = HERE,
 ) -> Comparison:
     """Run all cells; those of one structure side by side.
 
@@ -256,6 +272,7 @@ def run_cells(
         data: Rows of the user's own for all cells.
         refused: Told of cells that cannot run, which only their rows show; the others are run all the same. Not given,
             or where no cell can run: it is raised.
+        crew: Whose workers run them.
     """
     results: dict[str, Result] = {}
     kept: list[Path] = []
@@ -279,6 +296,7 @@ def run_cells(
                 engine=engine,
                 watch=told,
                 data=data,
+                on=crew,
             )
         except BadInput as error:  # it knows the key, and not which of the cells
             where = f"{error.where} (for {name})".strip()

@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from crowdml.algorithms.recipe import Recipe
+from crowdml.algorithms.schedule import OnArrival
 from crowdml.algorithms.stability import advice
-from crowdml.core import NUMPY, record
+from crowdml.algorithms.update_analysis import UpdateAnalysis, equation_13, updates_missed
+from crowdml.core import NUMPY, record, trees
 from crowdml.data import input_bound
 from crowdml.privacy import MECHANISMS, Plan
 from crowdml.privacy.accounting import FILTER_NAMES, Unit
+from crowdml.privacy.budget import BudgetPart, budget_parts, budget_words
 from crowdml.privacy.cost import Figure
 from crowdml.privacy.promise import gaussian_epsilon
 from crowdml.task.message_parts import MessagePart
@@ -40,8 +44,10 @@ class Explanation:
         total: Smallest valid ε over the task, for a sample and for a device.
         missing: Why there is no such figure, where it is None: by `per_release` and `total`, then by unit.
         enforced_by: Name of the sum that decides before anything is sent; None where nothing is promised.
+        budget: What that sum pays for, in shares of it; empty where nothing is promised.
         curve: For the promised unit after 1, 2, … releases: ε as the sum that enforces has it, and the smallest valid.
         notes: What the figures leave out.
+        analysis: What the batch size means for noise, delays and traffic; None where devices are invited to rounds.
     """
 
     mode: str
@@ -51,8 +57,10 @@ class Explanation:
     total: dict[str, Figure | None]
     missing: dict[str, dict[str, str]]
     enforced_by: str | None
+    budget: tuple[BudgetPart, ...]
     curve: tuple[tuple[int, float, Figure], ...]
     notes: tuple[str, ...]
+    analysis: UpdateAnalysis | None
 
     @property
     def message_parts(self) -> tuple[MessagePart, ...]:
@@ -70,11 +78,13 @@ class Explanation:
             "total": {unit: own.to_json() if own else None for unit, own in self.total.items()},
             "missing": self.missing,
             "enforced_by": self.enforced_by,
+            "budget": [{"what": part.what, "share": round(part.share, 6)} for part in self.budget],
             "curve": [
                 {"releases": count, "enforced": round(enforced, 6), "valid": best.to_json()}
                 for count, enforced, best in self.curve
             ],
             "notes": list(self.notes),
+            "analysis": self.analysis.to_json() if self.analysis else None,
         }
 
 
@@ -92,8 +102,45 @@ def explain(task: Task) -> Explanation:
         total=total,
         missing={"per_release": per_release_missing, "total": total_missing},
         enforced_by=FILTER_NAMES[terms.limit.kind] if terms.promised else None,
+        budget=_budget(task, plan),
         curve=_curve(plan) if terms.promised else (),
         notes=_notes(task, plan, owner),
+        analysis=analyse_updates(task),
+    )
+
+
+def analyse_updates(task: Task) -> UpdateAnalysis | None:
+    """Work out what the batch size means (Crowd-ML 2015, section IV); None unless devices check in as rows come.
+
+    Delays are those of the simulated crowd, in samples that it generates.
+    """
+    schedule = task.built.schedule if isinstance(task.recipe, Recipe) else None
+    if not isinstance(schedule, OnArrival):
+        return None
+    plan, batch, delays = task.calibrated, schedule.batch, task.crowd.delays
+    sanitiser, model = task.built.last.sanitiser, task.model_for(NUMPY)
+    numbers = task.releases.size(trees.size(model.zeros()))
+    deviation, bound = sanitiser.deviation_of(batch), None
+    if task.releases.sends == "gradient":
+        row = input_bound(task.data.transform, 2, task.data.features)
+        bound = task.privacy.clip or model.gradient_bound(2, row)
+    claim, paper = plan.terms.claim, None
+    if claim and task.privacy.mechanism == "laplace" and task.target.has_accuracy:
+        paper = equation_13(task.features, batch, claim.epsilon - task.privacy.statistics_epsilon)
+    means = {"uniform": 0.5, "exponential": 1.0, "fixed": 1.0}
+    mean = means.get(delays.law, sum(delays.values) / max(len(delays.values), 1))
+    most = {"uniform": 1.0, "fixed": 1.0, "empirical": max(delays.values, default=0.0)}.get(delays.law)
+    missed = updates_missed(delays.check_out, delays.check_in, batch * schedule.buffered)
+    return UpdateAnalysis(
+        batch=batch,
+        numbers=numbers,
+        features=task.features,
+        noise=None if deviation is None else numbers * deviation**2,
+        gradient=None if bound is None else bound**2 / batch,
+        equation_13=paper,
+        labels=task.target.bins,
+        missed=mean * missed,
+        missed_at_most=None if most is None else most * missed,
     )
 
 
@@ -165,6 +212,8 @@ def _notes(task: Task, plan: Plan, owner: OwnerPromise) -> tuple[str, ...]:
     if plan.terms.unproven:
         notes.append(plan.terms.unproven)
     if plan.terms.promised:
+        limit = plan.terms.limit
+        notes.append(budget_words(_budget(task, plan), FILTER_NAMES[limit.kind], limit.epsilon))
         notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
         if task.masking():
             notes.append("when a device takes part is not hidden")
@@ -186,6 +235,10 @@ def _notes(task: Task, plan: Plan, owner: OwnerPromise) -> tuple[str, ...]:
         if plan.last.bounds_rows:
             notes.append("what a release says about a whole device grows with the number of its rows")
     return tuple(notes) + _on_running(plan, owner)
+
+
+def _budget(task: Task, plan: Plan) -> tuple[BudgetPart, ...]:
+    return budget_parts(plan, task.releases, f"counts of errors and {task.target.noun}s")
 
 
 def _on_running(plan: Plan, owner: OwnerPromise) -> tuple[str, ...]:

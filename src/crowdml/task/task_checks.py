@@ -18,6 +18,7 @@ from crowdml.task.averaging_terms import public_rows_needed
 from crowdml.task.live_task import masked_forms
 from crowdml.task.sections import CrowdSettings
 from crowdml.task.task import USER_MODEL, Task
+from crowdml.task.user_models import require_loop_terms
 
 
 def check(task: Task) -> None:
@@ -28,6 +29,7 @@ def check(task: Task) -> None:
     if isinstance(task.recipe, Recipe):
         task.require_conforming()
         task.built  # noqa: B018  what cannot be assembled is refused here
+        require_loop_terms(task)
     else:
         task.calibrated  # noqa: B018  what cannot be kept is refused here
     _check_crowd(task)

@@ -76,6 +76,53 @@ WORDS = {
 RENAMED = {"sums": "secure-aggregation", "masked": "enabled", "weigh": "scale-columns"}
 """What had another name in earlier versions of crowdml."""
 
+_OLD_NOISE = (
+    "it adds the stored gradient of every device to each step, and with it old noise again and again",
+    'use "dual-averaging", in which every update counts alike and noise averages out, or "momentum"',
+)
+REFUSED: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("kind", "sag"): _OLD_NOISE,
+    ("kind", "saga"): _OLD_NOISE,
+    ("kind", "vsgd"): (
+        "its rate follows from the variance of single gradients, which noise on each of them hides",
+        'use "adagrad", "rmsprop", "adam" or "yogi", which remember the size of what was sent',
+    ),
+    ("kind", "dp-pca"): (
+        "components with noise would spend ε before anything is learnt, and clip and norm of a row would rest on them",
+        'use "pca" with data.public rows, of which nothing is promised; or "scattering" and "random-features", which '
+        "learn nothing",
+    ),
+    ("mode", "trusted-server"): (
+        "noise that a server adds once, after the average, protects nobody from that server, and no device could tell",
+        'use mode = "sound" with secure-aggregation.honest = 1.0 and drop-out = 0.0: the average has the same noise, '
+        "and the server sees nothing else",
+    ),
+    ("clip-elements", ""): (
+        "d numbers within ±c may still be as long as c·√d together (in L1 c·d), and noise would have to follow that",
+        "use clip, which bounds the length itself",
+    ),
+    ("weight-range", ""): (
+        "weights in a range bound gradients only where activations are bounded, which ReLU is not, and then loosely",
+        "use clip, which bounds the length of a gradient whatever the model; algorithm.radius keeps weights in a ball",
+    ),
+    ("frozen", ""): (
+        "layers that do not learn are features: every device would compute them anew in each step, and clip them",
+        'use data.transform: "random-features" and "scattering" are fixed convolutions, and a transform of your own '
+        "may hold a net that somebody has trained",
+    ),
+    ("offline-steps", ""): (
+        "a device without network would take as many steps as its outage lasts, on rows that no release counts",
+        'use local-steps for steps between contacts; crowdml device personal, or kind = "ditto", for a model of '
+        "its own that goes on improving",
+    ),
+    ("light", ""): (
+        "masks from pairwise seeds alone fall when the server calls a device lost that is only late: it can be read",
+        "leave it out: every sum is masked twice, and the survivors agree before anything is unmasked",
+    ),
+}
+"""What the papers have and crowdml has not, on purpose, by key and value (empty: the key itself): why, and what there
+is instead."""
+
 _BY_WORD = {word: ours for words, ours in WORDS.items() for word in words.split()}
 
 
@@ -122,6 +169,8 @@ def _explain(error: ValidationError, content: Any, root: type[BaseModel]) -> Bad
     path, settings, field = _resolve(first["loc"], content, root)
     kind, context, given = first["type"], first.get("ctx", {}), first["input"]
     choice = _choice(field) if field else None
+    if refused := _refused(kind, path, context, given):
+        return refused
     if kind == "extra_forbidden":
         return BadKey("unknown key", path, _right_key(path, settings, content, root))
     if kind == "union_tag_invalid":
@@ -148,6 +197,21 @@ def _explain(error: ValidationError, content: Any, root: type[BaseModel]) -> Bad
         hint = f"its keys are: {', '.join(keys)}" if keys else ""
         return BadKey(f"should be a section, not {given!r}", path, hint)
     return BadKey(f"{first['msg'].lower().replace('input ', '')}, not {given!r}", path, _described(field))
+
+
+def _refused(kind: str, path: Location, context: Mapping[str, Any], given: Any) -> BadKey | None:
+    """Say why there is no such thing, where that was decided; None where it is only unknown."""
+    if kind == "union_tag_invalid":
+        path, value = (*path, "kind"), str(context["tag"])
+    else:
+        value = str(given) if kind == "literal_error" else ""
+    if kind not in ("union_tag_invalid", "literal_error", "extra_forbidden") or not path:
+        return None
+    found = REFUSED.get((str(path[-1]), value))
+    if found is None:
+        return None
+    why, hint = found
+    return BadKey(f'there is no "{value or path[-1]}" on purpose: {why}', path, hint)
 
 
 def table_form(key: str | int, registry: Registry[Any], given: Any) -> str:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from crowdml.algorithms.rates import Constant
 from crowdml.core import NUMPY, BadInput
 from crowdml.core.ops import Array
 from crowdml.models import Own
-from crowdml.models.adapters import adapt
+from crowdml.models.adapters import TrainingLoop, adapt
 from crowdml.models.adapters.start_files import read_start, to_text, write_start
 from crowdml.task.averaging_terms import public_rows_needed
 from crowdml.task.task import Task
@@ -40,6 +41,28 @@ def require_present(task: Task) -> None:
             f'the task learns a model of its operator\'s own, "{task.model.name}", which this device does not have',
             where="model",
             hint="crowdml.Device(home, model=…) in Python, or a file that registers it: CROWDML_PLUGINS=FILE.py",
+        )
+    require_loop_terms(task)
+
+
+def require_loop_terms(task: Task) -> None:
+    """Refuse a training loop where its change would not be what is sent, or where single rows are promised something.
+
+    A loop may look at a row as often as it likes, and remember it: no ledger can count how often a sample was used.
+    """
+    if not isinstance(task.model, Own) or not isinstance(task.model.found, TrainingLoop):
+        return
+    if task.releases.sends != "change" or task.algorithm.rate != Constant(c=1.0) or task.model.regularisation:
+        raise BadInput(
+            "a training loop of your own takes its steps itself: what it has changed is sent as it is",
+            where="algorithm",
+            hint='kind = "fedavg" with rate = { kind = "constant", c = 1.0 } and no regularisation',
+        )
+    if task.calibrated.terms.promised and task.privacy.unit != "device":
+        raise BadInput(
+            "nobody knows which rows a training loop of your own has used, so nothing can be promised to single ones",
+            where="privacy.unit",
+            hint='unit = "device", with stop.max-releases; or mode = "none"',
         )
 
 

@@ -183,3 +183,16 @@ def test_layers_are_weighed_by_themselves() -> None:
     found = of_changes(np.array([[0.2, 0.8], [0.7, 0.3]], np.float32), updates, updates[0], spans, NUMPY)
     np.testing.assert_allclose(found[spans[0]], 0.2, rtol=1e-6)
     np.testing.assert_allclose(found[spans[1]], 0.7, rtol=1e-6)
+
+
+def test_arrays_are_weighed_by_themselves() -> None:
+    """The paper has a weight for every trainable array: weights and biases of a layer apart."""
+    model = MODELS["mlp"].model_validate({"kind": "mlp", "layers": [2]}).build(3, some_labels(3), NUMPY)
+    spans = layer_spans(model, "tensor")
+    assert [span.stop - span.start for span in spans] == [leaf.size for leaf in trees.leaves(model.zeros())]
+    assert len(spans) == 2 * len(layer_spans(model))
+    rows = np.random.default_rng(3).normal(size=(40, 3)).astype(np.float32)
+    taught = Public(model=model, rows=rows, targets=np.arange(40, dtype=np.int32) % 3, ops=NUMPY)
+    updates = np.random.default_rng(4).normal(size=(5, spans[-1].stop)).astype(np.float32)
+    found, _ = learned(LearnedSettings(per="tensor"), taught, NUMPY)(updates, PRIOR, updates[0])
+    assert np.asarray(found).shape == (len(spans), 5)

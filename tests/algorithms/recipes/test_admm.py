@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crowdml.algorithms import Counts
-from crowdml.core import NUMPY, BadInput
+from crowdml.core import NUMPY, BadInput, Batch, Release
 from crowdml.privacy.promise import classical_scale
 from crowdml.simulation.engine.hash_coins import HashCoins
 from crowdml.task import parse
@@ -66,3 +66,43 @@ def test_promises_need_the_form_made_for_sums() -> None:
     with pytest.raises(BadInput) as caught:
         parse(TASK, changes=[sound, "stop.max-releases=40"])
     assert caught.value.hint
+
+
+def test_fewer_honest_devices_make_each_add_more_noise() -> None:
+    """N(0, σ²/(γ·s)): with half of them honest each adds √2 times as much, and the honest have σ² together."""
+    release = Release(update=parse(TASK).build(NUMPY).last.sanitiser.use.like(), rows=np.int32(1))
+    scales = []
+    for honest in (1.0, 0.5):
+        sanitiser = parse(TASK, changes=[PAPER, f"algorithm.honest={honest}"]).build(NUMPY).last.sanitiser
+        scales.append(float(sanitiser.scale_of(release)))  # type: ignore[attr-defined]
+    assert scales[1] == pytest.approx(2**0.5 * scales[0], rel=1e-6)
+    with pytest.raises(BadInput, match="without noise nobody's share"):
+        parse(TASK, changes=["algorithm.honest=0.5"])
+    with pytest.raises(BadInput, match=r"secure-aggregation\.honest"):
+        parse(TASK, changes=["algorithm.kind=admm-sums", "algorithm.honest=0.5"])
+
+
+def test_a_number_is_fitted_as_ridge_regression_would() -> None:
+    """Consensus over four devices comes to the solution of all rows in one place."""
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(40, 3)).astype(np.float32)
+    targets = (rows @ np.array([0.3, -0.2, 0.1]) + 0.05 * generator.normal(size=40)).astype(np.float32)
+    changes = [
+        'data={ features = 3, target = { name = "y", low = -1.0, high = 1.0 } }',
+        'model={ kind = "linear", bias = false }',
+        "algorithm={ kind = 'admm', rho = 5.0, beta = 0.5, devices = 4 }",
+        "crowd={ devices = 4 }",
+    ]
+    phase = parse(TASK, changes=changes).build(NUMPY).last
+    coins = HashCoins(SEED, 0, NUMPY)
+    server, devices = phase.server.init(coins), [phase.begin() for _ in range(4)]
+    for _ in range(60):
+        broadcast = phase.server.check_out(server)
+        for at in range(4):
+            part = slice(10 * at, 10 * at + 10)
+            batch = Batch(rows=rows[part], targets=targets[part], mask=np.ones(10, np.float32))
+            check_in, devices[at] = phase.contribute(broadcast, devices[at], batch, coins)
+            server, _ = phase.server.absorb(server, (), check_in, np.int32(0))
+        server, _ = phase.server.commit(server)
+    expected = np.linalg.solve(rows.T @ rows + 0.5 * np.eye(3), rows.T @ targets)
+    np.testing.assert_allclose(server.parameters[0]["w"][0], expected, atol=2e-3)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdml.core import BadInput
-from crowdml.data.loaders.activity_windows import Recording, keep_slots, split_sessions, windows_of
+from crowdml.data.loaders.activity_windows import Recording, keep_changes, keep_slots, split_sessions, windows_of
 
 
 def recording(seconds: np.ndarray, values: np.ndarray, session: np.ndarray) -> Recording:
@@ -37,6 +37,28 @@ def test_gaps_show_in_the_counts() -> None:
     seconds = np.concatenate([np.arange(64) / 20, 9.6 + np.arange(64) / 20])
     made = windows_of(recording(seconds, np.ones(128), np.zeros(128)))
     assert made.samples.tolist() == [64, 0, 0, 64]
+
+
+def test_sliding_windows_begin_every_step_and_hold_the_same_as_windows_side_by_side() -> None:
+    seconds = np.arange(200) / 20
+    whole = recording(seconds, 10 + np.sin(2 * np.pi * 2.5 * seconds), np.zeros(200))
+    apart, sliding = windows_of(whole), windows_of(whole, step=16)
+    np.testing.assert_allclose(sliding.start_s, np.arange(9) * 0.8)
+    assert sliding.samples.tolist() == [64] * 9 and len(apart.rows) == 3
+    np.testing.assert_array_equal(sliding.rows[::4], apart.rows)
+    with pytest.raises(BadInput, match="step"):
+        windows_of(whole, step=0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30))
+def test_a_row_is_kept_when_its_owners_label_has_changed(pairs: list[tuple[int, int]]) -> None:
+    labels, owners = (np.array([pair[at] for pair in pairs]) for at in (0, 1))
+    last: dict[int, int] = {}
+    expected = []
+    for label, owner in pairs:
+        expected.append(last.get(owner) != label)
+        last[owner] = label
+    assert keep_changes(labels, owners).tolist() == expected
 
 
 def test_time_must_not_run_backwards() -> None:

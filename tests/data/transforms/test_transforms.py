@@ -133,6 +133,15 @@ def test_pca_agrees_with_singular_values() -> None:
     np.testing.assert_allclose(fitted.apply(rows).mean(axis=0), 0, atol=1e-3)
 
 
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_whitening_divides_by_a_power_of_the_deviation(power: float) -> None:
+    rows = np.random.default_rng(4).normal(size=(500, 6)) * np.array([9.0, 4.0, 1.0, 0.5, 0.1, 0.0])
+    plain, white = (Pca(components=5, whiten=each).fit(rows).apply(rows) for each in (0.0, power))
+    np.testing.assert_allclose(white.std(axis=0), plain.std(axis=0) ** (1 - power), rtol=1e-3)
+    everything = Pca(components=6, whiten=1.0).fit(rows).apply(rows)
+    assert np.isfinite(everything).all() and everything[:, 5].std() < 1, "a direction without variance is not blown up"
+
+
 def test_pca_in_blocks_equals_pca_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(1).standard_normal((101, 7)).astype(np.float32)
     whole = Pca(components=3).fit(rows).apply(rows)

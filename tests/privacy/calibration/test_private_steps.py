@@ -10,7 +10,9 @@ import pytest
 from crowdml.core import BadInput
 from crowdml.privacy import ModelBounds, Plan, PrivacySettings, Releases, Steps, make_plan
 from crowdml.privacy.calibration.private_steps import PrivateSteps
+from crowdml.privacy.noise.shares import SKELLAM_SHARES, Shared
 from crowdml.privacy.promise import Sampled, steps_epsilon
+from crowdml.privacy.sanitisers.grid_steps import GridSteps
 from crowdml.privacy.sanitisers.paper import InSteps
 
 POISSON: dict[str, Any] = {
@@ -93,7 +95,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "uses": (POISSON | {"max_uses": 3}, "only sound mode"),
     "scale": (POISSON | {"noise_scale": 1.0}, "follows from epsilon"),
     "counts": (POISSON | {"statistics_epsilon": 0.1}, "no counts"),
-    "sound": (POISSON | {"mode": "sound"}, "only a simulation may"),
+    "in turn": (POISSON | {"sampling": "in-turn", "adjacency": "replace"}, "rows at random"),
     "nothing to sample": (POISSON | {"noise_at": "message", "adjacency": "replace"}, "has no effect"),
     "nothing to sample in sound mode": (
         {"mode": "sound", "epsilon": 1.0, "max_uses": 1, "clip": 1.0, "clipping": "per-layer"},
@@ -107,6 +109,77 @@ def test_what_cannot_be_kept_is_refused(case: str) -> None:
     terms, words = REFUSED[case]
     with pytest.raises(BadInput, match=words):
         planned(terms)
+
+
+SOUND: dict[str, Any] = {
+    "mode": "sound",
+    "mechanism": "gaussian",
+    "noise_at": "steps",
+    "clip": 0.5,
+    "epsilon": 2.0,
+    "delta": 1e-5,
+    "max_uses": 4,
+}
+BY_WALK = Releases(sends="change", steps=replace(STEPS, by_walk=True), on_grid=True)
+
+
+def sound(terms: dict[str, Any], releases: Releases = BY_WALK, model: ModelBounds | None = None) -> Plan:
+    return make_plan(PrivacySettings(**terms), releases, model or ModelBounds(size=20))
+
+
+def test_a_release_of_sound_steps_costs_a_sample_one_gaussian_release() -> None:
+    from crowdml.privacy.gaussian import gaussian_epsilon_up
+
+    plan = sound(SOUND)
+    made = plan.last
+    assert isinstance(made, GridSteps) and made.part == 50 and not plan.simulated
+    mechanism = made.mechanism
+    mu_squared = mechanism.grid.sensitivity**2 / mechanism.scale**2
+    for uses in (1, 4):
+        found = plan.figure(uses)
+        assert found is not None
+        assert found.epsilon == pytest.approx(gaussian_epsilon_up(mu_squared * uses / 2, 1e-5), rel=1e-9)
+        assert uses == 1 or 1.99 < found.epsilon <= 2.0
+    assert plan.event.times(4).rho == pytest.approx(2 * mu_squared)
+    # A device of 120 rows is in three steps, with 50 rows at most.
+    assert made.cost(1, 120).event().rho == pytest.approx(3 * 50**2 * mu_squared / 2)
+    assert made.cost(1, 7).event().rho == pytest.approx(7**2 * mu_squared / 2)
+
+
+def test_owners_choose_their_noise_in_steps() -> None:
+    plan = sound(SOUND | {"owner_range": [0.5, 4.0]})
+    careful, figure = plan.for_owner(0.5), plan.for_owner(0.5).figure(4)
+    assert careful.noise > 3 * plan.noise and figure is not None and 0.49 < figure.epsilon <= 0.5
+
+
+MANY = replace(BY_WALK, steps=replace(STEPS, by_walk=True, epochs=2))
+MORE = replace(BY_WALK, steps=STEPS)
+NOT_SOUND: dict[str, tuple[dict[str, Any], Releases, str]] = {
+    "poisson": (SOUND | {"sampling": "poisson"}, BY_WALK, "divergences of many orders"),
+    "rate": (SOUND | {"sampling_rate": 0.1}, BY_WALK, "rows go in turn"),
+    "multiplier": (SOUND | {"noise_multiplier": 1.0}, BY_WALK, "rows go in turn"),
+    "counts": (SOUND | {"statistics_epsilon": 0.5}, BY_WALK, "rows go in turn"),
+    "device": (SOUND | {"unit": "device"}, BY_WALK, "promises something to samples"),
+    "laplace": (SOUND | {"mechanism": "laplace"}, BY_WALK, "is Gaussian"),
+    "add-remove": (SOUND | {"adjacency": "add-remove"}, BY_WALK, "add-remove is not protected"),
+    "no clip": (SOUND | {"clip": None}, BY_WALK, "nothing bounds"),
+    "epochs": (SOUND, MANY, "several steps of a release"),
+    "other messages": (SOUND, MORE, "more is sent"),
+    "gradients": (SOUND, replace(BY_WALK, steps=None), "no local steps"),
+}
+
+
+@pytest.mark.parametrize("case", list(NOT_SOUND))
+def test_what_is_not_proven_of_sound_steps_is_refused(case: str) -> None:
+    terms, releases, words = NOT_SOUND[case]
+    with pytest.raises(BadInput, match=words):
+        sound(terms, releases, ModelBounds(size=20, limit=4))
+
+
+def test_sound_steps_are_not_shared() -> None:
+    shared = Shared(law=SKELLAM_SHARES, survivors=5)
+    with pytest.raises(BadInput, match="nothing left for others to share"):
+        sound(SOUND, model=ModelBounds(size=20, shared=shared))
 
 
 def test_steps_and_releases_must_be_known() -> None:

@@ -166,7 +166,6 @@ REFUSED = {
     "no steps": (["algorithm.local-steps=0"], "greater than 0"),
     "epochs": (["algorithm.epochs=2"], "counts steps"),
     "steps without noise": (["privacy={ mode = 'none' }"], "belong together"),
-    "sound": (["privacy.mode=sound"], "only a simulation may"),
     "too few rows": ([*FIXED, "privacy.sampling-rate=0.01"], "rows"),
 }
 

@@ -245,8 +245,10 @@ def test_7_versions_that_are_too_old_are_refused_with_the_present_one(app: Any, 
     old = second.body(0)
     assert first.check_in().json()["version"] == 1
     before = app.stored()
-    assert refused(second.check_in(old), 409, "stale")["version"] == 1
-    assert app.stored() == before
+    for _ in range(2):
+        assert refused(second.check_in(old, "key-number-1"), 409, "stale")["version"] == 1
+    assert app.stored() | {"refused_releases": []} == before | {"refused_releases": []}, "nothing but that it was spent"
+    assert (second.me()["check_ins"], second.me()["refused"], first.me()["refused"]) == (0, 1, 0), "spent, once"
 
 
 def test_7_a_check_in_of_another_task_is_malformed_or_unknown(app: Any, refused: Any) -> None:

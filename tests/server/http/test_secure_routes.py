@@ -242,7 +242,7 @@ def test_a_key_that_changes_in_a_round_excludes_the_device(crowd: list[Taker]) -
     while taker.look()["members"] == 0:
         pass
     other = crowd[1].machine.hello()
-    assert taker.refusal("hello", replace(hello, fresh=other.fresh).to_bytes()) == (422, "malformed")
+    assert taker.refusal("hello", replace(hello, fresh=other.fresh).to_bytes()) == (422, "not-a-member")
     assert taker.look()["members"] == 0
     assert taker.refusal("hello", hello.to_bytes())[0] == 422
     waiting.cancel()

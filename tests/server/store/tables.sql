@@ -144,3 +144,10 @@ CREATE TABLE event_log (
     CONSTRAINT pk_event_log PRIMARY KEY (id),
     CONSTRAINT fk_event_log_task FOREIGN KEY(task) REFERENCES tasks (id)
 );
+CREATE TABLE refused_releases (
+    task INTEGER NOT NULL,
+    slot INTEGER NOT NULL,
+    "key" TEXT NOT NULL,
+    CONSTRAINT pk_refused_releases PRIMARY KEY (task, slot, "key"),
+    CONSTRAINT fk_refused_releases_task_slot FOREIGN KEY(task, slot) REFERENCES devices (task, slot) ON DELETE CASCADE
+) WITHOUT ROWID;

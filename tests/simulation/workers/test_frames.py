@@ -131,3 +131,20 @@ def test_a_large_table_goes_with_its_last_user(table: npt.NDArray[np.float32]) -
     assert len(os.listdir("/proc/self/fd")) > count
     del other
     assert len(os.listdir("/proc/self/fd")) == count
+
+
+def test_bytes_carry_the_same_frame() -> None:
+    sent = ({"a": np.arange(3, dtype=np.int32)}, np.zeros((0, 2)), np.array([True]), np.arange(5.0))
+    got = frames.from_bytes(frames.to_bytes({"do": "run"}, sent))
+    assert got.words == {"do": "run"}
+    assert [leaf.tolist() for leaf in (got.tree[0]["a"], *got.tree[1:])] == [[0, 1, 2], [], [True], [0, 1, 2, 3, 4]]
+    assert got.tree[3].flags.aligned
+
+
+@pytest.mark.parametrize("cut", [0, 3, 7, 9, 60, -1])
+def test_bytes_that_were_cut_short_are_refused(cut: int) -> None:
+    whole = frames.to_bytes({"do": "run"}, np.arange(5.0))
+    with pytest.raises(ValueError, match=r"head|array"):
+        frames.from_bytes(whole[:cut])
+    with pytest.raises(ValueError, match="behind"):
+        frames.from_bytes(whole + b"x")

@@ -35,7 +35,7 @@ def workers() -> Iterator[None]:
 @pytest.fixture
 def shared(workers: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROWDML_WORKERS", "2")
-    monkeypatch.setattr(run, "in_processes", lambda task: 2)
+    monkeypatch.setattr(run, "in_processes", lambda *_: 2)
     monkeypatch.setattr(run, "SHARED_SAMPLES", 0)
 
 

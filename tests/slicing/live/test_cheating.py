@@ -10,7 +10,7 @@ import pytest
 from crowdml.core.errors import MalformedMessage, NotAuthorised
 from crowdml.slicing.live import controls as say
 from crowdml.slicing.live.deposits import owner_of, seal_deposit
-from crowdml.slicing.live.group_stages import MOST_ATTEMPTS
+from crowdml.slicing.live.group_records import MOST_ATTEMPTS
 from crowdml.slicing.live.held_cut import HeldCut, Shown
 from crowdml.slicing.live.member_guard import MOST_SEEN
 from crowdml.slicing.live.slice_frames import HEADER_BYTES, read_header
@@ -155,7 +155,14 @@ def _restarted(bench: GroupBench, bad: bytes, liar: int) -> None:
 
 def _shown(bench: GroupBench) -> list[Shown]:
     """Return what members show again of pieces that they have sealed themselves."""
-    found = [(bench.card(number).fresh, frame) for number in bench.members for frame in bench.deposits(number)]
+    cut = bench.group.cut
+    assert cut is not None
+    found = [
+        (bench.card(number).fresh, frame)
+        for number in bench.members
+        for frame in bench.deposits(number)
+        if read_header(frame).batch == cut.batch
+    ]
     return [Shown(fresh=key, header=read_header(of), frame=of) for key, of in found if owner_of(of) == key]
 
 

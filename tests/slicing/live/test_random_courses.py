@@ -6,10 +6,12 @@ import random
 
 import pytest
 
+from tests.support.crowd_courses import check_course as check_crowd
 from tests.support.group_courses import DONE, Course, Disturbance, make_terms, reference, same_bits
 from tests.support.random_courses import UNDISTURBED_STEPS, check_course, random_disturbances
 
 COURSES = 300
+CROWDS = 40
 
 
 def test_an_undisturbed_course_ends_in_the_bits_of_one_process() -> None:
@@ -27,6 +29,14 @@ def test_random_courses_end_in_the_bits_of_one_process() -> None:
             seen[what] = seen.get(what, 0) + 1
     # A test that meets none of these has tested nothing.
     assert {"lost", "restored", "dominator lost", "piece", "turn lost", "pass again"} <= set(seen), seen
+
+
+def test_groups_that_share_end_in_the_bits_of_one_process_whatever_net_and_numbers() -> None:
+    """Several groups, every net, number format, window and deal: what they upload, and their models, are exact."""
+    seen = set[str]()
+    for seed in range(CROWDS):
+        seen |= check_crowd(seed)
+    assert {"lost", "restored", "dominator lost", "shared", "turn lost", "pass again"} <= seen, seen
 
 
 @pytest.mark.parametrize("shuffle", ["all", "least"])

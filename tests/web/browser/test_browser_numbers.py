@@ -16,7 +16,7 @@ from tests.support.web import run_web
 from tests.web.browser.conftest import JOIN
 
 DRAWS = 400_000
-LARGEST_MS, LONGEST_SLICE_MS = 20.0, 50.0
+LONGEST_SLICE_MS = 50.0
 WIDE = """
 crowdml = 1
 name = "wide"
@@ -35,6 +35,13 @@ epsilon = 80.0
 delta = 1e-5
 max-uses = 100
 statistics-epsilon = 4.0
+"""
+KEEP_40 = """
+async () => {
+  for (let at = 0; at < 40; at++) {
+    await device.addRow(Float32Array.from({ length: 51 }, () => Math.random() - 0.5), at % 10);
+  }
+}
 """
 HISTOGRAM = """
 async ([code, law, scale, draws]) => {
@@ -80,28 +87,16 @@ def _probability(law: str, scale: float, k: int) -> float:
 
 
 @pytest.mark.live
-def test_a_check_in_of_510_parameters_takes_little_of_the_page(server: Process, make_page: Callable[..., Any]) -> None:
+def test_no_slice_of_a_check_in_of_510_parameters_holds_the_page(
+    browser: Any, server: Process, make_page: Callable[..., Any]
+) -> None:
+    """By Chromium's own trace, in CPU time of the main thread: other programs on the machine do not count."""
+    from benchmarks.browser.check_in import traced
+
     page = make_page()
     (link,) = server.invites(1, server.fresh(file=WIDE))
     page.evaluate(JOIN, link.to_url())
-    fill = """async () => {
-      for (let at = 0; at < 40; at++) {
-        await device.addRow(Float32Array.from({ length: 51 }, () => Math.random() - 0.5), at % 10);
-      }
-    }"""
-    page.evaluate(fill)
-    took = """async () => {
-      const slices = [];
-      new PerformanceObserver((list) => list.getEntries().forEach((entry) => slices.push(entry.duration)))
-        .observe({ type: "longtask" });
-      const worked = [];
-      for (let at = 0; at < 12; at++) {
-        await device.contribute();
-        worked.push(device.state().workedMs);
-      }
-      return { worked, slices };
-    }"""
-    found = page.evaluate(took)
-    # The machine may be busy with something else: what the work itself takes is the least of several.
-    assert min(found["worked"]) < LARGEST_MS, found
-    assert len([slice_ for slice_ in found["slices"] if slice_ > LONGEST_SLICE_MS]) <= 3, found
+    page.evaluate(KEEP_40)
+    slices = traced(browser, page, "async () => { for (let at = 0; at < 12; at++) await device.contribute(); }")
+    assert len(slices) > 12 and page.evaluate("() => device.state().receipts") == 12
+    assert max(slices) <= LONGEST_SLICE_MS, sorted(slices)[-5:]

@@ -84,7 +84,11 @@ def test_offline_keeps_what_was_charged_and_sends_it_later(joined: Any) -> None:
 
 def test_one_tab_works_at_a_time(make_page: Callable[..., Any], joined: Any) -> None:
     other = make_page(joined.context)
-    other.evaluate("() => { navigator.locks.request('crowdml', () => new Promise((end) => { window.end = end; })); }")
+    other.evaluate(
+        """() => new Promise((held) => {
+          navigator.locks.request("crowdml", () => { held(); return new Promise((end) => { window.end = end; }); });
+        })"""
+    )
     assert tried(joined).startswith("busy:")
     other.evaluate("() => window.end()")
     assert tried(joined) == tried(other) == tried(joined) == "applied"

@@ -41,6 +41,33 @@ def test_an_older_recovery_code_is_no_second_budget(server: Process, make_page: 
     assert other.evaluate("() => device.state().releases") == 2
 
 
+def test_an_older_recovery_code_does_not_forget_a_refused_release(
+    server: Process, make_page: Callable[..., Any]
+) -> None:
+    page, other = make_page(), make_page()
+    task = server.fresh("algorithm.stale=drop", file=SOUND)
+    (link,) = server.invites(1, task)
+    page.evaluate(JOIN, link.to_url())
+    page.evaluate(FILL, 8)
+    made = page.evaluate("() => core.exportRecovery(device.account)")
+    faster = server.device(task)
+
+    def overtake(route: Any) -> None:
+        assert faster.check_in().status_code == 200
+        route.continue_()
+
+    page.route("**/check-ins", overtake)
+    assert page.evaluate("() => device.contribute()")["status"] == "refused"
+    page.unroute("**/check-ins")
+    opens = "async (made) => { window.device = await core.importRecovery(made.sealed, made.code); }"
+    with pytest.raises(Exception, match="1 check-ins of this device, this code knows of 0"):
+        other.evaluate(opens, made)
+    other.evaluate(opens, page.evaluate("() => core.exportRecovery(device.account)"))
+    other.evaluate(FILL, 8)
+    assert other.evaluate("() => device.contribute()")["status"] == "applied"
+    assert other.evaluate("() => device.state().releases") == 2
+
+
 def test_what_waits_is_not_sent_while_the_owner_pauses(server: Process, make_page: Callable[..., Any]) -> None:
     page = make_page()
     (link,) = server.invites(1, server.fresh(file=SOUND))

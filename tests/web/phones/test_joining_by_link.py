@@ -49,6 +49,65 @@ def receipts(phone: Phone) -> dict[str, str]:
     return {one["key"]: one["body"] for one in answer["receipts"]}
 
 
+def loaded(phone: Phone) -> set[str]:
+    """Names of the scripts that a page has loaded, each by its hash."""
+    bare, names = phone.page.evaluate(
+        """() => {
+          const scripts = performance.getEntriesByType("resource").filter(({ name }) => name.endsWith(".js"));
+          const named = [...document.scripts].filter(({ integrity }) => integrity).map(({ src }) => src);
+          const names = scripts.map(({ name }) => name);
+          return [names.filter((name) => !named.includes(name)), names.map((name) => name.split("/").pop())];
+        }"""
+    )
+    assert bare == [], "loaded without a hash"
+    return set(names)
+
+
+def test_a_part_with_other_bytes_is_not_run(phone: Phone, server: Process) -> None:
+    other = "export const Drawing = class { constructor() { window.stolen = true; } };"
+    phone.context.route("**/static/drawing.js", lambda route: route.fulfill(body=other, content_type="text/javascript"))
+    phone.open(server.invites(1, "draw-a-digit")[0].to_url())
+    phone.press("Join")
+    expect(phone.page.get_by_role("alert")).to_contain_text("did not load", timeout=WAIT_MS)
+    assert phone.page.evaluate("window.stolen") is None
+    phone.context.unroute("**/static/drawing.js")
+    phone.open("/device")
+    phone.stands("ready")
+
+
+def test_an_owner_chooses_an_epsilon_and_a_limit_over_all_tasks(phone: Phone, server: Process) -> None:
+    first = server.fresh("algorithm.batch=4", "privacy.owner-range=[1.0, 16.0]", file=DIGITS)
+    second = server.fresh("algorithm.batch=4", "privacy.owner-range=[1.0, 16.0]", file=DIGITS)
+    phone.open(server.invites(1, first)[0].to_url())
+    page = phone.page
+    page.get_by_text("Your limit over all tasks").click()
+    page.get_by_label("ε at most").fill("11")
+    phone.press("Keep this limit")
+    expect(page.get_by_text("Kept. Your tasks count for ε 0")).to_be_visible(timeout=WAIT_MS)
+    before = int(page.locator(".stated strong").inner_text().split()[0])
+    page.get_by_text("Choose your own ε").click()
+    page.locator("#own").fill("20")  # in the middle, by factors: ε = 4
+    expect(page.locator("output")).to_have_text("ε 4")
+    expect(page.locator(".stated strong")).not_to_have_text(f"{before} times in 100", timeout=WAIT_MS)
+    assert 50 < int(page.locator(".stated strong").inner_text().split()[0]) < before
+    phone.press("Join")
+    phone.stands("collecting")
+    (accepted,) = [json.loads(entry["raw"]) for entry in phone.stored("entries")]
+    assert (accepted["kind"], accepted["epsilon"]) == ("accept", "4")
+    phone.draw(4)
+    phone.sent(1)
+    assert charges(phone) == receipts(phone) and server.show(first)["check_ins"] == 1
+    phone.settled()
+    phone.open(server.invites(1, second)[0].to_url())
+    phone.press("Join")
+    expect(page.get_by_role("alert")).to_contain_text("ε = 12, δ = 0.00004 with all tasks", timeout=WAIT_MS)
+    assert len([entry for entry in phone.stored("entries") if '"accept"' in entry["raw"]]) == 1
+    server.move("stopped", first)  # ended in public after one release: it counts for less, and makes room
+    phone.press("Join")
+    expect(page.locator("#standing")).to_be_visible(timeout=WAIT_MS)
+    assert phone.stored("members")[1]["state"] == "joined"
+
+
 def test_link_tap_draw_contribute(phone: Phone, server: Process) -> None:
     link = server.invites(1, "draw-a-digit")[0].to_url()
     phone.open(link)
@@ -71,16 +130,18 @@ def test_link_tap_draw_contribute(phone: Phone, server: Process) -> None:
     phone.sketch(3, seed=2)
     expect(phone.page.locator(".guess").first).to_contain_text("%", timeout=WAIT_MS)
     assert float(phone.figure("spent").split()[1]) > 0 and 50 < int(phone.figure("odds").split()[0]) <= 84
+    assert loaded(phone) == {"device.js", "join.js", "drawing.js"}, "nothing that this phone does not need"
     phone.page.get_by_text("Ledger, entry by entry").click()
     expect(phone.page.locator(".entries li")).to_have_count(2)
+    assert "owner.js" in loaded(phone)
 
 
 def test_link_tap_permission_motion_contribute(phone: Phone, server: Process) -> None:
     phone.join("activity-phone")
     phone.stands("collecting")
     phone.press("On foot")
-    phone.walk(8.0)
-    phone.sent(1)
+    phone.walk(lambda: phone.figure("sent") == "1")
+    phone.press("On foot")  # again: what comes now is measured, and not kept
     assert server.show("activity-phone")["check_ins"] == 1 and charges(phone) == receipts(phone)
     rows = phone.page.evaluate(
         """async () => {
@@ -119,6 +180,7 @@ def test_rows_of_a_file_where_nothing_is_sensed(phone: Phone, server: Process) -
 def test_rows_that_are_kept_during_contributions_are_all_kept_and_counted(phone: Phone) -> None:
     """Numbers of samples and what was seen of the server stand side by side: neither may overwrite the other."""
     phone.join("draw-a-digit")
+    phone.settled()
     outcome = phone.page.evaluate(
         """async () => {
           const { Device } = await import("/static/device.js");

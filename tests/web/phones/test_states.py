@@ -139,6 +139,7 @@ def test_a_killed_server_costs_no_second_charge(phones: Any, own_server: Process
     phone.join("draw-a-digit")
     phone.draw(2)
     phone.sent(1)
+    phone.settled()
     port = own_server.address.rpartition(":")[2]
     own_server.end(signal.SIGKILL)
     phone.draw(1)
@@ -158,6 +159,7 @@ def test_wiped_storage_sends_nothing_and_cannot_join_again(phones: Any, server: 
     link = phone.join("draw-a-digit")
     phone.draw(2)
     phone.sent(1)
+    phone.settled()
     before = server.show("draw-a-digit")["check_ins"]
     phone.page.evaluate(
         "new Promise((done) => { const wiped = indexedDB.deleteDatabase('crowdml'); wiped.onsuccess = done; })"
@@ -185,8 +187,10 @@ def test_the_operator_pauses_revokes_and_stops(phones: Any, own_server: Process)
     own_server.move("open", "draw-a-digit")
     phone.page.evaluate("dispatchEvent(new Event('online'))")
     phone.sent(1)
+    phone.settled()
     other = phones(own_server)
     other.join("draw-a-digit")
+    other.settled()
     device = other.stored("members")[0]["device"]
     own_server.as_operator("DELETE", f"/v1/tasks/draw-a-digit/devices/{device}")
     other.draw(2)
@@ -206,6 +210,7 @@ def test_the_owner_pauses_withdraws_and_moves_to_another_browser(phones: Any, ow
     phone.stands("collecting")
     phone.draw(2)
     phone.sent(1)
+    phone.settled()
     phone.page.get_by_text("Recovery code", exact=True).click()
     phone.press("Make a recovery code")
     code = phone.page.locator("#code").inner_text()

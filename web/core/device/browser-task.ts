@@ -5,7 +5,7 @@
  * limit and the noise's own scale, and a plan that does not keep the ε of the terms is refused.
  */
 
-import { Event, covers, type FilterKind } from "../ledger/event.js";
+import { Event, covers, type Filter, type FilterKind } from "../ledger/event.js";
 import { termsOfNothing, type Terms } from "../ledger/entries.js";
 import { fraction } from "../ledger/exact.js";
 import type { Job } from "../numerics/contribution.js";
@@ -16,9 +16,10 @@ import type { RateSettings } from "../numerics/rates.js";
 import type { Target } from "../numerics/targets.js";
 import { compose, type RowFunction } from "../numerics/transforms.js";
 import { LONGEST, steepness, type Stability } from "../numerics/walks.js";
-import { require } from "../refusal.js";
+import { Refusal, require } from "../refusal.js";
 import { Layout } from "../wire/layout.js";
 import type { TaskDocument } from "../wire/signed-task.js";
+import { ownCounts, ownNoise, type Counts } from "./own-noise.js";
 
 export interface Schedule {
   readonly whole: boolean;
@@ -39,7 +40,7 @@ interface Plan {
   readonly "weighs-rows": boolean;
   readonly alone: boolean;
   readonly messages: { readonly "check-out": string; readonly "check-in": string };
-  readonly counts?: { readonly errors: number; readonly spread: number };
+  readonly counts?: Counts;
   readonly grid?: Grid;
   readonly noise?: { readonly law: "discrete-laplace" | "rounded-gaussian"; readonly scale: number };
   readonly terms?: { readonly filter: FilterKind; readonly uses: number; readonly rows: number | null };
@@ -74,6 +75,8 @@ interface Definition {
     readonly epsilon: number | null;
     readonly delta: number;
     readonly units?: number | null;
+    readonly "owner-range"?: readonly [number, number] | null;
+    readonly "statistics-epsilon"?: number;
     readonly "max-uses": number | null;
   };
   readonly stop: { readonly "max-releases": number | null };
@@ -99,8 +102,12 @@ const ORDERS: Record<string, number> = { "discrete-laplace": 1, "rounded-gaussia
 const MOST_NUMBERS = 2 ** 20;
 const LOSSES: Record<string, LossName> = { softmax: "softmax", logistic: "logistic", svm: "hinge", huber: "huber" };
 
-/** Build a task from what was signed, or say why a browser may not take part. */
-export function openTask(document: TaskDocument): BrowserTask {
+/**
+ * Build a task from what was signed, or say why a browser may not take part.
+ *
+ * @param own The owner's own ε, within the range that was signed; null: the task's.
+ */
+export function openTask(document: TaskDocument, own: number | null = null): BrowserTask {
   const definition = document.definition as unknown as Definition;
   const older = "a phone may not join because the task was made before browsers could take part";
   require(document.browser, older, "not-admitted");
@@ -130,13 +137,14 @@ export function openTask(document: TaskDocument): BrowserTask {
   };
   const transform = compose(data.transform, document.arrays, data.features, net.features);
   const made = { name: document.task, definition, schedule: plan.schedule, checkOut, checkIn, transform };
+  require(own === null || privacy.mode === "sound", "there is no ε to choose", "terms");
   if (privacy.mode === "none") return { ...made, job, terms: termsOfNothing(definition.stop["max-releases"]) };
   require(privacy.mode === "sound", `a phone may not join because mode "${privacy.mode}" is unknown`, "not-admitted");
-  return { ...made, ...soundly(job, plan, definition) };
+  return { ...made, ...soundly(job, plan, definition, own) };
 }
 
 /** Check bound and noise, and return the terms that follow from them. */
-function soundly(job: Job, plan: Plan, definition: Definition): { job: Job; terms: Terms } {
+function soundly(job: Job, plan: Plan, definition: Definition, own: number | null): { job: Job; terms: Terms } {
   const { privacy, stop } = definition;
   const { grid, noise, terms: stated, stable = null } = plan;
   const broken = "the signed plan does not keep the signed terms: nothing is sent, ask the operator";
@@ -154,18 +162,43 @@ function soundly(job: Job, plan: Plan, definition: Definition): { job: Job; term
   const sound = { grid, law: noise.law, scale: noise.scale, stable };
   const full = { ...job, sound };
   if (stable) requireProof(full, stable, plan.schedule);
-  const whole = mechanism(sound, null);
-  const one = stable ? mechanism(sound, sampleSensitivity(grid, stable)) : whole;
   const rows = privacy.unit === "device" ? (stated.rows ?? 1) : 1;
   const most = plan.schedule.whole ? plan.schedule["most-rows"] : plan.schedule.batch;
   require(!job.counts || privacy.unit === "sample" || rows >= (most ?? Infinity), broken, "terms");
-  const counting = (count: number): Event => (job.counts ? counts(job.counts, count) : new Event());
-  const event = (privacy.unit === "sample" ? one : whole).plus(counting(rows));
-  const device = privacy.unit === "sample" && grid.per === "release" ? whole.plus(counting(1)) : null;
+  const moved = stable && sampleSensitivity(grid, stable);
+  const counting = (scales: Counts | null, count: number): Event => (scales ? counts(scales, count) : new Event());
+  const cost = (scale: number, scales: Counts | null): Event =>
+    mechanism({ ...sound, scale }, privacy.unit === "sample" ? moved : null).plus(counting(scales, rows));
+  const termsOf = (filter: Filter, { scale }: { scale: number }, scales: Counts | null): Terms => {
+    const whole = privacy.unit === "sample" && grid.per === "release";
+    const device = whole ? mechanism({ ...sound, scale }, null).plus(counting(scales, 1)) : null;
+    return { unit: privacy.unit, filter, uses, event: cost(scale, scales), device };
+  };
   const filter = { kind: stated.filter, epsilon: privacy.epsilon, delta: privacy.delta };
   require(filter.kind === "pure" || filter.delta > 0, broken, "terms");
-  require(covers(filter, event.times(uses)), broken, "terms");
-  return { job: full, terms: { unit: privacy.unit, filter, uses, event, device } };
+  require(covers(filter, cost(noise.scale, job.counts).times(uses)), broken, "terms");
+  if (own === null || own === privacy.epsilon) return { job: full, terms: termsOf(filter, sound, job.counts) };
+  requireChoice(own, privacy["owner-range"]);
+  const part = ((privacy["statistics-epsilon"] ?? 0) * own) / privacy.epsilon;
+  const scales = job.counts && ownCounts(part, uses, rows);
+  const kinds = kindsOf(noise.law, privacy.delta, scales);
+  const chosen = ownNoise((scale) => cost(scale, scales), kinds, uses, own, privacy.delta);
+  const quiet = { ...sound, scale: chosen.scale };
+  return { job: { ...full, sound: quiet, counts: scales }, terms: termsOf(chosen.filter, chosen, scales) };
+}
+
+/** Refuse an ε that an owner cannot choose. */
+function requireChoice(epsilon: number, range: readonly [number, number] | null | undefined): void {
+  if (!range) throw new Refusal("terms", "the operator lets nobody choose an ε in this task");
+  const [low, high] = range;
+  require(epsilon >= low && epsilon <= high, `ε = ${epsilon} is not between ${low} and ${high}`, "terms");
+}
+
+/** Sums that may enforce noise of this law. */
+function kindsOf(law: string, delta: number, scales: Counts | null): FilterKind[] {
+  const isPure = law === "discrete-laplace";
+  if (!(delta > 0)) return ["pure"];
+  return isPure ? ["pure", "rdp"] : scales ? ["gaussian", "mixed", "rdp"] : ["gaussian", "rdp"];
 }
 
 /** Refuse terms that mean nothing, however well they are kept. */
@@ -184,7 +217,7 @@ function mechanism(sound: NonNullable<Job["sound"]>, moved: number | null): Even
   return Event.ofRoundedGaussian(moved === null ? [4n * BigInt(grid.limit), 1n] : [a * a, b * b], [s, t]);
 }
 
-function counts(scales: { errors: number; spread: number }, rows: number): Event {
+function counts(scales: Counts, rows: number): Event {
   const cost = (change: number, scale: number): Event => {
     const [s, t] = fraction(scale);
     require(s > 0n, "counts carry no noise", "terms");

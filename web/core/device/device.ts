@@ -50,7 +50,7 @@ export class Device {
     const isSame = (await hashOf(member.signed)) === member.taskHash;
     require(isSame, "the signed task that was kept is not the one accepted", "ledger-lost");
     const document = await openSigned(member.signed, member.operator);
-    const device = new Device(member, document, openTask(document), store);
+    const device = new Device(member, document, openTask(document, member.epsilon ?? null), store);
     await device.ledger.refresh();
     const agreed = "the terms of the signed task are not those accepted: nothing is sent";
     require(device.ledger.chain.agrees(account, device.task.terms), agreed, "terms");
@@ -251,7 +251,7 @@ export class Device {
   private async meet(): Promise<void> {
     const me = await this.server.me();
     this.requireTask(me.taskHash);
-    this.sending().requireWhole(me.checkIns);
+    this.sending().requireWhole(me.received);
     this.hasMet = true;
   }
 

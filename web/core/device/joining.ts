@@ -48,7 +48,20 @@ export class Offer {
     /** State of the task, as the server says: draft, open or paused. */
     readonly state: string,
     private readonly store: Store,
+    private readonly epsilon: number | null = null,
   ) {}
+
+  /** The range from which an owner may choose an ε; null where there is no choice. */
+  get range(): readonly [number, number] | null {
+    const [low, high] = this.task.definition.privacy["owner-range"] ?? [0, 0];
+    return low < high ? [low, high] : null;
+  }
+
+  /** The same offer with an ε of the owner's own: the noise is worked out here, and nobody is told. */
+  withEpsilon(epsilon: number): Offer {
+    const { link, signed, document, state, store } = this;
+    return new Offer(link, signed, document, openTask(document, epsilon), state, store, epsilon);
+  }
 
   get promised(): Promised {
     return promisedBy(this.task);
@@ -89,6 +102,9 @@ export class Offer {
     const over = `this browser has withdrawn from ${this.link.task}, and its ledger is closed for it`;
     require(before?.state !== "withdrawn", over, "ended");
     if (before?.state === "joined" && !(await isGone(before))) return before;
+    const kept = before?.epsilon ?? null;
+    const other = `this browser has joined with ${kept === null ? "the task's ε" : `ε = ${kept}`}, and that stays`;
+    require(!before || kept === this.epsilon, other, "terms");
     const isSame = before !== undefined && before.code === this.link.code;
     const keys = isSame ? before : await makeKeys();
     const member: Member = {
@@ -106,8 +122,16 @@ export class Offer {
       code: this.link.code,
       device: "",
       token: "",
+      epsilon: this.epsilon,
     };
-    await ledger.accept(member, await beginFacts(member.account), this.task.terms);
+    const facts = await beginFacts(member.account);
+    try {
+      await ledger.accept(member, facts, this.task.terms);
+    } catch (error) {
+      // Tasks that have ended make room: a device that is not open does not hear of ends.
+      if (!(error instanceof Refusal) || error.reason !== "cap" || !(await this.closeEnded(ledger))) throw error;
+      await ledger.accept(member, facts, this.task.terms);
+    }
     const server = new Server(member.server, member.task);
     const joined: Member = {
       ...member,
@@ -123,6 +147,22 @@ export class Offer {
       await note(within, member.account, { version: -1, contributed: -1, number: 0 });
     });
     return joined;
+  }
+
+  /** Ask the servers of open tasks whether these have ended, and close those that have; tell whether any has. */
+  private async closeEnded(ledger: Ledger): Promise<boolean> {
+    let hasClosed = false;
+    await ledger.refresh();
+    for (const { account, state, server, task, token } of await this.store.all("members")) {
+      if (state !== "joined" || ledger.chain.tasks.get(account)?.closed !== false) continue;
+      const asked = new Server(server, task);
+      asked.token = token;
+      const me = await asked.me().catch(() => null); // who does not answer has announced nothing
+      if (me?.state !== "stopped") continue;
+      await ledger.close(account, true);
+      hasClosed = true;
+    }
+    return hasClosed;
   }
 
   /**

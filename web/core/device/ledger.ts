@@ -1,5 +1,6 @@
 /** The ledger on disk: the chain, and the entries that a store keeps for it. */
 
+import { NO_CAP, reserved, type Promised } from "../ledger/cap.js";
 import { LedgerChain, packed, type Charge } from "../ledger/chain.js";
 import type { Entry, Terms } from "../ledger/entries.js";
 import { Refusal, require } from "../refusal.js";
@@ -26,12 +27,29 @@ export class Ledger {
     }
   }
 
+  /** The owner's limit over all tasks. */
+  async cap(): Promise<Promised> {
+    return (await this.store.run(["owner"], "readonly", (within) => within.get("owner", "cap"))) ?? NO_CAP;
+  }
+
+  /** Keep a limit over all tasks, for those that are joined from now on. */
+  async limit(cap: Promised): Promise<void> {
+    const isOne = cap.epsilon > 0 && cap.delta > 0 && cap.delta <= 1;
+    require(isOne, "a limit has an ε above 0, and a δ above 0 and at most 1", "cap");
+    await this.store.run(["owner"], "readwrite", async (within) => within.put("owner", { name: "cap", ...cap }));
+  }
+
+  /** What all tasks count for against that limit. */
+  reserved(): Promised {
+    return reserved(this.chain.tasks.values());
+  }
+
   /** Accept a task's terms, in one transaction with who this device is. The same ones again change nothing. */
   async accept(member: Member, facts: Facts, terms: Terms): Promise<void> {
     const { account, taskHash } = member;
     const isKnown = this.chain.tasks.has(account);
     require(!isKnown || this.chain.agrees(account, terms), `${account}: the terms are not those accepted`, "terms");
-    const entry = isKnown ? null : this.chain.accept(account, taskHash, terms);
+    const entry = isKnown ? null : this.chain.accept(account, taskHash, terms, await this.cap());
     await this.write(entry, NOTHING, ["members", "facts"], (within) => {
       within.put("members", member);
       if (!isKnown) within.put("facts", facts);

@@ -69,10 +69,10 @@ export async function importRecovery(sealed: string, code: string, store = new S
     const link = { server: member.server, task, code: invite, key: member.operator, taskHash };
     const enrolled = await server.enrol(link, member.secret, member.publicKey); // a new token: the old one is void
     server.token = enrolled.token;
-    const [{ checkIns }, { releases }] = [await server.me(), chain.spending(member.account)];
-    const older = `the server has ${checkIns} check-ins of this device, this code knows of ${releases}`;
+    const [{ received }, { releases }] = [await server.me(), chain.spending(member.account)];
+    const older = `the server has ${received} check-ins of this device, this code knows of ${releases}`;
     const instead = "it is older than what was spent; make a new one in the browser that it came from";
-    require(checkIns <= releases, `${older}: ${instead}`, "ledger-lost");
+    require(received <= releases, `${older}: ${instead}`, "ledger-lost");
     const tables = ["members", "facts", "entries", "samples", "unsettled"] as const;
     await store.run([...tables], "readwrite", async (within) => {
       within.put("members", { ...member, ...enrolled, state: "joined" });

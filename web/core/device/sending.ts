@@ -57,11 +57,11 @@ export class Sending {
     require(isPossible, `the receipt names version ${version}, which the task's rules exclude`);
   }
 
-  /** Refuse to go on with a ledger that knows of fewer releases than the server has receipts for. */
-  requireWhole(checkIns: number): void {
+  /** Refuse to go on with a ledger that knows of fewer releases than the server has received, used or refused. */
+  requireWhole(received: number): void {
     const { releases } = this.ledger.chain.spending(this.member.account);
-    const said = `the server has ${checkIns} check-ins of this device, its ledger only ${releases} charges`;
-    require(checkIns <=
+    const said = `the server has ${received} check-ins of this device, its ledger only ${releases} charges`;
+    require(received <=
       releases, `${said}: the ledger was set back, and what was spent is no longer known. Nothing is sent any more; use a newer ` +
       "recovery code, or withdraw", "ledger-lost");
   }

@@ -109,11 +109,11 @@ export class Server {
     return this.asked("POST", this.path("/check-ins"), { body, headers }, [200, ...REFUSED]);
   }
 
-  /** Ask what the server keeps of this device. */
-  async me(): Promise<{ checkIns: number; taskHash: string; state: string }> {
+  /** Ask what the server keeps of this device: how many releases it has received, used or refused. */
+  async me(): Promise<{ received: number; taskHash: string; state: string }> {
     const { json } = await this.asked("GET", "/v1/devices/me", {}, [200]);
     return {
-      checkIns: whole(json["check_ins"], "check_ins"),
+      received: whole(json["check_ins"], "check_ins") + whole(json["refused"] ?? 0, "refused"),
       taskHash: text(json, "task_hash"),
       state: text(json, "state"),
     };

@@ -29,6 +29,15 @@ export interface Member {
   readonly code: string;
   readonly device: string;
   readonly token: string;
+  /** The owner's own ε; null or missing: the task's. */
+  readonly epsilon?: number | null;
+}
+
+/** What the owner decided for all tasks: ε and δ of all together at most. */
+export interface Limit {
+  readonly name: "cap";
+  readonly epsilon: number;
+  readonly delta: number;
 }
 
 /** What a device has seen of its server, and remembers of its work. */
@@ -96,6 +105,7 @@ interface Tables {
   facts: Facts;
   rows: KeptRow;
   samples: Sample;
+  owner: Limit;
 }
 type Table = keyof Tables;
 
@@ -106,7 +116,9 @@ const KEYS: Record<Table, string | string[]> = {
   facts: "account",
   rows: ["account", "sample"],
   samples: ["account", "name"],
+  owner: "name",
 };
+const FORM = 2;
 
 /** Asks for one thing inside of a transaction. */
 export interface Within {
@@ -155,9 +167,16 @@ export class Store {
 
   private open(): Promise<IDBDatabase> {
     return new Promise((resolve, reject) => {
-      const request = indexedDB.open(this.name, 1);
+      let request: IDBOpenDBRequest;
+      try {
+        request = indexedDB.open(this.name, FORM);
+      } catch (error) {
+        return reject(lost(error as DOMException)); // as some browsers do in a private window
+      }
       request.onupgradeneeded = () => {
-        for (const [table, keyPath] of Object.entries(KEYS)) request.result.createObjectStore(table, { keyPath });
+        const { result } = request;
+        for (const [table, keyPath] of Object.entries(KEYS))
+          if (!result.objectStoreNames.contains(table)) result.createObjectStore(table, { keyPath });
       };
       request.onsuccess = () => resolve(request.result);
       request.onerror = () => reject(lost(request.error));
@@ -192,10 +211,17 @@ function lost(error: DOMException | null): Refusal {
   );
 }
 
-/** Run something as the one writer of this browser; whoever comes second is told so. */
+/** What this tab does as the writer, one thing after the other. */
+const queues = new Map<string, Promise<unknown>>();
+
+/** Run something as the one writer of this browser: in this tab one after the other, beside another tab not at all. */
 export async function exclusively<Result>(name: string, work: () => Promise<Result>): Promise<Result> {
-  return navigator.locks.request(name, { ifAvailable: true }, async (lock) => {
-    if (!lock) throw new Refusal("busy", "another tab of this browser is the device now: it goes on there");
-    return work();
-  });
+  const turn = async (): Promise<Result> =>
+    await navigator.locks.request(name, { ifAvailable: true }, (lock) => {
+      if (!lock) throw new Refusal("busy", "another tab of this browser is the device now: it goes on there");
+      return work();
+    });
+  const done = (queues.get(name) ?? Promise.resolve()).then(turn, turn);
+  queues.set(name, done);
+  return done;
 }

@@ -8,6 +8,7 @@
 import { Refusal, require } from "../refusal.js";
 import { sha256, toHex, type Bytes } from "../wire/bytes.js";
 import { accepted, canonical, nextHash, readEntry, termsOf, type Entry, type Terms } from "./entries.js";
+import { NO_CAP, requireRoom } from "./cap.js";
 import { covers, type Event } from "./event.js";
 
 /** Which sample has which number, as a hash. */
@@ -47,11 +48,12 @@ export class LedgerChain {
   readonly tasks = new Map<string, Spending>();
   private readonly bodies = new Map<string, string>();
 
-  /** Return the entry that accepts a task, or refuse it; accepting it again is refused. */
-  accept(task: string, taskHash: string, terms: Terms): Entry {
+  /** Return the entry that accepts a task, or refuse it: again, at too high a cost, or beyond the owner's limit. */
+  accept(task: string, taskHash: string, terms: Terms, cap = NO_CAP): Entry {
     require(!this.tasks.has(task), `${task}: its terms were accepted before`, "terms");
     const total = terms.event.times(terms.uses);
     require(covers(terms.filter, total), `${task}: ${terms.uses} releases cost more than its ε`, "terms");
+    requireRoom(task, terms, this.tasks.values(), cap);
     return accepted(task, taskHash, terms);
   }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -91,9 +91,14 @@ def full_model(model: Any) -> Model:
     return found
 
 
-def layer_spans(model: Model) -> tuple[slice, ...]:
-    """Return where each layer's numbers stand in the vector of all parameters."""
-    sizes = [trees.size(layer) for layer in model.zeros()]
+Per = Literal["layer", "tensor"]
+"""What has a weight of its own: a layer, or each of its arrays, weights and biases apart (as in ODPFL)."""
+
+
+def layer_spans(model: Model, per: Per = "layer") -> tuple[slice, ...]:
+    """Return where the numbers of each layer, or of each array, stand in the vector of all parameters."""
+    parts = model.zeros() if per == "layer" else trees.leaves(model.zeros())
+    sizes = [trees.size(part) for part in parts]
     ends = list(itertools.accumulate(sizes))
     return tuple(slice(end - size, end) for size, end in zip(sizes, ends, strict=True) if size)
 

@@ -157,7 +157,8 @@ class Aggregation:
         return Public.of(self.model, self.hyper, self.ops)
 
     def _weighing(self) -> tuple[Combine, Shown]:
-        xp, spans = self.ops.xp, layer_spans(full_model(self.model))
+        per = self.learned.per if self.by == "learned" else "layer"
+        xp, spans = self.ops.xp, layer_spans(full_model(self.model), per)
         average: Average = average_of(self.learned) if self.by == "learned" else of_changes
 
         def combine(updates: Array, weights: Array, parameters: Array) -> tuple[Array, Tree]:

@@ -33,7 +33,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from crowdml.algorithms.aggregation.public_rows import Public, layer_spans, minimise
+from crowdml.algorithms.aggregation.public_rows import Per, Public, layer_spans, minimise
 from crowdml.core import Array, Ops, Settings, record
 
 By = Literal["equal", "size", "inverse-variance", "learned"]
@@ -106,6 +106,9 @@ class LearnedSettings(Settings):
         "softmax",
         description="what keeps the weights together; constrained is the paper's, unconstrained what it set out from",
     )
+    per: Per = Field(
+        "layer", description="what has a weight of its own: each layer, or each of its arrays, as in the paper"
+    )
     steps: int = Field(50, gt=0, description="Adam's steps in every version")
     rate: float = Field(0.05, gt=0, description="Adam's rate")
     anchor: float = Field(0.3, ge=0, description="how much softmax weights are held near the prior, times KL")
@@ -175,7 +178,7 @@ def average_of(settings: LearnedSettings) -> Average:
 
 def learned(settings: LearnedSettings, public: Public, ops: Ops) -> Weigh:
     """Make the function that weighs."""
-    spans, xp, average = layer_spans(public.model), ops.xp, average_of(settings)
+    spans, xp, average = layer_spans(public.model, settings.per), ops.xp, average_of(settings)
     teaching, judging = public.halves()
 
     quiet = inverse_variance(len(spans), ops)

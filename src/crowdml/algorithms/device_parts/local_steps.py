@@ -68,6 +68,10 @@ class LocalSteps(DevicePart):
         )
         return release, after
 
+    def sent_later(self, work: Tree) -> Tree:
+        """Return what is remembered, unless the steps had their noise before it was."""
+        return () if self.sanitiser.noise_in_steps else work
+
     def walked(self, broadcast: Broadcast, work: WalkState, batch: Batch, coins: Coins) -> tuple[Tree, WalkState]:
         """Take the steps; return what has changed, not bounded yet, and what to remember."""
         begun = self.rate.init(self.zeros()) if self.reset else work.memory

@@ -49,6 +49,13 @@ class AdmmSettings(Settings):
     )
     beta: float = Field(0.1, ge=0, description="β: strength of the regulariser on the sum of all losses")
     regulariser: Literal["l2", "l1"] = Field("l2", description="½‖w‖² or ‖w‖₁; biases are left out")
+    honest: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="γ: in paper mode, part of the devices whose noise counts: each adds 1/(γ·s) of it. With secure "
+        "aggregation secure-aggregation.honest says it",
+    )
     newton_steps: int = Field(3, gt=0, description="Newton steps of a local solve, from the last solution on")
     average_from: int | None = Field(
         None, gt=0, description="the model is the mean of all versions from this one on; not given: the last one"
@@ -58,7 +65,11 @@ class AdmmSettings(Settings):
 def build(parts: Parts) -> Algorithm:
     """Assemble: the paper's messages behind a partial barrier."""
     schedule = barrier(parts)
-    sanitiser = parts.sanitiser("local", alone=False, by_rows=False, among=schedule.least)
+    # Noise of variance σ²/(γ·s) from each, so that the honest among s have σ² together.
+    counted = schedule.least * parts.settings.honest
+    sanitiser = parts.sanitiser("local", alone=False, by_rows=False, among=counted)
+    if parts.settings.honest != 1 and not sanitiser.adds_noise:
+        raise BadInput("without noise nobody's share of it counts", where="algorithm.honest", hint="leave it out")
     device = Prox(solve=solver(parts), sanitiser=sanitiser, zeros=parts.model.zeros, ops=parts.ops)
     server = Increments(sanitiser=sanitiser, **consensus(parts))
     return one_phase(device, server, sanitiser, schedule, SpeedHints(one_trial_at_a_time=True))

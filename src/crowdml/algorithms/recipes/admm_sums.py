@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from pydantic import field_validator
+
 from crowdml.algorithms.contract import Algorithm, SpeedHints, one_phase
 from crowdml.algorithms.device_parts.prox import RelativeProx
 from crowdml.algorithms.recipe import Parts
@@ -22,6 +24,13 @@ class AdmmSumsSettings(AdmmSettings):
     """The `[algorithm]` section of an admm-sums task."""
 
     kind: Literal["admm-sums"] = "admm-sums"  # type: ignore[assignment]
+
+    @field_validator("honest")
+    @classmethod
+    def _said_elsewhere(cls, honest: float) -> float:
+        if honest != 1.0:
+            raise ValueError("γ of secure sums is secure-aggregation.honest: their noise is shared out by it")
+        return honest
 
 
 def build(parts: Parts) -> Algorithm:

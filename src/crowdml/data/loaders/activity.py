@@ -10,6 +10,7 @@ TMD: `raw_data/U*/sensorfile_U*_LABEL_TIME.csv`, lines of milliseconds, sensor n
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from crowdml.core.errors import BadInput
 from crowdml.core.records import record
 from crowdml.core.targets import Labels
 from crowdml.data.dataset import Dataset, Ints
-from crowdml.data.loaders.activity_windows import Recording, keep_slots, split_sessions, windows_of
+from crowdml.data.loaders.activity_windows import Recording, keep_changes, keep_slots, split_sessions, windows_of
 from crowdml.data.loaders.reading import DAMAGED, damaged, read_npz, read_plain_or_gz
 
 GRAVITY = 9.80665
@@ -184,6 +185,19 @@ def load_tmd(folder: Path) -> Dataset:
 def load_tmd_slots(folder: Path) -> Dataset:
     """Load one row per half minute, as a phone that samples now and then would make them (Crowd-ML 2015, V.B)."""
     return _load_tmd(folder, "activity-slots", every_s=SLOT_S)
+
+
+def load_tmd_changes(folder: Path) -> Dataset:
+    """Load a row of training only when its owner's label has changed, as the paper collects; test rows by slots."""
+    slots = _load_tmd(folder, "activity-changes", every_s=SLOT_S)
+    assert slots.train_owners is not None  # noqa: S101  recordings say whose they are
+    keep = keep_changes(np.asarray(slots.train_targets, np.int32), slots.train_owners)
+    return replace(
+        slots,
+        train_rows=slots.train_rows[keep],
+        train_targets=slots.train_targets[keep],
+        train_owners=slots.train_owners[keep],
+    )
 
 
 def _load_tmd(folder: Path, name: str, every_s: float | None) -> Dataset:

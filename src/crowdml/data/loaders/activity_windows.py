@@ -54,8 +54,15 @@ class Windows:
     samples: Ints
 
 
-def windows_of(recording: Recording, rate_hz: float = 20.0, bins: int = 64) -> Windows:
-    """Turn a recording into windows of `bins` samples at `rate_hz`, side by side without overlap.
+def windows_of(recording: Recording, rate_hz: float = 20.0, bins: int = 64, step: int | None = None) -> Windows:
+    """Turn a recording into windows of `bins` samples at `rate_hz`.
+
+    Args:
+        recording: Sessions of samples.
+        rate_hz: Samples a second.
+        bins: Samples in a window.
+        step: Samples from the beginning of a window to that of the next: fewer than `bins` make windows that slide, as
+            in the paper. Not given: side by side, without overlap.
 
     >>> seconds = np.arange(200) / 50
     >>> upright = np.tile([0.0, 0.0, 9.81], (200, 1))
@@ -63,9 +70,11 @@ def windows_of(recording: Recording, rate_hz: float = 20.0, bins: int = 64) -> W
     >>> made.rows.shape, round(float(made.rows[0, 0] / 64), 2)
     ((1, 64), 9.81)
     """
-    positive(rate_hz=rate_hz, bins=bins)
+    step = bins if step is None else step
+    positive(rate_hz=rate_hz, bins=bins, step=step)
     magnitude = np.sqrt(np.square(recording.acceleration, dtype=np.float64).sum(axis=1))
-    parts = [_session(recording, magnitude, first, last, rate_hz, bins) for first, last in _spans(recording.session)]
+    spans = _spans(recording.session)
+    parts = [_session(recording, magnitude, first, last, rate_hz, bins, step) for first, last in spans]
     if not parts:
         raise BadInput("the recording is empty")
     return Windows(
@@ -85,22 +94,25 @@ def _spans(session: Ints) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def _session(recording: Recording, magnitude: Doubles, first: int, last: int, rate_hz: float, bins: int) -> Windows:
+def _session(
+    recording: Recording, magnitude: Doubles, first: int, last: int, rate_hz: float, bins: int, step: int
+) -> Windows:
     times = recording.seconds[first:last]
     if (np.diff(times) < 0).any():
         raise BadInput("the samples of a session must stand in the order of time")
-    length = bins / rate_hz
     # One sample stands for the time until the next, so n samples at the rate last n/rate and not (n-1)/rate.
-    count = int((times[-1] - times[0] + 1 / rate_hz + 1e-9) // length)
-    grid = times[0] + np.arange(count * bins) / rate_hz
-    even = np.interp(grid, times, magnitude[first:last]).reshape(count, bins)
-    edges = times[0] + np.arange(count + 1) * length
+    ticks = int((times[-1] - times[0] + 1 / rate_hz + 1e-9) * rate_hz + 1e-6)
+    starts = np.arange(max((ticks - bins) // step + 1, 0)) * step
+    grid = times[0] + (starts[:, None] + np.arange(bins)) / rate_hz
+    even = np.interp(grid, times, magnitude[first:last])
+    begins = times[0] + starts / rate_hz
+    # A hair earlier, so that a sample exactly on an edge counts for the window that begins there.
+    within = [np.searchsorted(times, edge - 1e-9) for edge in (begins, begins + bins / rate_hz)]
     return Windows(
         rows=magnitudes(even),
-        session=np.full(count, recording.session[first], np.int32),
-        start_s=edges[:-1],
-        # A hair earlier, so that a sample exactly on an edge counts for the window that begins there.
-        samples=np.diff(np.searchsorted(times, edges - 1e-9)).astype(np.int32),
+        session=np.full(len(starts), recording.session[first], np.int32),
+        start_s=begins,
+        samples=(within[1] - within[0]).astype(np.int32),
     )
 
 
@@ -115,6 +127,22 @@ def keep_slots(start_s: Doubles, session: Ints, every_s: float = 30.0) -> Mask:
     _, first = np.unique(np.stack([session.astype(np.int64), slot]), axis=1, return_index=True)
     keep = np.zeros(len(start_s), bool)
     keep[first] = True
+    return keep
+
+
+def keep_changes(labels: Ints, owners: Ints) -> Mask:
+    """Choose rows whose label is another than that of their owner's row before, and each owner's first.
+
+    Crowd-ML 2015 collects so, in order that rows differ. It is a filter that depends on data: a promise then is about
+    the rows that it lets pass.
+
+    >>> keep_changes(np.array([0, 0, 2, 1, 1]), np.array([5, 5, 5, 6, 5])).tolist()
+    [True, False, True, True, True]
+    """
+    keep = np.zeros(len(labels), bool)
+    for owner in np.unique(owners):
+        rows = np.flatnonzero(owners == owner)
+        keep[rows] = np.concatenate([[True], np.diff(labels[rows]) != 0])
     return keep
 
 

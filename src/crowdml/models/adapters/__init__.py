@@ -10,6 +10,7 @@ from crowdml.models.adapters.jax_model import JaxModel as JaxModel
 from crowdml.models.adapters.jax_modules import EquinoxModel as EquinoxModel
 from crowdml.models.adapters.jax_modules import FlaxModel as FlaxModel
 from crowdml.models.adapters.torch_model import TorchModel as TorchModel
+from crowdml.models.adapters.training_loop import TrainingLoop as TrainingLoop
 from crowdml.models.adapters.user_model import USER_MODELS as USER_MODELS
 from crowdml.models.adapters.user_model import UserModel as UserModel
 

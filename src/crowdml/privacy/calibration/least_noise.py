@@ -38,6 +38,7 @@ class Wanted:
         unit: What one promise protects.
         rows: Rows of a release that change with the unit.
         statistics: Part of ε that goes to counts; 0 where they are not sent.
+        label_share: Part of that which goes to label counts.
     """
 
     epsilon: float
@@ -46,6 +47,7 @@ class Wanted:
     unit: str = "device"
     rows: int = 1
     statistics: float = 0.0
+    label_share: float = 0.5
 
     def kept_by(self, limit: Filter, counts: Event) -> Callable[[GridMechanism], bool]:
         """Return a function that tells whether noise on the update is enough beside what counts cost."""
@@ -66,7 +68,7 @@ def calibrate(law: NoiseLaw, grid: Grid, stable: Stability | None, wanted: Wante
         stable: A proof that one sample moves a message by less than its bound; None where there is none.
         wanted: What it has to keep.
     """
-    split = split_counts(wanted.statistics, wanted.uses, wanted.rows) if wanted.statistics else None
+    split = split_counts(wanted) if wanted.statistics else None
     counts = split.event(wanted.rows) if split else Event()
     sensitivity = sample_sensitivity(grid, stable) if wanted.unit == "sample" else grid.sensitivity
     possible: dict[FilterKind, bool] = {
@@ -153,11 +155,14 @@ def _least(made: Callable[[float], Made], enough: Callable[[Made], bool], first:
     return made(high / 16)
 
 
-def split_counts(epsilon: float, uses: int, rows: int) -> CountNoise:
-    """Split ε over all uses, and over the two kinds of count by halves, where so many rows may change at once."""
-    each = epsilon / uses / 2
-    require_fit(2 * rows / each if each else math.inf, "privacy.statistics-epsilon")
-    return CountNoise(errors=exact_scale(rows / each), spread=exact_scale(2 * rows / each))
+def split_counts(wanted: Wanted) -> CountNoise:
+    """Split the counts' ε over all uses, and over the two kinds of count, where so many rows may change at once."""
+    each, rows = wanted.statistics / wanted.uses, wanted.rows
+    of_labels = each * wanted.label_share
+    of_errors = each - of_labels
+    smaller = min(of_labels, of_errors)
+    require_fit(2 * rows / smaller if smaller else math.inf, "privacy.statistics-epsilon")
+    return CountNoise(errors=exact_scale(rows / of_errors), spread=exact_scale(2 * rows / of_labels))
 
 
 def require_fit(scale: float, where: str) -> None:

@@ -141,19 +141,20 @@ def _on_message(settings: PrivacySettings, releases: Releases, model: ModelBound
     part = settings.statistics_epsilon
     made = Paper(
         mechanism=calibrated(law, bound, epsilon - part, settings.delta),
-        counts=_counts(part, model.classes) if releases.counts and part else None,
+        counts=_counts(part, settings.label_share, model.classes) if releases.counts and part else None,
     )
     claim = Promise(epsilon=epsilon, delta=0.0 if law.pure else settings.delta)
     return _plan(settings, releases, _correlated(made, settings, model), claim)
 
 
-def _counts(epsilon: float, classes: int) -> CountNoise:
-    """Crowd-ML 2015, equations (11) and (12), with ε_e = ε/2 and C·ε_y = ε/2.
+def _counts(epsilon: float, label_share: float, classes: int) -> CountNoise:
+    """Crowd-ML 2015, equations (11) and (12), with C·ε_y = ε · label_share and ε_e the rest.
 
     Both formulas add twice the noise needed: the error count (sensitivity 1) really costs ε_e/2, and the vector of
     label counts (sensitivity 2 in L1, whatever C is) really costs ε_y.
     """
-    return CountNoise(errors=2.0 / (epsilon / 2), spread=2.0 / (epsilon / 2 / classes), classes=classes)
+    of_labels = epsilon * label_share
+    return CountNoise(errors=2.0 / (epsilon - of_labels), spread=2.0 / (of_labels / classes), classes=classes)
 
 
 def _in_steps(settings: PrivacySettings, releases: Releases, model: ModelBounds) -> Plan:

@@ -15,7 +15,7 @@ Two ways to take rows, each with the only accounting that is right for it:
 Clipping layer by layer gives each of L layers the radius C/√L: together they are at most C long.
 
 The noise is drawn in floating point, which is no exact Gaussian, and what it is added to is no integer: a simulation
-may do so, a device may not (`sound_plan` refuses it).
+may do so, a device may not. What devices do is `sanitisers.grid_steps`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from crowdml.core import BadInput, record
-from crowdml.privacy.calibration.term_checks import require_limit
-from crowdml.privacy.promise import Sampled, divergence_epsilon, steps_epsilon
+from crowdml.privacy.calibration.term_checks import require_limit, require_step_noise
+from crowdml.privacy.promise import Sampled, Sampling, divergence_epsilon, steps_epsilon
 from crowdml.privacy.releases import Steps
 from crowdml.privacy.settings import PrivacySettings
 
@@ -100,13 +100,13 @@ def private_steps(settings: PrivacySettings, local: Steps | None, limit: int | N
             where="algorithm.local-steps",
             hint="such as local-steps = 60, and leave epochs out",
         )
-    _require_terms(settings)
+    sampling = _require_terms(settings)
     assert settings.sampling_rate and settings.clip  # noqa: S101  seen to just above
     releases = require_limit(limit)
-    step = Sampled(sampling=settings.sampling, multiplier=1.0, share=settings.sampling_rate, batch=local.part)
+    step = Sampled(sampling=sampling, multiplier=1.0, share=settings.sampling_rate, batch=local.part)
     if settings.noise_multiplier is not None:
         # Given in clips, as elsewhere, and accounted in sensitivities: replacing a row moves a sum by two clips.
-        step = replace(step, multiplier=_in_sensitivities(settings.noise_multiplier, settings.sampling))
+        step = replace(step, multiplier=_in_sensitivities(settings.noise_multiplier, sampling))
     else:
         assert settings.epsilon  # noqa: S101  seen to just above
         step = _with_least_noise(step, local.count * releases, settings.epsilon, settings.delta)
@@ -132,17 +132,23 @@ def _in_sensitivities(multiplier: float, sampling: str) -> float:
     return multiplier / clips
 
 
-def _require_terms(settings: PrivacySettings) -> None:
-    """Refuse terms that cannot be kept, with what would be right."""
-    right = NEIGHBOURS[settings.sampling]
+def _require_terms(settings: PrivacySettings) -> Sampling:
+    """Refuse terms that cannot be kept, with what would be right; return how a step takes its rows."""
+    sampling: Sampling = "fixed" if settings.sampling == "fixed" else "poisson"
+    if settings.sampling == "in-turn":
+        raise BadInput(
+            "the paper's steps take rows at random, and its accounting is theirs",
+            where="privacy.sampling",
+            hint='"poisson" or "fixed"; mode = "sound" takes rows in turn',
+        )
+    right = NEIGHBOURS[sampling]
     if settings.adjacency != right:
         raise BadInput(
-            f'sampling = "{settings.sampling}" is accounted for neighbours by "{right}", not by "{settings.adjacency}"',
+            f'sampling = "{sampling}" is accounted for neighbours by "{right}", not by "{settings.adjacency}"',
             where="privacy.adjacency",
             hint=f'adjacency = "{right}"',
         )
-    if settings.mechanism != "gaussian":
-        raise BadInput("noise in local steps is Gaussian", where="privacy.mechanism", hint='use mechanism = "gaussian"')
+    require_step_noise(settings)
     if settings.noise_multiplier is not None and settings.epsilon is not None:
         raise BadInput(
             "noise follows either from epsilon or from noise-multiplier",
@@ -162,6 +168,7 @@ def _require_terms(settings: PrivacySettings) -> None:
             raise BadInput(
                 "noise in local steps needs this", where=f"privacy.{name.replace('_', '-')}", hint=f"such as {hint}"
             )
+    return sampling
 
 
 @functools.lru_cache(maxsize=64)

@@ -18,6 +18,7 @@ from crowdml.privacy.calibration.term_checks import (
     require_meaningful,
     require_parts,
     require_replace,
+    require_step_noise,
     stated,
 )
 from crowdml.privacy.gaussian import gaussian_budget
@@ -26,7 +27,9 @@ from crowdml.privacy.noise.laws import SOUND_LAWS, NoiseLaw
 from crowdml.privacy.plan import Plan
 from crowdml.privacy.releases import ModelBounds, Releases
 from crowdml.privacy.renyi import rho_budget
+from crowdml.privacy.sanitisers.base import Sanitiser
 from crowdml.privacy.sanitisers.grid import OnGrid
+from crowdml.privacy.sanitisers.grid_steps import GridSteps
 from crowdml.privacy.settings import PrivacySettings
 
 LEAST_RADIUS = 1e-280
@@ -43,6 +46,8 @@ def sound_plan(settings: PrivacySettings, releases: Releases, model: ModelBounds
     """
     refuse_steps(settings)
     epsilon, uses = _checked(settings, releases, model)
+    if settings.noise_at == "steps":
+        return _in_steps(settings, releases, model, epsilon, uses)
     if releases.sends == "moments" or releases.first_uses:
         return _with_moments(settings, releases, model, epsilon, uses)
     law = SOUND_LAWS[settings.mechanism]
@@ -59,19 +64,84 @@ def sound_plan(settings: PrivacySettings, releases: Releases, model: ModelBounds
         unit=settings.unit,
         rows=1 if settings.unit == "sample" else releases.rows or 1,
         statistics=settings.statistics_epsilon if counted else 0.0,
+        label_share=settings.label_share,
     )
     if model.shared:
         _require_shared(settings, law)
         mechanism, counts, limit = calibrate_shared(model.shared, grid, stable, wanted, model.classes)
     else:
         mechanism, counts, limit = calibrate(law, grid, stable, wanted)
+    made = OnGrid(mechanism=mechanism, counts=counts, one_epsilon=model.shared is not None)
+    return _offered(settings, releases, made, epsilon, uses, limit)
+
+
+def _offered(
+    settings: PrivacySettings, releases: Releases, made: Sanitiser, epsilon: float, uses: int, limit: Filter
+) -> Plan:
+    """Return the plan, from which owners may choose their ε; what cannot be kept is refused before one does."""
     low, high = settings.owner_range or (epsilon, epsilon)
     share = settings.statistics_epsilon / epsilon
-    terms = stated(settings, uses=uses, rows=releases.rows, filter=limit, share=share, owner_range=(low, high))
-    made = OnGrid(mechanism=mechanism, counts=counts, one_epsilon=model.shared is not None)
+    terms = stated(
+        settings,
+        uses=uses,
+        rows=releases.rows,
+        filter=limit,
+        share=share,
+        label_share=settings.label_share,
+        owner_range=(low, high),
+    )
     plan = Plan(terms=terms, sanitisers=(made,) * releases.phases)
-    plan.for_owner(low)  # what cannot be kept is refused before an owner chooses it
+    plan.for_owner(low)
     return plan
+
+
+def _in_steps(settings: PrivacySettings, releases: Releases, model: ModelBounds, epsilon: float, uses: int) -> Plan:
+    """Calibrate noise inside local steps, of which a sample is in one per release."""
+    local = releases.steps
+    if local is None or not local.by_walk:
+        raise BadInput(
+            "there are no local steps to put noise into, or more is sent than what they have changed",
+            where="privacy.noise-at",
+            hint='use "local-sgd" with local-steps of at least 1, or "fedavg"; or noise-at = "message"',
+        )
+    if local.epochs != 1:
+        raise BadInput(
+            f"with {local.epochs} epochs a row is in several steps of a release, some of them the same",
+            where="algorithm.epochs",
+            hint="epochs = 1, and as many more rounds: an epoch would cost as much as a round",
+        )
+    _require_step_terms(settings, model)
+    law = SOUND_LAWS[settings.mechanism]
+    grid = make_grid(law.order, model.size, _radius(settings, law, releases, model), "example")
+    wanted = Wanted(epsilon=epsilon, delta=settings.delta, uses=uses, unit="sample")
+    mechanism, _, limit = calibrate(law, grid, None, wanted)
+    made = GridSteps(mechanism=mechanism, part=local.part, by_layer=settings.clipping == "per-layer")
+    return _offered(settings, releases, made, epsilon, uses, limit)
+
+
+def _require_step_terms(settings: PrivacySettings, model: ModelBounds) -> None:
+    """Refuse what is not proven of steps that go through the rows, with what would be right."""
+    require_step_noise(settings)
+    if settings.unit != "sample":
+        raise BadInput(
+            "noise in local steps promises something to samples: a device is in all of them",
+            where="privacy.unit",
+            hint='unit = "sample"; for whole devices noise-at = "message"',
+        )
+    if settings.sampling not in (None, "in-turn"):
+        raise BadInput(
+            f'sampling = "{settings.sampling}" costs less by divergences of many orders, and a ledger adds up one sum',
+            where="privacy.sampling",
+            hint='leave it out: rows go in turn, each in one step of a release; mode = "paper" simulates the others',
+        )
+    why = "rows go in turn, and noise follows from epsilon"
+    refuse_given(settings, ("sampling_rate", "noise_multiplier", "statistics_epsilon"), why)
+    if model.shared:
+        raise BadInput(
+            "what steps have changed has its noise already: there is nothing left for others to share",
+            where="secure-aggregation.enabled",
+            hint='leave it out, or noise-at = "message"',
+        )
 
 
 def _grid(
@@ -146,6 +216,7 @@ def _require_shared(terms: PrivacySettings, law: NoiseLaw) -> None:
         ("owner_range",),
         "under secure aggregation everybody's noise protects everybody: owners cannot choose an ε of their own",
     )
+    refuse_given(terms, ("label_share",), "counts in a secure sum are one vector with noise of one size")
 
 
 def _radius(terms: PrivacySettings, law: NoiseLaw, releases: Releases, model: ModelBounds) -> float:
@@ -208,14 +279,6 @@ def _check_fresh(terms: PrivacySettings) -> None:
 
 def _check_form(terms: PrivacySettings, releases: Releases) -> None:
     _check_fresh(terms)
-    if terms.noise_at == "steps":
-        raise BadInput(
-            "noise inside local steps is Gaussian in floating point, on sums that are no integers: no ε can be "
-            "promised for it, only a simulation may add it",
-            where="privacy.noise-at",
-            hint='mode = "paper" in a simulation; live, clip every row on the grid by "crowd-sgd" or "fedsgd", or the '
-            'whole change with unit = "device"',
-        )
     if not releases.on_grid:
         raise BadInput(
             "this algorithm has no sound form yet: nothing it sends is on the grid",

@@ -67,6 +67,12 @@ def refuse_steps(settings: PrivacySettings) -> None:
         )
 
 
+def require_step_noise(settings: PrivacySettings) -> None:
+    """Refuse noise in steps that is not Gaussian: gradients are long in L1, and steps are many."""
+    if settings.mechanism != "gaussian":
+        raise BadInput("noise in local steps is Gaussian", where="privacy.mechanism", hint='use mechanism = "gaussian"')
+
+
 def require_parts(settings: PrivacySettings, epsilon: float, pure: bool, delta: str) -> None:
     """Refuse noise without the δ that it needs, and counts that take all of ε."""
     if not pure and settings.delta == 0:

@@ -164,7 +164,7 @@ class Use:
         alone: Whether a commit follows every check-in: then an update is not multiplied by its weight.
         by_rows: Whether a device counts as much as it has rows, where the sanitiser lets it.
         rate_share: `rate_share(count)`: the rate as a share of its constant, for noise that follows it.
-        among: Devices whose messages are added up before anything else is done with them; noise is divided by its root.
+        among: Devices whose noise counts in a sum that is all anybody sees; noise is divided by its root.
         target: What rows are mapped to.
     """
 
@@ -175,7 +175,7 @@ class Use:
     alone: bool = True
     by_rows: bool = True
     rate_share: Callable[[Array], Array] | None = None
-    among: int | None = None
+    among: float | None = None
     target: Target = Labels(names=("", ""))
 
 
@@ -198,6 +198,8 @@ class Sanitiser(abc.ABC):
     """Whether it exists in simulation only: its noise is no exact draw, so that nobody may rely on it."""
     adds_noise: ClassVar[bool] = True
     """Whether it adds noise at all."""
+    noise_in_steps: ClassVar[bool] = False
+    """Whether noise goes into local steps: whatever is made of them later, what a device remembers included, has it."""
     once: ClassVar[bool] = False
     """Whether noise is drawn once for the whole task, so that a device has all its rows in one release."""
 
@@ -266,6 +268,10 @@ class Sanitiser(abc.ABC):
     def without_others(self) -> Sanitiser:
         """Return what is left of it in secure aggregation if nobody else adds noise."""
         raise ValueError("the promise rests on this device alone anyway")
+
+    def deviation_of(self, batch: int) -> float | None:
+        """Return the s.d. of the noise on each number of a mean over so many rows; None where it has no one size."""
+        return None
 
     @property
     def moved_by_sample(self) -> float | None:

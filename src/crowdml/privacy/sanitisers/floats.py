@@ -97,6 +97,10 @@ class NoNoise(Floats):
     simulated = False
     adds_noise = False
 
+    def deviation_of(self, batch: int) -> float | None:
+        """There is none."""
+        return 0.0
+
     def summary(self, releases: int, batch: int) -> dict[str, Any]:
         """Say so."""
         return {"guarantee": "no formal guarantee"}
@@ -158,6 +162,10 @@ class Fixed(Floats):
             assert self.use.rate_share is not None  # noqa: S101  the recipe has a rate, or `task_checks` refuses
             factor = self.use.rate_share(release.count)
         return self.use.scales["noise"] * factor
+
+    def deviation_of(self, batch: int) -> float | None:
+        """As given, where it stays so."""
+        return self.deviation if self.sequence == "iid" else None
 
     def perturbed(self, release: Release, memory: Tree, coins: Coins) -> tuple[Tree, Tree]:
         """Add it, and count."""

@@ -11,6 +11,7 @@ whole counts as one: then the noise of a mean is least, and nothing has to be sa
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -21,6 +22,7 @@ from crowdml.privacy.accounting import Terms
 from crowdml.privacy.calibration.least_noise import Wanted, calibrate
 from crowdml.privacy.cost import Cost
 from crowdml.privacy.limits import GridLimits, grid_limits
+from crowdml.privacy.noise.counts import laplace_variance
 from crowdml.privacy.noise.grid import GridMechanism, round_checked, to_levels
 from crowdml.privacy.noise.shares import Shared
 from crowdml.privacy.sanitisers.base import (
@@ -60,6 +62,14 @@ class OnGrid(Sanitiser):
     def in_order(self) -> bool:
         """Rows are looked at before the steps where a proof asks for it."""
         return self.mechanism.stable is None
+
+    def deviation_of(self, batch: int) -> float | None:
+        """Follow from levels, where a device adds all its noise by itself."""
+        if self.mechanism.shared:
+            return None
+        scale, grid = self.mechanism.scale, self.mechanism.grid
+        levels = math.sqrt(laplace_variance(scale)) if grid.order == 1 else scale
+        return levels * grid.step / (batch if self.weighs_rows else 1)
 
     @property
     def scales(self) -> dict[str, float]:
@@ -200,6 +210,7 @@ class OnGrid(Sanitiser):
             unit=terms.unit,
             rows=terms.changing or 1,
             statistics=terms.share * epsilon if self.counts else 0.0,
+            label_share=terms.label_share,
         )
         noise = self.mechanism
         mechanism, counts, limit = calibrate(noise.law, noise.grid, noise.stable, wanted)

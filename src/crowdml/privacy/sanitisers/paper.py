@@ -44,7 +44,7 @@ class Paper(Floats):
         bound, law, noise = self.mechanism.bound, self.mechanism.law, self.mechanism.noise
         if among := self.bound_to.among if self.bound_to else None:
             told = (
-                f"{law.name} of scale {noise:.3g} on each number of a sum, in equal parts from {among} devices; one "
+                f"{law.name} of scale {noise:.3g} on each number of a sum, in equal parts from {among:g} devices; one "
                 f"sample is said to move it by {2 * bound.radius:.3g} in L2"
             )
         else:
@@ -54,6 +54,13 @@ class Paper(Floats):
                 f"{'by clipping' if bound.clipped else 'by the model and the norm of a row'}"
             )
         return {"noise": told, "guarantee": f"replace-one; {SIMULATED}"}
+
+    def deviation_of(self, batch: int) -> float | None:
+        """Follow from the scale, where the law is one of single numbers."""
+        law = self.mechanism.law
+        if law.deviation is None or law.whole or (self.bound_to and self.bound_to.among):
+            return None
+        return law.deviation(1) * self.mechanism.noise / batch
 
     @property
     def scales(self) -> dict[str, float]:
@@ -163,6 +170,7 @@ class InSteps(Floats):
 
     bounds_rows = True
     in_order = False
+    noise_in_steps = True
     # The number of rows would not be protected.
     weighs_rows = False
 

@@ -176,13 +176,14 @@ async def enrol(coordinator: In, running: Of, body: json_bodies.EnrolBody, reque
 
 @described("What the server keeps of this device", response_model=json_bodies.Me)
 async def show_me(coordinator: In, me: Me) -> dict[str, Any]:
-    """Return the entry of the device that asks: a ledger with fewer charges than `check_ins` was set back."""
+    """Return the entry of the device that asks: a ledger of fewer charges than `check_ins` + `refused` was set back."""
     running = coordinator.running(me.task)
     return {
         "device": me.id,
         "task": me.task,
         "slot": me.slot,
         "check_ins": running.totals(me).check_ins,
+        "refused": await asyncio.to_thread(coordinator.store.refused, running.id, me.slot),
         "task_hash": running.task_hash,
         "state": running.snapshot.state,
     }

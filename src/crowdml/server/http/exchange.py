@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from crowdml.core import CrowdError
 from crowdml.core.errors import MalformedMessage
@@ -20,6 +21,7 @@ from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.device_tokens import DeviceState
 from crowdml.server.tasks.folding import CheckIn, require_open
 from crowdml.server.tasks.running_task import RunningTask
+from crowdml.server.tasks.snapshot import Published
 from crowdml.server.tasks.task_writer import Writer
 
 OCTETS = b"application/octet-stream"
@@ -44,6 +46,8 @@ class Exchange:
         """Answer a check-out."""
         try:
             running, device = self.admit(request)
+            if self._coordinator.options.shared():
+                await self._coordinator.writers[running.name].settled()
             answer = self._check_out(running, device, request)
         except CrowdError as error:
             answer = refusal_of(error).answer()
@@ -84,23 +88,11 @@ class Exchange:
     @staticmethod
     def _check_out(running: RunningTask, device: DeviceState, request: Request) -> Answer:
         now = running.snapshot
-        state, published = now.state, now.published
-        if state == "stopped":
-            require_open(state, now.reason)
-        if state != "open" or not running.in_round(device):
-            wait_s = b"%d" % (5 if state != "open" else _ROUND_WAIT_S)
-            why = b"round" if state == "open" else state.encode()
-            return Answer(status=204, headers=((b"retry-after", wait_s), (b"crowdml-waiting", why)))
-        device.invited = published.version
-        headers = (
-            (b"etag", published.etag),
-            (b"crowdml-version", b"%d" % published.version),
-            (b"crowdml-task-hash", running.task_hash.encode()),
-            (b"cache-control", b"private, no-cache"),
-        )
-        if request.headers.get(b"if-none-match") == published.etag:
-            return Answer(status=304, headers=headers)
-        return Answer(status=200, body=published.body, headers=(*headers, (b"content-type", OCTETS)))
+        waiting = waiting_answer(now.state, now.reason, lambda: running.in_round(device))
+        if waiting is not None:
+            return waiting
+        device.invited = now.published.version
+        return version_answer(now.published, running.task_hash, request)
 
     def _expect(self, request: Request) -> ExpectedCheckIn:
         running, device = self.admit(request)
@@ -108,7 +100,7 @@ class Exchange:
             raise Refusal(409, "masked", "this task takes masked sums only", hint=f"/v1/tasks/{running.name}/sums")
         if running.live.sliced:
             raise Refusal(409, "sliced", "members of a group check nothing in", hint=f"/v1/tasks/{running.name}/relay")
-        key = _require_headers(request, running.live.server_messages.check_in.size_bytes)
+        key = require_headers(request, running.live.server_messages.check_in.size_bytes)
         writer = self._coordinator.writers[running.name]
         return ExpectedCheckIn(
             running=running,
@@ -150,22 +142,7 @@ class ExpectedCheckIn:
 
     def read(self, body: bytes | memoryview) -> CheckIn:
         """Look at the body, or raise `MalformedMessage`."""
-        try:
-            message = self.running.live.server_messages.check_in.decode(body)
-            if not self.running.looks_together:
-                (problem,) = self.running.problems([message["content"]])
-                if problem is not None:
-                    raise MalformedMessage(problem)
-        except MalformedMessage:
-            self.device.refused += 1
-            raise
-        return CheckIn(
-            device=self.device,
-            key=self.key,
-            body=hashlib.sha256(body).digest(),
-            started=int(message["version"]),
-            content=message["content"],
-        )
+        return make_check_in(self.device, self.key, body, read_message(self.running, self.device, body))
 
     def take(self, body: bytes | memoryview, answered: Answered) -> None:
         """Look at the body and hand it to the writer; the answer comes once it is stored, or refused."""
@@ -176,7 +153,56 @@ class ExpectedCheckIn:
             answered(self.counted(refusal_of(error).answer()))
 
 
-def _require_headers(request: Request, size: int) -> str:
+def waiting_answer(state: str, reason: str | None, in_round: Callable[[], bool]) -> Answer | None:
+    """Tell a device why there is no version for it now, and for how long to wait; None where there is one."""
+    if state == "stopped":
+        require_open(state, reason)
+    if state == "open" and in_round():
+        return None
+    wait_s = b"%d" % (5 if state != "open" else _ROUND_WAIT_S)
+    why = b"round" if state == "open" else state.encode()
+    return Answer(status=204, headers=((b"retry-after", wait_s), (b"crowdml-waiting", why)))
+
+
+def version_answer(published: Published, task_hash: str, request: Request) -> Answer:
+    """Give a device a version, unless it has that already."""
+    headers = (
+        (b"etag", published.etag),
+        (b"crowdml-version", b"%d" % published.version),
+        (b"crowdml-task-hash", task_hash.encode()),
+        (b"cache-control", b"private, no-cache"),
+    )
+    if request.headers.get(b"if-none-match") == published.etag:
+        return Answer(status=304, headers=headers)
+    return Answer(status=200, body=published.body, headers=(*headers, (b"content-type", OCTETS)))
+
+
+def read_message(running: RunningTask, device: DeviceState, body: bytes | memoryview) -> dict[str, Any]:
+    """Look at the body of a check-in, or raise `MalformedMessage`; return version and content."""
+    try:
+        message: dict[str, Any] = running.live.server_messages.check_in.decode(body)
+        if not running.looks_together:
+            (problem,) = running.problems([message["content"]])
+            if problem is not None:
+                raise MalformedMessage(problem)
+    except MalformedMessage:
+        device.refused += 1
+        raise
+    return message
+
+
+def make_check_in(device: DeviceState, key: str, body: bytes | memoryview, message: Mapping[str, Any]) -> CheckIn:
+    """Make a check-in of a message that was looked at."""
+    return CheckIn(
+        device=device,
+        key=key,
+        body=hashlib.sha256(body).digest(),
+        started=int(message["version"]),
+        content=message["content"],
+    )
+
+
+def require_headers(request: Request, size: int) -> str:
     """Refuse by headers alone whatever can be refused so; return the idempotency key."""
     headers = request.headers
     if b"transfer-encoding" in headers or b"content-length" not in headers:

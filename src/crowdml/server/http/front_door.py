@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 from crowdml.core import CrowdError, record
 from crowdml.server.http.direct import Expected
@@ -12,7 +12,7 @@ from crowdml.server.http.requests import Asgi, Limiter, Pace, Receive, Request, 
 from crowdml.server.http.routes import RAW_ROUTES, SUM_STAGES
 from crowdml.server.http.websockets.relay import refuse_socket
 from crowdml.server.refusals import ALWAYS, NO_STORE, PROTOCOL, Answer, Headers, Refusal, json_answer, refusal_of
-from crowdml.server.tasks.coordinator import Coordinator
+from crowdml.server.tasks.device_tokens import Tokens
 
 RawHandler = Callable[[Request, Receive], Awaitable[Answer]]
 DirectHandler = Callable[[Request], Expected | Answer]
@@ -91,11 +91,26 @@ class RawTable:
         return None if known is None else (known[0], found[1], known[1])
 
 
+class Crowd(Protocol):
+    """What the door knows of tasks: who may speak, and whether all goes well."""
+
+    tokens: Tokens
+
+    def is_operator(self, token: bytes) -> bool:
+        """Tell the operator's token."""
+        ...
+
+    @property
+    def well(self) -> bool:
+        """Whether whatever changes tasks still works."""
+        ...
+
+
 class FrontDoor:
     """Answers raw routes; everything else goes on to the framework.
 
     Args:
-        coordinator: All tasks.
+        coordinator: Knows the tasks.
         handlers: The functions that the table names for raw routes, but for that of health.
         framework: The control plane and the pages.
         access: Who may ask, and how often.
@@ -109,7 +124,7 @@ class FrontDoor:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: Crowd,
         handlers: Mapping[str, RawHandler],
         framework: Asgi,
         access: Access,
@@ -202,7 +217,7 @@ class FrontDoor:
 
     async def _health(self, request: Request, receive: Receive) -> Answer:
         """Say whether every writer works."""
-        well = all(writer.alive for writer in self._coordinator.writers.values())
+        well = self._coordinator.well
         return json_answer({"status": "ok" if well else "failed"}, 200 if well else 503)
 
     def _require_pace(self, request: Request) -> None:

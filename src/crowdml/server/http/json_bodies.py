@@ -212,6 +212,7 @@ class Me(_Answer):
     task: str
     slot: int
     check_ins: int = Field(description="check-ins that have a receipt")
+    refused: int = Field(description="releases that were refused for good: read and not used, so they are spent too")
     task_hash: str
     state: State
 

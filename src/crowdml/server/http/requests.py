@@ -87,8 +87,14 @@ class Limiter:
 
     def __init__(self, pace: Pace, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin with full buckets."""
-        self._pace, self._clock = pace, clock
+        self._whole = self._pace = pace
+        self._clock = clock
         self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def share(self, among: int) -> None:
+        """Give each caller one part of its pace here, as others count the rest."""
+        whole = self._whole
+        self._pace = Pace(per_second=whole.per_second / among, burst=max(whole.burst // among, 1))
 
     def wait(self, caller: Hashable) -> float:
         """Take one token and return 0, or return after how many seconds there will be one."""

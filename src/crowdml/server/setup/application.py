@@ -43,9 +43,21 @@ def create_app(
         access: Who may ask.
         failed: What happens when the store fails; a test gives something milder.
     """
-    coordinator = Coordinator(store, failed, options)
-    cookies = SessionCookies(secure=bool(access.secure_s))
-    strangers, devices = Limiter(access.stranger_pace), Limiter(access.device_pace)
+    return make_door(Coordinator(store, failed, options), access, failed, Limiter(access.device_pace))
+
+
+def make_door(
+    coordinator: Coordinator, access: Access, failed: Callable[[BaseException], None], devices: Limiter
+) -> FrontDoor:
+    """Put the parts of an application together.
+
+    Args:
+        coordinator: All tasks.
+        access: Who may ask.
+        failed: What happens when the store fails.
+        devices: Pace of each device.
+    """
+    cookies, strangers = SessionCookies(secure=bool(access.secure_s)), Limiter(access.stranger_pace)
 
     def load() -> Asgi:
         from crowdml.server.setup.framework import make_framework

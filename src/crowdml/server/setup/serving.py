@@ -18,6 +18,7 @@ import uvloop
 from crowdml.core import BadInput, record
 from crowdml.server.http.bounded_connection import BoundedProtocol, ConnectionLimits, bounded
 from crowdml.server.http.requests import Asgi, Limiter, Pace
+from crowdml.server.setup.certificate_files import CertificateFiles
 from crowdml.server.tasks.operator.operator_token import TOKEN_FILE as TOKEN_FILE
 from crowdml.server.tasks.operator.operator_token import require_identity as require_identity
 from crowdml.task.live_task import LARGEST_FRAME
@@ -141,6 +142,12 @@ def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
+    if place.certificate is not None:
+        server.config.load()
+        assert server.config.ssl is not None  # noqa: S101  it has a certificate
+        files = CertificateFiles(server.config.ssl, place.certificate, place.key)
+        files.on_hang_up()
+        files.start()
     # What strangers send wrong is counted and answered; to log it would let them fill the disk.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     # Whatever is there by now stays; to go through it again and again would cost as much as folding in.

@@ -52,6 +52,6 @@ def withdraw(statements: Statements, device: str) -> tuple[int, int] | None:
         return None
     task, slot = found
     statements.run("UPDATE invites SET slot = NULL WHERE task = ? AND slot = ?", task, slot)
-    for table in ("device_rows", "counters", "devices"):
+    for table in ("device_rows", "counters", "refused_releases", "devices"):
         statements.run(f"DELETE FROM {table} WHERE task = ? AND slot = ?", task, slot)  # noqa: S608  names of ours
     return task, slot

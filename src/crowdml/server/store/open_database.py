@@ -10,7 +10,7 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crowdml.core import BadInput
 from crowdml.server.store.database import Database
@@ -27,18 +27,19 @@ _PLAIN = re.compile(r"sqlite:///([^?:]+)")
 VERSION_TABLE = "schema_version"
 FIRST = "0100"
 """The first migration: older tables are refused."""
-HEAD = "0300"
+HEAD = "0400"
 """The last migration. Alembic is imported only where a database is not there yet: it takes a while."""
 
 TABLES = {"tasks", "signed_tasks", "public_sets", "states", "points", "devices", "invites", "device_rows"}
 TABLES |= {"receipts", "counters", "server_identity", "meta", "days", "validations", "operator_sessions", "event_log"}
+TABLES |= {"refused_releases"}
 """Names that no other program may have taken."""
 
 SCRIPTS = Path(__file__).with_name("migrations")
 
 
-def open_database(url: str) -> Database:
-    """Open a database by its address, or say why it cannot be used."""
+def open_database(url: str, **options: Any) -> Database:
+    """Open a database by its address, or say why it cannot be used; `options` are those of `open_postgres`."""
     if plain := _PLAIN.fullmatch(url):
         # Read without SQLAlchemy, which takes longer to load than a server with SQLite needs for all else.
         return open_sqlite(Path(plain[1]))
@@ -47,7 +48,7 @@ def open_database(url: str) -> Database:
         return open_sqlite(path_of(parsed))
     from crowdml.server.store.postgres import open_postgres
 
-    return open_postgres(parsed)
+    return open_postgres(parsed, **options)
 
 
 def parse(url: str) -> URL:

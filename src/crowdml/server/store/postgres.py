@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 
 from sqlalchemy import Connection, create_engine
@@ -20,12 +21,31 @@ BUSY_MS = 5000
 
 LOCK_NOT_AVAILABLE = "55P03"
 
+HOLDS_LOCK = (
+    "locktype = 'advisory' AND granted AND objsubid = 1 "  # noqa: S608  a constant
+    f"AND classid::BIGINT = {LOCK >> 32} AND objid::BIGINT = {LOCK & 0xFFFFFFFF} "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+"""Finds in `pg_locks` who holds it."""
 
-def open_postgres(url: URL) -> Database:
-    """Open a database. The lock lives in the writing connection: whoever loses it cannot write any more."""
+
+class DatabaseTaken(BadInput):
+    """Another server writes to this database."""
+
+
+def open_postgres(url: URL, wait_ms: int = BUSY_MS, locked: Callable[[int], None] | None = None) -> Database:
+    """Open a database. The lock lives in the writing connection: whoever loses it cannot write any more.
+
+    Args:
+        url: Its address.
+        wait_ms: How long to wait while another server holds the lock; 0: for ever.
+        locked: Called as soon as it is held, with the number of the connection's process in PostgreSQL.
+    """
     writer = connect_postgres(url)
     try:
-        _lock(writer, url)
+        _lock(writer, url, wait_ms)
+        if locked is not None:
+            locked(writer.connection.driver_connection.info.backend_pid)  # type: ignore[union-attr]
     except BaseException:
         writer.close()
         raise
@@ -51,15 +71,15 @@ def open_postgres(url: URL) -> Database:
     )
 
 
-def _lock(writer: Connection, url: URL) -> None:
+def _lock(writer: Connection, url: URL, wait_ms: int) -> None:
     try:
-        writer.exec_driver_sql(f"SET LOCAL lock_timeout = {BUSY_MS}")
+        writer.exec_driver_sql(f"SET LOCAL lock_timeout = {wait_ms}")
         writer.exec_driver_sql("SELECT pg_advisory_lock(%s)", (LOCK,))
         writer.commit()
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
             raise
-        raise BadInput(f"another server has {_shown(url)} open", where="--db", hint="stop it first") from None
+        raise DatabaseTaken(f"another server has {_shown(url)} open", where="--db", hint="stop it first") from None
 
 
 def connect_postgres(url: URL) -> Connection:

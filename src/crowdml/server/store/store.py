@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdml.core import BadInput
-from crowdml.server.store import device_tables, event_log, session_tables
+from crowdml.server.store import device_tables, event_log, refused_releases, session_tables
 from crowdml.server.store.batch_writes import NEVER, BatchWrites, Counters, Key
 from crowdml.server.store.database import Database, Statements
 from crowdml.server.store.event_log import Actor, Event
@@ -49,15 +49,19 @@ CURVE = (
 )
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, **options: Any) -> Store:
     """Open a store by its address: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
+
+    Args:
+        url: The address.
+        options: How to wait for PostgreSQL's lock; see `open_postgres`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/crowd.sqlite") as store:
     ...     store.tasks()
     []
     """
-    database = open_database(url)
+    database = open_database(url, **options)
     try:
         if not is_current(database):
             migrate(database.writer)
@@ -228,6 +232,16 @@ class Store:
             return []
         with self._failing(), self._database.look_up() as cursor:
             return self._batch_writes.chain(cursor, counter[2], after, limit)
+
+    def keep_refused(self, task: int, refused: Sequence[Key]) -> None:
+        """Remember releases that were refused, by (slot, key), each once."""
+        with self._write() as statements:
+            refused_releases.keep(statements, task, refused)
+
+    def refused(self, task: int, slot: int) -> int:
+        """Return how many releases of a device were refused for good."""
+        with self._failing(), self._database.look_up() as cursor:
+            return refused_releases.count(self._database.statements(cursor), task, slot)
 
     def rows(self, task: int) -> dict[int, bytes]:
         """Return the rows of the device state that differ from the first one, by slot."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +47,9 @@ class Options:
         coins: Begins models; given coins are for tests.
         choose: Orders devices for rounds; given orders are for tests.
         token_file: Where the operator's token is written when it is changed; None: nowhere.
+        shared: Tells whether other front ends read the same database: they may see a version before this one does.
+        crowd_changed: Called with task and slot of every device that came or went; from whichever thread.
+        clock: Monotonic seconds, by which rounds are patient; another one is for tests.
     """
 
     capacity: int = 4096
@@ -54,6 +59,9 @@ class Options:
     coins: Callable[[], Coins] = EntropyCoins
     choose: Choose | None = None
     token_file: Path | None = None
+    shared: Callable[[], bool] = bool  # which answers: no
+    crowd_changed: Callable[[int, int], None] = lambda task, slot: None
+    clock: Callable[[], float] = time.monotonic
 
 
 class Coordinator:
@@ -98,6 +106,11 @@ class Coordinator:
         self.tasks: dict[str, RunningTask] = {}
         self.writers: dict[str, Writer] = {}
         self.validations: dict[str, Validation] = {}
+
+    @property
+    def well(self) -> bool:
+        """Whether every writer works."""
+        return all(writer.alive for writer in self.writers.values())
 
     def is_operator(self, token: bytes) -> bool:
         """Compare a token with the operator's, in constant time."""
@@ -173,7 +186,8 @@ class Coordinator:
         devices = [device for device in known if not device.revoked]
         secret = hashlib.sha256(b"crowdml rounds\0" + self._key.secret + name.encode()).digest()
         choose = self.options.choose or by_hash(secret)
-        running = RunningTask(stored, choose=choose, patience_s=self.options.patience_s)
+        running = RunningTask(stored, choose=choose, patience_s=self.options.patience_s, clock=self.options.clock)
+        running.crowd_changed = functools.partial(self.options.crowd_changed, stored.id)
         for device in devices:
             running.devices[device.slot] = DeviceState.of(device, name)
             self.tokens.add(running.devices[device.slot])
@@ -191,6 +205,7 @@ class Coordinator:
             self._failed,
             self.options.capacity,
             self.options.largest_batch,
+            self.options.shared,
         )
         public = read_validation_set(stored.public)
         if public is not None and Validation.can_measure(running):

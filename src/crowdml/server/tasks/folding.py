@@ -25,6 +25,9 @@ from crowdml.task.live_task import LiveTask
 
 Known = Mapping[tuple[int, str], Receipt]
 
+SPENT = ("stale", "already-in-round", "not-invited", "releases-spent", "stopped")
+"""Why an honest release is refused for good: it was read, and is not used."""
+
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Upload:
@@ -56,11 +59,19 @@ class CheckIn(Upload):
 
 @dataclasses.dataclass(kw_only=True)
 class Folded:
-    """What one batch did: answers in the order of its check-ins, new receipts, and slots whose row changed."""
+    """What one batch did.
+
+    Attributes:
+        answers: In the order of its check-ins.
+        receipts: New receipts.
+        touched: Slots whose row changed.
+        refused: Slot and key of what was refused for good, and is spent all the same.
+    """
 
     answers: list[Answer]
     receipts: list[Receipt]
     touched: set[int]
+    refused: list[tuple[int, str]]
 
 
 def fold(live: LiveTask, task_hash: str, state: TaskState, batch: Sequence[CheckIn], known: Known) -> Folded:
@@ -73,7 +84,7 @@ def fold(live: LiveTask, task_hash: str, state: TaskState, batch: Sequence[Check
         batch: Check-ins in the order in which they arrived.
         known: Receipts that the store has for their keys.
     """
-    folded = Folded(answers=[], receipts=[], touched=set())
+    folded = Folded(answers=[], receipts=[], touched=set(), refused=[])
     seen = dict(known)
     quick = _has_quick_way(live)
     used: list[tuple[CheckIn, int]] = []
@@ -87,6 +98,8 @@ def fold(live: LiveTask, task_hash: str, state: TaskState, batch: Sequence[Check
             staleness = _require(live, state, check_in)
         except Refusal as refusal:
             folded.answers.append(refusal.answer())
+            if refusal.code in SPENT:
+                folded.refused.append(place)
             continue
         if quick:
             used.append((check_in, staleness))

@@ -127,6 +127,7 @@ class MutableTask:
         self.state.devices[device.slot] = totals
         self._crowd += 1
         self.settle()
+        self.running.crowd_changed(device.slot)
 
     def remove_device(self, device: DeviceState) -> None:
         """Forget a device that was revoked or has withdrawn, and is stored so."""
@@ -135,6 +136,7 @@ class MutableTask:
         self.state.devices.pop(device.slot, None)
         self._crowd += 1
         self.settle()
+        self.running.crowd_changed(device.slot)
 
     def _point(self) -> Point | None:
         """Return a point of the curve, now and then: after every version at first, later after each further 1 %."""
@@ -157,16 +159,7 @@ class MutableTask:
         return point
 
     def _publish(self) -> Published:
-        server, version = self.state.server, self.state.version
-        body = self.live.server_messages.check_out.encode(
-            message(version, self.live.server.last.server.check_out(server))
-        )
-        return Published(
-            version=version,
-            etag=f'"{self.running.incarnation}-{version}"'.encode(),
-            body=body,
-            parameters=_frozen(self._report.parameters),
-        )
+        return publish(self.running, self.state.server, self.state.version)
 
     def _averaging(self) -> dict[str, Any] | None:
         """Say how the last version was averaged: weights in the order of its check-ins, as a mean over layers."""
@@ -197,6 +190,17 @@ class MutableTask:
         counted, errors = int(counts.counted), int(counts.errors)
         now = Totals(version=self.state.version, check_ins=self.state.check_ins, counted=counted, errors=errors)
         return recent_error(self._marks, now, self.running.noise_variance)
+
+
+def publish(running: RunningTask, server: Tree, version: int, exported: bool = True) -> Published:
+    """Make of a state, which must be stored, what devices check out and, where that is wanted, what is exported."""
+    part = running.live.server.last.server
+    return Published(
+        version=version,
+        etag=f'"{running.incarnation}-{version}"'.encode(),
+        body=running.live.server_messages.check_out.encode(message(version, part.check_out(server))),
+        parameters=_frozen(part.report(server).parameters) if exported else (),
+    )
 
 
 def _estimated(counts: Tally | None) -> float | None:

@@ -96,6 +96,7 @@ class RunningTask:
         stored: The task as the store has it.
         choose: Orders slots for rounds.
         patience_s: Seconds until a round makes up for silent devices.
+        clock: Monotonic seconds.
 
     Attributes:
         devices: Every device that may speak, by slot; what it has contributed is in the snapshot.
@@ -104,11 +105,14 @@ class RunningTask:
             check-in as it comes.
         validated: Errors of published models on the operator's public rows, by version.
         validation_rows: How many rows those are; 0 where there are none.
+        crowd_changed: Called with the slot of every device that came or went; from whichever thread.
         shown: A number that changes with everything that is shown. Whoever keeps what it has written asks for this
             number first, and then for the snapshot.
     """
 
-    def __init__(self, stored: StoredTask, *, choose: Choose, patience_s: float) -> None:
+    def __init__(
+        self, stored: StoredTask, *, choose: Choose, patience_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Open the signed task; there is no snapshot before the writer has published one."""
         self.id, self.name, self.file = stored.id, stored.name, stored.file
         self.signed = SignedTask(text=stored.signed_text, signature=stored.signature, key=stored.key)
@@ -123,10 +127,13 @@ class RunningTask:
         self.devices: dict[int, DeviceState] = {}
         self.noise_variance = count_noise_variance(self.live.plan)
         self.promise = owner_promise(self.live.task, self.live.plan)
-        self._invited = Invited(algorithm.schedule.cohort, patience_s, choose) if algorithm.schedule.invites else None
+        cohort = algorithm.schedule.cohort
+        self._invited = Invited(cohort, patience_s, choose, clock) if algorithm.schedule.invites else None
         self._snapshot: Snapshot | None = None
         self.validated: tuple[StoredError, ...] = ()
         self.validation_rows, self.shown = 0, 0
+        self.crowd_changed: Callable[[int], None] = lambda slot: None
+        self._moved: list[Callable[[], object]] = []
 
     @property
     def sliced_terms(self) -> SliceTerms:
@@ -143,8 +150,15 @@ class RunningTask:
 
     def publish(self, snapshot: Snapshot) -> None:
         """Let everybody see what is stored now. For the writer alone."""
-        self._snapshot = snapshot
+        before, self._snapshot = self._snapshot, snapshot
         self.shown += 1
+        if before is not None and before.state != snapshot.state:
+            for tell in self._moved:
+                tell()
+
+    def when_moved(self, tell: Callable[[], object]) -> None:
+        """Have a function called whenever the task is in another state; it may be called from any thread."""
+        self._moved.append(tell)
 
     def show_validated(self, errors: Iterable[StoredError], rows: int) -> None:
         """Let everybody see errors on the operator's public rows."""

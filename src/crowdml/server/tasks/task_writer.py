@@ -31,6 +31,8 @@ LARGEST_BATCH = 256
 BUSY = 4
 """A batch of so many is followed by a short wait."""
 LINGER_S = 0.002
+LINGER_SHARED_S = 0.006
+"""The same where other front ends send batches of their own: to store them together saves more than it delays."""
 
 Work = Callable[[MutableTask], Answer]
 """Something else that changes the task, between two batches; it may use the store. It is lent the state for that."""
@@ -50,6 +52,7 @@ class Writer:
         failed: Called once if the writer cannot go on.
         capacity: Check-ins that may wait.
         largest_batch: Check-ins stored in one transaction at most.
+        shared: Tells whether other front ends send batches too.
 
     Attributes:
         stored: Check-ins stored since the server started.
@@ -64,14 +67,16 @@ class Writer:
         failed: Callable[[BaseException], None],
         capacity: int = 4096,
         largest_batch: int = LARGEST_BATCH,
+        shared: Callable[[], bool] = bool,
     ) -> None:
         """Begin to work; an event loop must be running."""
         self._mutable, self._store, self._failed = task, store, failed
-        self._capacity, self._largest_batch = capacity, largest_batch
+        self._capacity, self._largest_batch, self._shared = capacity, largest_batch, shared
         self.stored, self.transactions, self.seconds = 0, 0, 0.0
         self._waiting: deque[Waiting] = deque()
         self._news = asyncio.Event()
         self._closing = False
+        self._storing: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, f"store-{task.running.name}")
         self._task = self._loop.create_task(self._run(), name=f"writer-{task.running.name}")
@@ -99,6 +104,11 @@ class Writer:
         self._waiting.append((work, answered))
         self._news.set()
 
+    async def settled(self) -> None:
+        """Wait until everything that others may find in the database is shown here too."""
+        if self._storing is not None and not self._storing.done():
+            await asyncio.shield(self._storing)
+
     async def close(self) -> None:
         """Finish what waits, then end."""
         self._closing = True
@@ -117,7 +127,7 @@ class Writer:
                     continue
                 if busy:
                     # Where many speak, the others are about to: one transaction then serves them all.
-                    await asyncio.sleep(LINGER_S)
+                    await asyncio.sleep(LINGER_SHARED_S if self._shared() else LINGER_S)
                 batch = self._gather()
                 busy, answers = len(batch) >= BUSY, await self._handle(batch)
                 done, batch = zip(batch, answers, strict=True), []
@@ -164,11 +174,15 @@ class Writer:
         if folded.receipts:
             began = time.perf_counter()
             applied = task.since(before, folded.receipts, folded.touched)
+            self._storing = self._loop.create_future()
             await self._in_thread(self._store.apply, applied)
             self.stored += len(folded.receipts)
             self.transactions += 1
             self.seconds += time.perf_counter() - began
             task.settle()
+            self._storing.set_result(None)
+        if folded.refused:
+            await self._in_thread(self._store.keep_refused, running.id, folded.refused)
         return folded.answers
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,53 +25,68 @@ class Chunks:
         ends: Check-ins done at the end of each chunk, shape (chunks, replicas).
         length: Check-ins in the longest chunk, or somewhat more.
         earlier: How many chunks come before those of the last phase: one for each earlier phase.
+        beside: Timelines of replicas that are run elsewhere: shapes are those of all, so that parts fit together.
     """
 
     timelines: tuple[Timeline, ...]
     ends: npt.NDArray[np.int64]
     length: int
     earlier: int = 0
+    beside: tuple[Timeline, ...] = ()
 
     def __len__(self) -> int:
         """Count the chunks."""
         return len(self.ends)
 
+    @property
+    def _all(self) -> tuple[Timeline, ...]:
+        return tuple({id(line): line for line in (*self.timelines, *self.beside)}.values())
+
+    def part(self, places: Sequence[int]) -> Chunks:
+        """Return the chunks of some replicas, in the shapes of all."""
+        return replace(
+            self,
+            timelines=tuple(self.timelines[place] for place in places),
+            ends=self.ends[:, list(places)],
+            beside=self._all,
+        )
+
     @functools.cached_property
     def ring(self) -> int:
         """Past versions that are kept: one more than the oldest that is read, or some more; 0 when all are fresh."""
-        oldest = max(int(timeline.staleness.max(initial=0)) for timeline in self.timelines)
+        oldest = max(int(timeline.staleness.max(initial=0)) for timeline in self._all)
         return roomy(oldest + 1) if oldest else 0
 
     @functools.cached_property
     def width(self) -> int:
         """Rows in the largest batch."""
-        return int(max(timeline.rows.shape[1] for timeline in self.timelines))
+        return int(max(timeline.rows.shape[1] for timeline in self._all))
 
     @functools.cached_property
     def full(self) -> bool:
         """Whether all batches have the same number of rows."""
-        return all(timeline.full and timeline.rows.shape[1] == self.width for timeline in self.timelines)
+        return all(timeline.full and timeline.rows.shape[1] == self.width for timeline in self._all)
 
     @functools.cached_property
     def per_commit(self) -> int:
         """Check-ins per commit where that is a fixed number, otherwise 0."""
-        found = {fixed_count(timeline) for timeline in self.timelines}
+        found = {fixed_count(timeline) for timeline in self._all}
         return found.pop() if len(found) == 1 else 0
 
     @functools.cached_property
     def choosing(self) -> bool:
         """Whether owners have chosen an ε of their own."""
-        return any(bool((timeline.chosen >= 0).any()) for timeline in self.timelines)
+        return any(bool((timeline.chosen >= 0).any()) for timeline in self._all)
 
     @functools.cached_property
     def attacked(self) -> bool:
         """Whether some devices are Byzantine."""
-        return any(bool(timeline.lies.any()) for timeline in self.timelines)
+        return any(bool(timeline.lies.any()) for timeline in self._all)
 
     @functools.cached_property
     def even(self) -> bool:
         """Whether all replicas have the same number of check-ins."""
-        return len({len(timeline) for timeline in self.timelines}) == 1
+        return len({len(timeline) for timeline in self._all}) == 1
 
     @functools.cached_property
     def _versions(self) -> list[Any]:

@@ -100,8 +100,7 @@ def restored_parts(words: dict[str, Any], arrays: dict[str, Any]) -> dict[str, A
     def below(prefix: str) -> dict[str, Any]:
         return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
 
-    values = {name: value for name, value in words.pop("task").items() if value is not None}
-    task = Task.model_validate(_without_none(values))
+    task = Task.model_validate(without_none(words.pop("task")))
     like, learnt = task.model_for(NUMPY).zeros(), below("parameters/")
     course, tally = words.pop("course", None), below("counts/")
     names = [name for name, _ in trees.paths(like)]
@@ -141,8 +140,8 @@ def _require_shapes(like: Tree, learnt: Mapping[str, Any], arrays: Mapping[str, 
         raise ValueError(f"there is no course/{missing[0]}")
 
 
-def _without_none(value: Any) -> Any:
+def without_none(value: Any) -> Any:
     """Leave out what was not given: a section need not accept the absence it has as its default."""
     if isinstance(value, dict):
-        return {name: _without_none(each) for name, each in value.items() if each is not None}
-    return [_without_none(each) for each in value] if isinstance(value, list) else value
+        return {name: without_none(each) for name, each in value.items() if each is not None}
+    return [without_none(each) for each in value] if isinstance(value, list) else value

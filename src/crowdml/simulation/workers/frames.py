@@ -1,7 +1,8 @@
 """Frames: how this process and a worker talk. JSON that says what follows, then arrays as they lie in memory.
 
-Both ends are ours and the socket has no name, so nobody else can speak. Lengths are checked nevertheless before
-anything is read, and no frame names a class that is not listed here.
+Both ends are ours, and the socket between processes of one machine has no name, so nobody else can speak there; a
+cluster carries the same frames as bytes. Lengths are checked nevertheless before anything is read, and no frame names a
+class that is not listed here.
 """
 
 from __future__ import annotations
@@ -68,19 +69,52 @@ def unpack(described: Any, arrays: Sequence[Any]) -> Tree:
 
 def send(end: socket.socket, words: dict[str, Any], tree: Tree = (), files: Sequence[int] = ()) -> None:
     """Send plain values, arrays and open files."""
-    arrays: list[npt.NDArray[Any]] = []
-    described = pack(tree, arrays)
-    layout = [[array.dtype.str, list(array.shape)] for array in arrays]
-    head = json.dumps({"words": words, "tree": described, "arrays": layout}).encode()
-    start = len(head).to_bytes(8, "little")
+    start, head, *arrays = _parts(words, tree)
     if files:
         socket.send_fds(end, [start], list(files))
     else:
         end.sendall(start)
     end.sendall(head)
     for array in arrays:
-        if array.nbytes:
-            end.sendall(array.reshape(-1).view(np.uint8).data)
+        end.sendall(array)
+
+
+def to_bytes(words: dict[str, Any], tree: Tree = ()) -> bytes:
+    """Return a frame of plain values and arrays as it would be sent."""
+    return b"".join(_parts(words, tree))
+
+
+def from_bytes(content: bytes) -> Frame:
+    """Read a frame that `to_bytes` has made.
+
+    Raises:
+        ValueError: It is none, or was cut short.
+    """
+    view = memoryview(content)
+    length = int.from_bytes(view[:8], "little")
+    if length > min(HEAD_BYTES, len(view) - 8):
+        raise ValueError(f"a head of {length} bytes")
+    head, at = json.loads(bytes(view[8 : 8 + length])), 8 + length
+    arrays = []
+    for kind, shape in head["arrays"]:
+        size = _size(kind, tuple(shape))
+        if size > len(view) - at:
+            raise ValueError(f"an array of {size} bytes, of which {len(view) - at} are there")
+        arrays.append(np.frombuffer(view[at : at + size], kind).reshape(tuple(shape)).copy())  # aligned
+        at += size
+    if at != len(view):
+        raise ValueError(f"{len(view) - at} bytes behind the last array")
+    return Frame(words=head["words"], tree=unpack(head["tree"], arrays))
+
+
+def _parts(words: dict[str, Any], tree: Tree) -> list[Any]:
+    """Return the pieces of a frame: the length of its head, the head, and arrays that are not empty."""
+    arrays: list[npt.NDArray[Any]] = []
+    described = pack(tree, arrays)
+    layout = [[array.dtype.str, list(array.shape)] for array in arrays]
+    head = json.dumps({"words": words, "tree": described, "arrays": layout}).encode()
+    content = [array.reshape(-1).view(np.uint8).data for array in arrays if array.nbytes]
+    return [len(head).to_bytes(8, "little"), head, *content]
 
 
 def receive(end: socket.socket) -> Frame:
@@ -102,12 +136,17 @@ def receive(end: socket.socket) -> Frame:
 
 
 def _array(end: socket.socket, kind: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    return np.frombuffer(_exactly(end, _size(kind, shape)), kind).reshape(shape)
+
+
+def _size(kind: str, shape: tuple[int, ...]) -> int:
+    """Return the bytes of an array, unless it is none that we send."""
     if kind not in TYPES or any(length < 0 for length in shape):
         raise ValueError(f"no array: {kind} {shape}")
     size = np.dtype(kind).itemsize * math.prod(shape)
     if size > ARRAY_BYTES:
         raise ValueError(f"an array of {size} bytes")
-    return np.frombuffer(_exactly(end, size), kind).reshape(shape)
+    return size
 
 
 def _exactly(end: socket.socket, count: int) -> bytearray:

@@ -74,14 +74,7 @@ class Worker:
             raise
         self.answered = True
         self.cpu_seconds = answer.words["cpu_seconds"]
-        if "refused" in answer.words:
-            what, where, hint = answer.words["refused"]
-            raise BadInput(what, where=where, hint=hint)
-        if "failed" in answer.words:
-            error = RuntimeError(answer.words["failed"])
-            error.add_note(f"in a worker process:\n{answer.words['trace']}")
-            raise error
-        return answer
+        return read_answer(answer)
 
     def abandon(self) -> None:
         """End the process while somebody may still be waiting for its answer: they hear that it has ended."""
@@ -93,6 +86,18 @@ class Worker:
         self.end.close()
         self.process.kill()
         self.process.wait()
+
+
+def read_answer(answer: frames.Frame) -> frames.Frame:
+    """Return an answer, or raise what a worker says went wrong."""
+    if "refused" in answer.words:
+        what, where, hint = answer.words["refused"]
+        raise BadInput(what, where=where, hint=hint)
+    if "failed" in answer.words:
+        error = RuntimeError(answer.words["failed"])
+        error.add_note(f"in a worker process:\n{answer.words['trace']}")
+        raise error
+    return answer
 
 
 def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
@@ -169,6 +174,8 @@ class RemoteLane:
 
 
 _workers: list[Worker] = []
+elsewhere: list[Any] = []
+"""Workers that are not of this pool, whose `cpu_seconds` count nevertheless."""
 _leasing = threading.Lock()
 
 # A forked child has no workers: those are its parent's.
@@ -198,7 +205,7 @@ def processes() -> list[int]:
 
 def cpu_seconds() -> float:
     """Return the processor time that workers had taken when they last answered; the system knows it of ended ones."""
-    return sum(worker.cpu_seconds for worker in _workers)
+    return float(sum(worker.cpu_seconds for worker in (*_workers, *elsewhere)))
 
 
 def cpu_seconds_of_all() -> float:

@@ -5,12 +5,14 @@ python -m crowdml.simulation.workers.process FILE    # the number of an open soc
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from crowdml.algorithms.conformity import in_words
@@ -41,8 +43,7 @@ class Worker:
             arrays = map_rows(frame.files, words["layout"])
             for file in frame.files:
                 os.close(file)
-            self.crowd, self.lane, self.tables = None, None, frames.unpack(words["tables"], arrays)
-            return {}, ()
+            return self.take_rows(words["tables"], arrays)
         if words["do"] == "crowd":
             self.crowd = _read_task(words), timelines.TrainingRows(**frame.tree)
             return {}, ()
@@ -75,6 +76,11 @@ class Worker:
         ended = lane.end()
         return {}, trees.leaves(ended)
 
+    def take_rows(self, described: Any, arrays: Sequence[Any]) -> tuple[dict[str, Any], Any]:
+        """Work with other rows from now on."""
+        self.crowd, self.lane, self.tables = None, None, frames.unpack(described, arrays)
+        return {}, ()
+
 
 def _read_task(words: dict[str, Any]) -> Task:
     """Read a task of plain values, once everything that it may name is known here."""
@@ -95,15 +101,20 @@ def main(number: int) -> None:
             except (EOFError, ConnectionError):
                 return
             try:
-                words, tree = worker.answer(frame)
-            except BadInput as error:
-                words, tree = {"refused": [error.what, error.where, error.hint]}, ()
-            except Exception as error:  # whatever it is, the other end must hear of it
-                words, tree = {"failed": str(error) or type(error).__name__, "trace": traceback.format_exc()}, ()
-            try:
-                frames.send(end, {**words, "cpu_seconds": time.process_time()}, tree)
+                frames.send(end, *respond(functools.partial(worker.answer, frame)))
             except ConnectionError:
                 return
+
+
+def respond(answer: Callable[[], tuple[dict[str, Any], Any]]) -> tuple[dict[str, Any], Any]:
+    """Return what to send back: an answer, or what went wrong; and the processor time of this process."""
+    try:
+        words, tree = answer()
+    except BadInput as error:
+        words, tree = {"refused": [error.what, error.where, error.hint]}, ()
+    except Exception as error:  # whatever it is, the other end must hear of it
+        words, tree = {"failed": str(error) or type(error).__name__, "trace": traceback.format_exc()}, ()
+    return {**words, "cpu_seconds": time.process_time()}, tree
 
 
 def _end_with(parent: int) -> None:

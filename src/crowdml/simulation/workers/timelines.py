@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from crowdml.simulation.timeline.orders import Ints
 from crowdml.simulation.timeline.timeline import Timeline
 from crowdml.simulation.timeline.trial_crowd import Dealable
 from crowdml.simulation.workers import pool
+from crowdml.simulation.workers.crew import Worker, WorkerLost
 
 
 @record
@@ -45,19 +46,21 @@ class SharedTimelines:
     def __init__(self, trials: int, seed: int, make: Callable[[int], Timeline]) -> None:
         self.trials, self.seed, self.make = trials, seed, make
         self.made: dict[int, Timeline | BaseException] = {}
-        self._taken, self._at_work, self._failed = 0, 0, False
+        self._left, self._at_work, self._asking, self._failed = list(range(trials))[::-1], 0, 0, False
         self._changed = threading.Condition()
 
-    def run(self, count: int, task: dict[str, Any], dataset: Dealable) -> list[Timeline]:
-        """Have so many workers make timelines of a task, given as plain values."""
-        workers = pool.lease(count)
+    def run(self, workers: Sequence[Worker], task: dict[str, Any], dataset: Dealable) -> list[Timeline]:
+        """Have workers make timelines of a task, given as plain values."""
+        self._asking = len(workers)
         try:
             for worker in workers:
-                threading.Thread(target=self._ask, args=(worker, task, dataset), daemon=True).start()
+                threading.Thread(target=self._ask_worker, args=(worker, task, dataset), daemon=True).start()
             while not all(worker.answered for worker in workers) and (trial := self._take()) is not None:
                 self._keep(trial, self.make)
             with self._changed:  # nobody waits for a worker that is ready when there is nothing left to do
-                self._changed.wait_for(lambda: not self._at_work and (self._failed or self._taken == self.trials))
+                self._changed.wait_for(self._settled)
+            while (trial := self._take()) is not None:  # all workers were lost
+                self._keep(trial, self.make)
         except BaseException:  # we are interrupted while they work
             for worker in workers:
                 worker.abandon()
@@ -67,14 +70,17 @@ class SharedTimelines:
                 worker.leased = False
         return self._result()
 
+    def _settled(self) -> bool:
+        """Tell whether no worker is at work, and none will take anything more."""
+        return not self._at_work and (self._failed or not self._left or not self._asking)
+
     def _take(self) -> int | None:
         """Return the next trial that nobody has taken; none after something went wrong."""
         with self._changed:
-            if self._failed or self._taken == self.trials:
+            if self._failed or not self._left:
                 return None
             self._at_work += 1
-            self._taken += 1
-            return self._taken - 1
+            return self._left.pop()
 
     def _keep(self, trial: int, make: Callable[[int], Timeline]) -> None:
         made: Timeline | BaseException
@@ -87,13 +93,21 @@ class SharedTimelines:
             self._at_work -= 1
             self._changed.notify_all()
 
-    def _ask(self, worker: pool.Worker, task: dict[str, Any], dataset: Dealable) -> None:
+    def _ask_worker(self, worker: Worker, task: dict[str, Any], dataset: Dealable) -> None:
+        self._ask(worker, task, dataset)
+        with self._changed:
+            self._asking -= 1
+            self._changed.notify_all()
+
+    def _ask(self, worker: Worker, task: dict[str, Any], dataset: Dealable) -> None:
         """Have a worker make timelines for as long as there are trials."""
         known: dict[str, Any] = {"train_bins": dataset.train_bins}
         if dataset.train_owners is not None:
             known["train_owners"] = dataset.train_owners
         try:
             worker.ask({"do": "crowd", **pool.readable(task)}, known)
+        except WorkerLost:
+            return  # others do its part
         except Exception as error:
             with self._changed:
                 self.made[self.trials], self._failed = error, True  # behind those of all trials: it is nobody's
@@ -101,8 +115,11 @@ class SharedTimelines:
         while (trial := self._take()) is not None:
             self._keep(trial, functools.partial(self._answer, worker))
 
-    def _answer(self, worker: pool.Worker, trial: int) -> Timeline:
-        frame = worker.ask({"do": "timeline", "seed": self.seed, "trial": trial})
+    def _answer(self, worker: Worker, trial: int) -> Timeline:
+        try:
+            frame = worker.ask({"do": "timeline", "seed": self.seed, "trial": trial})
+        except WorkerLost:  # nothing else is lost with it
+            return self.make(trial)
         return unpack(frame.words, frame.tree)
 
     def _result(self) -> list[Timeline]:

@@ -126,13 +126,14 @@ class Ready(_Message):
 
 
 class Go(_Message):
-    """Every owner is ready."""
+    """Every owner is ready; `at_once` asks for a deposit before the first batch."""
 
     kind: Literal["go"] = "go"
     turn: _Count
     attempt: _Count
     batches: _Count
     every: Annotated[int, Field(ge=1, lt=1 << 32)]
+    at_once: bool = False
 
 
 class CutHolds(_Message):

@@ -1,6 +1,7 @@
-"""Dealing: who is dominator when, and who has which piece, from a secret of the server.
+"""Dealing: who is dominator when, who has which piece, and in which order a dominator's rows go in.
 
-A restarted server deals alike, without having stored anything.
+All of it is drawn from secrets. So a restarted server deals alike without having stored anything, and a replay lets the
+same batches in.
 """
 
 from __future__ import annotations
@@ -8,7 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+import numpy as np
+
 from crowdml.core import record
+from crowdml.slicing.stages import Indices
 
 NOBODY = 0
 """Stands for a member where a seat is free; members are numbered from 1."""
@@ -75,3 +79,15 @@ def kept_seats(before: Sequence[int], present: Collection[int], dominator: int) 
     if dominator == kept[0]:
         return tuple(kept)
     return (dominator, *(kept[0] if member == dominator else member for member in kept[1:]))
+
+
+def row_order(secret: bytes, turn: int, rows: int) -> Indices:
+    """Draw the order in which a dominator's rows go in, once for each turn, from the device's secret.
+
+    >>> row_order(b"secret", 3, 5).tolist() == row_order(b"secret", 3, 5).tolist()
+    True
+    """
+    seed = hashlib.blake2b(f"crowdml row order/{turn}".encode(), key=secret[:64], digest_size=32).digest()
+    words = np.frombuffer(seed, "<u4")
+    found: Indices = np.random.default_rng(words.tolist()).permutation(rows)
+    return found

@@ -1,6 +1,6 @@
 """The machine of a group at the server: who has which piece, which cut holds, and what happens after a loss.
 
-Its stages are in `group_stages`. It knows no clock and no network, and reads no piece: deposits are sealed. Shuffle,
+Its stages are in `group_records`. It knows no clock and no network, and reads no piece: deposits are sealed. Shuffle,
 loss and restart are one operation, `prepare`: everybody goes back to the last cut, and pieces go to new owners.
 """
 
@@ -15,24 +15,28 @@ from crowdml.slicing.live import controls as say
 from crowdml.slicing.live import slice_frames as frames
 from crowdml.slicing.live.dealing import NOBODY, Dealer, kept_seats
 from crowdml.slicing.live.deposits import require_sealed
-from crowdml.slicing.live.group_events import Event, role_name
-from crowdml.slicing.live.group_stages import (
+from crowdml.slicing.live.group_records import (
     ACCEPTED,
     DONE,
     GATHERING,
-    LAST_ATTEMPT,
     MOST_ATTEMPTS,
+    OVER,
+    PAUSED,
     PREPARING,
     RUNNING,
     SHARING,
+    STOPPED,
     USUAL_CUT,
     WAITING,
+    Attempts,
+    Event,
+    GroupStart,
+    role_name,
 )
-from crowdml.slicing.live.group_start import GroupStart
-from crowdml.slicing.live.group_trust import GroupTrust, who_holds_up
+from crowdml.slicing.live.group_trust import GroupTrust, Stall
 from crowdml.slicing.live.held_cut import HeldCut, Shown
 from crowdml.slicing.live.member_cards import Card
-from crowdml.slicing.live.slice_frames import Header, attempt_number, read_header
+from crowdml.slicing.live.slice_frames import Header, read_header
 from crowdml.slicing.live.slice_terms import SharedNumbers, SliceTerms, body_of
 
 Out = list[tuple[int, say.OfServer | bytes]]
@@ -58,10 +62,10 @@ class Group:
     def __init__(self, terms: SliceTerms, start: GroupStart) -> None:
         self.terms, self.number, self.size, self.passes = terms, start.number, start.size, start.passes
         self._dealer = Dealer(secret=start.secret, group=start.number)
-        self._incarnation, self._attempts = start.incarnation, 0
-        self._first, self.download, self._ended = start.first, start.download, start.ended
+        self.attempts = Attempts(start.incarnation)
+        self.first, self.download, self._ended = start.first, start.download, start.ended
         self.stage, self.turn = GATHERING, self.passes * self.size - 1
-        self.attempt = attempt_number(start.incarnation, 0)
+        self.attempt = self.attempts.now
         self.cards: dict[int, Card] = {}
         self.assignment: tuple[int, ...] = ()
         self.events: list[Event] = []
@@ -70,14 +74,13 @@ class Group:
         self.batches = self.replays = 0
         self._pending: SharedNumbers | None = start.first
         self._held = HeldCut(terms.plan)
-        self._deposits: dict[int, dict[int, bytes]] = {}
         self._shown: list[Shown] = []
         self._ready, self.trust = set[int](), GroupTrust()
         self._uploads: dict[int, SharedNumbers] = {}
         self._roster: dict[int, Card] = {}
         self._turn_attempts = 0
         self._ending = self._between = False
-        self._answers: dict[int, tuple[int, ...]] | None = None
+        self._stall: Stall | None = None
 
     def joined(self, member: int, card: Card, deposits: Iterable[bytes] = ()) -> Out:
         """Welcome a member, which shows its last deposits again."""
@@ -102,7 +105,7 @@ class Group:
             return []
         shown, self._shown = self._shown, []
         if not self._held.restore(shown, self._counts):
-            if shown and self.passes < self.terms.passes:
+            if (shown or self.passes) and self.passes < self.terms.passes:
                 self._note("pass again", why="no cut was complete: this pass begins again with the shared weights")
             return self._next_turn()
         cut = self.cut
@@ -117,7 +120,8 @@ class Group:
         dominator = self._dealer.order(self.passes, self.size)[cut.turn % self.size]
         self.assignment = (dominator, *(NOBODY,) * self.terms.plan.followers)
         if cut.last:
-            self._note("turn", batch=cut.batch, members=self.assignment)
+            if cut.batch:
+                self._note("turn", batch=cut.batch, members=self.assignment)
             return self._next_turn()
         return self._take_turn(self.assignment[0])
 
@@ -132,34 +136,44 @@ class Group:
 
     def left(self, member: int, why: str) -> Out:
         """A member is lost."""
-        if self.cards.pop(member, None) is None or self.stage == DONE:
+        if self.cards.pop(member, None) is None or self.stage in OVER:
             return []
         return self._without(member, why=why)
 
     def answers_due(self) -> Out:
         """Owners had time to say whom they wait for: those that stayed silent are lost."""
-        if self.stage != RUNNING or self._answers is None:
+        if self.stage != RUNNING or self._stall is None:
             return []
-        silent = [member for member in self.assignment if member not in self._answers]
-        lost, self._answers = silent or who_holds_up(self._answers), None
+        (lost, why), self._stall = self._stall.lost(), None
         if not lost:
             self._note("stalled", batch=self._done_batches(), why="everybody waits for somebody: a frame was lost")
             return self._again()
-        why = "did not answer in time" if silent else "was waited for, and waited for nobody"
         for member in lost:
             self.cards.pop(member, None)
         # Taken together: each of them alone would be replaced by another that is lost.
         stops: Out = [(member, say.Stop(reason=f"this device {why}", again=True)) for member in lost]
         return stops + self._without(*lost, why="slow")
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether few numbers are left for attempts of this incarnation."""
-        return self._attempts > LAST_ATTEMPT - 2 * MOST_ATTEMPTS
+    def pause(self) -> Out:
+        """The task rests: everybody leaves, and shows its deposits again when it goes on."""
+        if self.stage in OVER:
+            return []
+        self.stage = PAUSED
+        self._note(PAUSED, batch=self._done_batches())
+        return [(member, say.Stop(reason="the task is paused", again=True)) for member in self.cards]
 
-    def renew(self, incarnation: int) -> None:
-        """Go on with the numbers of another incarnation."""
-        self._incarnation, self._attempts = incarnation, 0
+    def stop(self, reason: str) -> Out:
+        """The task has ended: every member gets the group's model as it was at the last cut, and hears why."""
+        if self.stage in OVER:
+            return []
+        self.stage = STOPPED
+        self._note(STOPPED, batch=self._done_batches(), why=reason)
+        return self._hand_over(list(self.cards), reason)
+
+    def dissolve(self) -> Out:
+        """There have been too few members for long: those who are there look for another group."""
+        self.stage = STOPPED
+        return [(member, say.Stop(reason="the group is dissolved", again=True)) for member in self.cards]
 
     def deal_anew(self) -> Out:
         """Give up waiting for members at a cut: the pass begins again with the shared weights."""
@@ -168,7 +182,7 @@ class Group:
         self._note("pass again", why="too few members that can open the last cut")
         self._held.drop()
         self.trust.begin_pass()
-        self._pending = self._first
+        self._pending = self.first
         self.turn = self.passes * self.size - 1
         return self._next_turn()
 
@@ -177,7 +191,7 @@ class Group:
         if self.stage != SHARING or self.upload is None:
             return []
         self.upload, self._uploads = None, {}
-        self._first, self.download = first, download
+        self.first, self.download = first, download
         self._pending = first if self.cut is None else download
         self.passes += 1
         self.turn = self.passes * self.size - 1
@@ -193,7 +207,9 @@ class Group:
         name = message.kind if header is None else frames.KINDS[header.kind]  # type: ignore[union-attr]
         told = message if header is None else header
         fence = told.turn, told.attempt  # type: ignore[union-attr]
-        if fence != (self.turn, self.attempt) or member not in self.assignment or name not in ACCEPTED[self.stage]:
+        if fence != (self.turn, self.attempt) or member not in self.assignment:
+            return []
+        if name not in ACCEPTED.get(self.stage, ()):
             return []
         return cast(Out, getattr(self, f"_on_{name}")(member, message, header))
 
@@ -207,36 +223,52 @@ class Group:
             return []
         for owner, owned in zip(self.terms.plan.owners, self.assignment, strict=True):
             self._held.note_holder(owner, self.cards[owned].fresh)
-        if self._ending:
+        if self._ending and not self._taken_over:
             self.stage = SHARING
             return [(owner, say.Share(turn=self.turn, attempt=self.attempt)) for owner in self.assignment]
-        self.stage, self._answers = RUNNING, None
-        self._note("go", batch=self._done_batches(), members=self.assignment)
-        self.trust.note_turn(self.terms.plan, self.assignment, self.cards)
-        message_go = say.Go(turn=self.turn, attempt=self.attempt, batches=self.batches, every=self.every)
+        self.stage, self._stall = RUNNING, None
+        if self._ending:
+            self.batches = 0
+        else:
+            self._note("go", batch=self._done_batches(), members=self.assignment)
+            self.trust.note_turn(self.terms.plan, self.assignment, self.cards)
+        message_go = say.Go(
+            turn=self.turn,
+            attempt=self.attempt,
+            batches=self.batches,
+            every=self.every,
+            at_once=self._taken_over,
+        )
         return [(each, message_go) for each in self._roster if each in self.cards]
+
+    @property
+    def _taken_over(self) -> bool:
+        """Whether owners have taken something over that no cut holds yet: then they deposit before anything else.
+
+        A server that restarts may know more than it did: so nothing is learnt, and no model handed over, on top of
+        numbers that would be others after a restart.
+        """
+        return self._pending is not None and len(self._pending.numbers) > 0
 
     def _on_deposit(self, member: int, frame: bytes, header: Header) -> Out:
         piece, batch = header.piece - 1, header.batch
         owned = self.assignment[header.piece : header.piece + 1] == (member,)
         due = batch % self.every == 0 or batch == self.batches
-        if not (owned and due and self._done_batches() < batch <= self.batches):
+        new = self._done_batches() < batch <= self.batches or (batch == 0 and self._taken_over)
+        if not (owned and due and new):
             raise MalformedMessage("a deposit that nobody asked for")
         others = {card.fresh for number, card in self._roster.items() if number != member}
         require_sealed(frame, self.terms.plan, piece, self.cards[member].fresh, others)
-        got = self._deposits.setdefault(batch, {})
-        got[piece] = frame
-        if len(got) < len(self.assignment):
-            return []
         last = batch == self.batches
         cut = say.Cut(turn=self.turn, attempt=self.attempt, batch=batch, last=last)
-        self._held.hold(cut, got, {of: self.cards[self.assignment[of + 1]].fresh for of in self.terms.plan.owners})
+        if not self._held.take(cut, piece, frame):
+            return []
         self._pending = None
-        self._deposits = {later: kept for later, kept in self._deposits.items() if later > batch}
         out: Out = [(each, say.CutHolds(cut=cut)) for each in self.cards]
         if not last:
             return out
-        self._note("turn", batch=batch, members=self.assignment)
+        if batch:
+            self._note("turn", batch=batch, members=self.assignment)
         return out + self._next_turn()
 
     def _on_complain(self, member: int, message: say.Complain, _: None) -> Out:
@@ -254,12 +286,11 @@ class Group:
 
     def _on_stalled(self, member: int, message: say.Stalled, _: None) -> Out:
         out: Out = []
-        if self._answers is None:
-            self._answers = {}
+        if self._stall is None:
+            self._stall = Stall(self.assignment)
             ask = say.Ask(turn=self.turn, attempt=self.attempt)
             out = [(owner, ask) for owner in self.assignment if owner != member]
-        self._answers[member] = message.waits_for
-        return out if len(self._answers) < len(self.assignment) else self.answers_due()
+        return self.answers_due() if self._stall.answer(member, message.waits_for) else out
 
     def _on_upload(self, member: int, frame: bytes, header: Header) -> Out:
         piece = header.piece - 1
@@ -274,9 +305,11 @@ class Group:
         """Begin the next turn whose dominator is there; at the end of a pass, share."""
         self._turn_attempts, self._ending, self._between = 0, False, False
         if self.passes >= self.terms.passes:
-            self.stage = DONE
-            self._note(DONE)
-            return self._hand_over(list(self.cards))
+            if self.cut is None or not self._taken_over:
+                return self._finish()
+            # What was taken over last is put into a cut, so that all members have the same model.
+            self.turn, self._ending = self.passes * self.size, True
+            return self._take_turn(NOBODY)
         if len(self.present) < len(self.terms.plan.owners):
             self._between = True
             return self._wait()
@@ -314,8 +347,16 @@ class Group:
         self.assignment = filled
         return self._prepare()
 
+    def _finish(self) -> Out:
+        """All passes are made."""
+        self.stage = DONE
+        self._note(DONE)
+        return self._hand_over(list(self.cards))
+
     def _wait(self) -> Out:
-        """Wait at the cut for members."""
+        """Wait at the cut for members; after the last pass there is nothing to wait for."""
+        if self.passes >= self.terms.passes:
+            return self._finish()
         if self.stage != WAITING:
             self._note("waiting", batch=self._done_batches(), why="too few members that can open the cut")
         self.stage = WAITING
@@ -335,10 +376,10 @@ class Group:
             self._turn_attempts = 0
             return self._end_turn_early()
         self._turn_attempts += 1
-        self._attempts += 1
         self.replays += self._turn_attempts > 1
-        self.attempt = attempt_number(self._incarnation, self._attempts)
-        self.stage, self._ready, self._deposits, self._answers = PREPARING, set(), {}, None
+        self.attempt = self.attempts.following()
+        self._held.begin_attempt()
+        self.stage, self._ready, self._stall = PREPARING, set(), None
         self.every = self.next_every
         self._uploads, self.upload = {}, None
         self._roster = dict(sorted((member, self.cards[member]) for member in self.present))
@@ -360,20 +401,20 @@ class Group:
                 self._note("piece", members=(member,), why=str(piece))
         return out
 
-    def _hand_over(self, members: list[int]) -> Out:
+    def _hand_over(self, members: list[int], reason: str = "all passes are made") -> Out:
         """Give members the last deposits, of which each may put its group's model together."""
         out, shared = list[tuple[int, say.OfServer | bytes]](), (self._pending or SharedNumbers.none()).write()
         for member in members:
             given = self._held.hand_over(self.number, member, self.cards[member].fresh, shared)
             out += [(member, each) for each in given]
             left_out = "" if given else "; this device cannot open the last pieces of its group"
-            out.append((member, say.Stop(reason=f"all passes are made{left_out}")))
+            out.append((member, say.Stop(reason=f"{reason[:200]}{left_out}")))
         return out
 
     @property
     def asking(self) -> bool:
         """Whether owners were asked whom they wait for."""
-        return self._answers is not None
+        return self._stall is not None
 
     @property
     def present(self) -> list[int]:

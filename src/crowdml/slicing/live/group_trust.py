@@ -49,6 +49,30 @@ class GroupTrust:
         seen |= {cards[assignment[piece + 1]].identity or cards[assignment[piece + 1]].fresh for piece in plan.first}
 
 
+class Stall:
+    """A dominator's batch does not move: owners are asked whom they wait for.
+
+    Args:
+        owners: Who is asked.
+    """
+
+    def __init__(self, owners: Sequence[int]) -> None:
+        self._owners = tuple(owners)
+        self._answers: dict[int, tuple[int, ...]] = {}
+
+    def answer(self, member: int, waits_for: tuple[int, ...]) -> bool:
+        """Take an answer; tell whether it was the last one."""
+        self._answers[member] = waits_for
+        return len(self._answers) == len(self._owners)
+
+    def lost(self) -> tuple[list[int], str]:
+        """Return who is lost, and why: those that stayed silent, or those that hold up the others."""
+        silent = [member for member in self._owners if member not in self._answers]
+        if silent:
+            return silent, "did not answer in time"
+        return who_holds_up(self._answers), "was waited for, and waited for nobody"
+
+
 def who_holds_up(answers: Mapping[int, Sequence[int]]) -> list[int]:
     """Find whom a batch waits for: who is waited for, and waits for nobody.
 

@@ -6,7 +6,7 @@ piece was sealed: a process that was started again has a new card, and can take 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from crowdml.core import record
 from crowdml.slicing.cost_graph import DOMINATOR
@@ -54,12 +54,23 @@ class HeldCut:
         self._holders: dict[int, set[bytes]] = {owner: set() for owner in self._plan.owners}
         self._others: dict[int, list[bytes]] = {}
         self._refused: set[tuple[int, bytes]] = set()
+        self.begin_attempt()
 
-    def hold(self, cut: Cut, pieces: dict[int, bytes], owners: Mapping[int, bytes]) -> None:
-        """Take a cut whose deposits are complete; owners are named by the keys of their cards."""
-        self.cut, self.pieces = cut, pieces
-        self._holders = {piece: {fresh} for piece, fresh in owners.items()}
+    def begin_attempt(self) -> None:
+        """Forget deposits of cuts that do not hold."""
+        self._coming: dict[int, dict[int, bytes]] = {}
+
+    def take(self, cut: Cut, piece: int, frame: bytes) -> bool:
+        """Take a deposit for a cut of this attempt; tell whether it was the last one, so that the cut holds now."""
+        got = self._coming.setdefault(cut.batch, {})
+        got[piece] = frame
+        if len(got) < len(self._plan.owners):
+            return False
+        self.cut, self.pieces = cut, got
+        self._holders = {owner: {owner_of(deposit)} for owner, deposit in got.items()}
         self._others, self._refused = {}, set()
+        self._coming = {batch: kept for batch, kept in self._coming.items() if batch > cut.batch}
+        return True
 
     def note_holder(self, piece: int, fresh: bytes) -> None:
         """Somebody has a piece now."""

@@ -97,6 +97,10 @@ class MemberKeys:
         if self._named and len({card.identity for card in cards.values()}) < len(cards):
             raise NotAuthorised("two members of the group show the same identity")
 
+    def forget_peers(self) -> None:
+        """Begin with another group, in which numbers stand for others."""
+        self._pinned, self._agreed, self._checked = {}, {}, set()
+
     def key(self, fresh: bytes, info: bytes) -> AESGCM:
         """Derive a key that only this member and the holder of a card know."""
         if fresh not in self._agreed:

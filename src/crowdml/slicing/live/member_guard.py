@@ -11,12 +11,15 @@ from collections import Counter
 from crowdml.core.errors import MalformedMessage, NotAuthorised
 from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.live.controls import Cut, Prepare
-from crowdml.slicing.live.group_stages import MOST_ATTEMPTS
+from crowdml.slicing.live.group_records import MOST_ATTEMPTS
 from crowdml.slicing.live.member_cards import Card
 from crowdml.slicing.live.slice_terms import SliceTerms
 
 MOST_SEEN = 2 * MOST_ATTEMPTS
 """Attempts at a turn with one's own rows: a server that was started again counts its own anew."""
+
+MOST_GROUPS = 10
+"""Groups that one run of a device lets itself be put into: each sees sums of its rows."""
 
 
 class MemberGuard:
@@ -32,8 +35,15 @@ class MemberGuard:
 
     def __init__(self, terms: SliceTerms) -> None:
         self._terms = terms
-        self.passes_again = 0
+        self.passes_again = self._groups = 0
         self.observers: set[bytes] = set()
+        self.change_group()
+
+    def change_group(self) -> None:
+        """Begin with a group; raise where a server sends this device from one to another again and again."""
+        self._groups += 1
+        if self._groups > MOST_GROUPS:
+            raise NotAuthorised(f"the server has put this device into more than {MOST_GROUPS} groups")
         self._own_attempts: Counter[int] = Counter()
         self._owners: dict[int, dict[int, bytes]] = {}
         self._newest = (-1, -1)

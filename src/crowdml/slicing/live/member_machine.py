@@ -126,6 +126,11 @@ class Member:
     # Control messages, by their names.
 
     def _on_welcome(self, message: say.Welcome) -> Out:
+        """Enter a group; one that was in another forgets everything of it, but not who saw sums of its rows."""
+        if self._group not in (0, message.group):
+            self.guard.change_group()
+            self._keys.forget_peers()
+            self._now, self._snapshots, self._held = (0, -1), {}, (-1, -1)
         self._group, self._number = message.group, message.number
         return []
 
@@ -161,7 +166,8 @@ class Member:
         if (message.turn, message.attempt) != self._now or self._worker is None:
             return self._drop()
         self.stage, self._turn = RUNNING, message
-        return self._next_batch() if self.role == DOMINATOR else []
+        out: Out = [self._deposit()] if message.at_once else []
+        return out + (self._next_batch() if self.role == DOMINATOR else [])
 
     def _on_cut(self, message: say.CutHolds) -> Out:
         """Forget snapshots before the cut before this one."""

@@ -12,11 +12,18 @@ CONVERGED_AT, END = 49, 299
 """Points of the curve: after 50 and after 300 samples."""
 SETTLED = 0.05
 MEASURE = "estimated_error"
+CHANGES = "c = 10, a row kept when the label changes"
+ONE_PASS = 36
+"""Point of the curve at which all 37 rows have been used that were kept so."""
 
 
 def _rows(results: Results) -> Iterator[Row]:
     for label, result in results.items():
         errors = result.measured[MEASURE]
+        if label == CHANGES:
+            yield shown(f"{label}, after its 37 samples", "time-averaged error", errors[ONE_PASS])
+            yield shown(f"{label}, after 300 samples, each used eight times", "time-averaged error", errors[END])
+            continue
         gap = errors[CONVERGED_AT] - errors[END]
         yield shown(f"{label}, after 300 samples", "time-averaged error", errors[END])
         settled = abs(float(gap.mean())) <= SETTLED and learns(result, measure=MEASURE, at=END)
@@ -31,14 +38,18 @@ FIG3 = Study(
     "below that of always saying the commonest label",
     tuned="given",
     task=TASKS / "activity.toml",
-    curves=tuple(curve(f"c = {rate:g}", chosen={"algorithm.rate.c": rate}) for rate in RATES),
+    curves=(
+        *(curve(f"c = {rate:g}", chosen={"algorithm.rate.c": rate}) for rate in RATES),
+        curve(CHANGES, 'data.dataset="activity-changes"', "crowd.passes=9", chosen={"algorithm.rate.c": 10.0}),
+    ),
     rows=_rows,
     measure=MEASURE,
     missing=(not_run("the paper's own recordings", "time-averaged error", None, "they were not published"),),
     notes=(
         "other data than the paper's: recordings of nine people with vehicles (TMD), dealt to seven devices",
         "features are standardised first: without it the constant part of the acceleration hides everything else",
-        "a recording has one label, so rows are taken every half minute and not when the label changes",
+        "a recording has one label, so rows are taken every half minute; the paper keeps one only when the label has "
+        "changed, of which there are 37 here: that curve goes through them eight times",
         "whoever always says In Vehicle errs 0.525 on these rows: the error of 0.44 to 0.46 is little better, and "
         "after 300 samples no lower than after 50",
     ),

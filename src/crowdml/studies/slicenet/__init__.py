@@ -1,6 +1,6 @@
 """Crowdlearning: crowded deep learning with data privacy (SliceNet)."""
 
-from crowdml.studies.slicenet import cost_tables, noise_trade_off, training_tables
+from crowdml.studies.slicenet import convergence, cost_tables, noise_trade_off, training_tables
 from crowdml.studies.study import Study
 
 STUDIES: dict[str, Study] = {
@@ -9,6 +9,10 @@ STUDIES: dict[str, Study] = {
     "slicenet/table3": training_tables.TABLE_3,
     "slicenet/table3-uploads": training_tables.TABLE_3_UPLOADS,
     "slicenet/table4": training_tables.TABLE_4,
+    "slicenet/fig3": convergence.FIG3,
+    "slicenet/fig4": convergence.FIG4,
+    "slicenet/fig5": convergence.FIG5,
+    "slicenet/fig6": convergence.FIG6,
     "slicenet/table5": cost_tables.TABLE5,
     "slicenet/table6": cost_tables.TABLE6,
     "slicenet/table7": cost_tables.TABLE7,

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
+from crowdml.audit.leak_meter import measure_leaks
 from crowdml.simulation import Result
 from crowdml.simulation.reporting.figures import COLOURS
-from crowdml.studies.audit import audit
 from crowdml.studies.comparisons import accuracies, learns, shown, statement
 from crowdml.studies.drawing import panel
 from crowdml.studies.study import TASKS, Results, Row, Study, curve
@@ -29,7 +29,7 @@ def _best_reading(result: Result) -> float:
 
 @functools.cache
 def _audited(task: str, seed: int) -> float:
-    found = audit(Task.model_validate_json(task), seed=seed)
+    found = measure_leaks(Task.model_validate_json(task), seed=seed)
     return max(reading.right or 0.0 for reading in found.readings if reading.what.startswith("sums"))
 
 

@@ -244,11 +244,22 @@ def build(parts: Parts) -> Algorithm:
     return one_phase(device, server, sanitiser, schedule, SpeedHints(in_parts=sanitiser.in_order))
 
 
+def _releases(settings: DpFedAvgSettings) -> Releases:
+    """Say what is sent: a change and a bit, together no longer than 1."""
+    return Releases(
+        sends="change",
+        size=lambda model: model + 1,
+        bound=1.0,
+        inside=(("telling whether a change was clipped", settings.bit_share),),
+        on_grid=True,
+    )
+
+
 DP_FEDAVG = Recipe(
     settings=DpFedAvgSettings,
     hyper={"rate": "rate.c", "server-rate": "server.c", "radius": "radius"},
     build=build,
-    releases=lambda settings: Releases(sends="change", size=lambda model: model + 1, bound=1.0, on_grid=True),
+    releases=_releases,
     live=True,
     cohort_size=lambda settings: int(settings.per_round),
 )

@@ -11,11 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 
 STALL_S = 10.0
 """Seconds for which messages wait for a peer that does not read them."""
 RTT = "crowdml.rtt"
 """The extension that tells an application how long the way to the other side and back takes, in seconds."""
+
+SEND_NOW = "crowdml.send-now"
+"""The extension with which an application sends without waiting: it returns whether that was possible."""
 
 
 class BoundedSocket(WebSocketsSansIOProtocol):
@@ -34,6 +38,22 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         if hasattr(self, "scope"):
             extensions: Any = self.scope["extensions"]
             extensions[RTT] = lambda: self.last_ping_rtt
+            extensions[SEND_NOW] = self.send_now
+
+    def send_now(self, message: str | bytes) -> bool:
+        """Send a message if the other side takes it now; tell whether it did."""
+        gone = self.disconnected or self.close_sent or self.transport.is_closing()
+        if gone or not self.handshake_complete or not self.writable.is_set():
+            return False
+        try:
+            if isinstance(message, str):
+                self.conn.send_text(message.encode())
+            else:
+                self.conn.send_binary(message)
+        except InvalidState:
+            return False
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        return True
 
     async def send(self, message: Any) -> None:
         """Send, and know that a refusal ends a handshake as well: uvicorn would log it as a mistake of ours."""

@@ -14,7 +14,7 @@ from crowdml.core import CrowdError
 from crowdml.core.errors import MalformedMessage
 from crowdml.server.http.exchange import Exchange
 from crowdml.server.http.requests import Receive, Request, Scope, Send
-from crowdml.server.http.websockets.bounded_socket import RTT
+from crowdml.server.http.websockets.bounded_socket import RTT, SEND_NOW
 from crowdml.server.refusals import ALWAYS, Answer, Refusal, refusal_of
 from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.folding import require_open
@@ -55,8 +55,8 @@ class Relay:
             return
         device = self._coordinator.tokens.find(request.token())
         assert device is not None  # noqa: S101  admitted just now
-        rtt = scope.get("extensions", {}).get(RTT) or (lambda: 0.0)
-        line = Line(device, groups.most_bytes, rtt)
+        extensions = scope.get("extensions", {})
+        line = Line(device, groups.most_bytes, extensions.get(RTT), extensions.get(SEND_NOW))
         await send({"type": "websocket.accept", "headers": list(ALWAYS)})
         writing = asyncio.get_running_loop().create_task(_write(line, send))
         why = "the connection ended"
@@ -114,10 +114,12 @@ async def _write(line: Line, send: Send) -> None:
     try:
         while True:
             while waiting:
-                message = waiting.popleft()
-                line.bytes -= len(message)
+                # It waits until it is sent: nothing that comes meanwhile may overtake it.
+                message = waiting[0]
                 kind = "text" if isinstance(message, str) else "bytes"
                 await send({"type": "websocket.send", kind: message})
+                waiting.popleft()
+                line.bytes -= len(message)
             if line.closed:
                 break
             line.news.clear()

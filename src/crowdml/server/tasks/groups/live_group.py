@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from crowdml.server.tasks.device_tokens import DeviceState
-from crowdml.slicing.live.group_events import Event, role_name
 from crowdml.slicing.live.group_machine import Group
-from crowdml.slicing.live.group_stages import DONE
+from crowdml.slicing.live.group_records import DONE, Event, role_name
 from crowdml.slicing.live.slice_terms import SliceTerms
 
 MOST_EVENTS = 100
@@ -24,19 +23,28 @@ class Line:
     Args:
         device: Whose it is.
         most_bytes: Bytes that may wait.
-        rtt_s: Seconds to the member and back, as last measured; 0 where nobody has.
+        rtt_s: Seconds to the member and back, as last measured; 0 or not given where nobody has.
+        send_now: Sends a message without waiting, and tells whether that was possible; not given: it never is.
     """
 
-    def __init__(self, device: DeviceState, most_bytes: int, rtt_s: Callable[[], float] = lambda: 0.0) -> None:
-        self.device, self.most_bytes, self.rtt_s = device, most_bytes, rtt_s
+    def __init__(
+        self,
+        device: DeviceState,
+        most_bytes: int,
+        rtt_s: Callable[[], float] | None = None,
+        send_now: Callable[[str | bytes], bool] | None = None,
+    ) -> None:
+        self.device, self.most_bytes, self.rtt_s = device, most_bytes, rtt_s or (lambda: 0.0)
+        self._send_now = send_now or (lambda message: False)
+        self.group: LiveGroup | None = None
+        self.number = self.bytes = 0
         self.waiting: deque[str | bytes] = deque()
-        self.bytes = 0
         self.news = asyncio.Event()
         self.closed = ""
 
     def put(self, message: str | bytes) -> None:
-        """Queue a message; one that does not drain its queue is closed."""
-        if self.closed:
+        """Send a message, or queue it behind others; a member that does not drain its queue is closed."""
+        if self.closed or (not self.waiting and self._send_now(message)):
             return
         self.bytes += len(message)
         if self.bytes > self.most_bytes:
@@ -61,6 +69,8 @@ class LiveGroup:
         self.batches = self.bytes = self.frames = self.rows = 0
         self.exact_since = time.time()
         self.last_batch = (-1, -1)
+        self.lengths: dict[tuple[int, ...], int] = {}
+        self.lengths_of = -1
         self.paces: deque[float] = deque(maxlen=200)
         self.timer: asyncio.TimerHandle | None = None
         self.timer_for = ""

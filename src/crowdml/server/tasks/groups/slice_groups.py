@@ -19,6 +19,7 @@ from crowdml.core import CrowdError
 from crowdml.core.errors import MalformedMessage
 from crowdml.server.refusals import Refusal
 from crowdml.server.store import Store
+from crowdml.server.tasks.folding import require_open
 from crowdml.server.tasks.groups.live_group import Line, LiveGroup, figures_of
 from crowdml.server.tasks.groups.slice_seats import SliceSeats
 from crowdml.server.tasks.running_task import RunningTask
@@ -27,8 +28,7 @@ from crowdml.slicing.live import controls as say
 from crowdml.slicing.live import slice_frames as frames
 from crowdml.slicing.live.deposits import deposit_bytes
 from crowdml.slicing.live.group_machine import Group, Out
-from crowdml.slicing.live.group_stages import GATHERING, RUNNING, SHARING, WAITING
-from crowdml.slicing.live.group_start import GroupStart
+from crowdml.slicing.live.group_records import GATHERING, PAUSED, RUNNING, SHARING, WAITING, GroupStart
 from crowdml.slicing.live.member_cards import Card
 from crowdml.slicing.live.slice_frames import HEADER_BYTES, TAG_BYTES, read_header
 from crowdml.slicing.live.slice_terms import SliceTerms
@@ -40,6 +40,8 @@ ANSWER_S = 2.0
 """So long has an owner to say whom it waits for."""
 WAIT_S = 3600.0
 """After so long at a cut without enough members, a pass begins again."""
+MOST_LENGTHS = 10_000
+"""So many kinds of frames are remembered: a member cannot fill the memory with others."""
 REPLAY_S = 10.0
 """A cut is made after as many batches as take so long."""
 
@@ -65,6 +67,7 @@ class SliceGroups:
         self._begun: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
         self._forming = asyncio.Lock()
+        self._follows = False
         plan, terms = self.terms.plan, self.terms
         self._pieces = [deposit_bytes(plan, owner, terms.size) for owner in plan.owners]
         batch = plan.batch_bytes(terms.batch) + 60 * (len(plan.lines) + 1) * max(1, plan.arithmetic.micro_batches)
@@ -81,13 +84,19 @@ class SliceGroups:
         for frame in deposits:
             if len(frame) not in self._pieces or read_header(frame).kind != frames.DEPOSIT:
                 raise MalformedMessage(f"{len(frame)} bytes are no deposit of this task")
+        loop = asyncio.get_running_loop()
+        if not self._follows:
+            self._follows = True
+            self.running.when_moved(lambda: loop.call_soon_threadsafe(self.follow))
         if self._begun is None:
-            self._begun = asyncio.get_running_loop().create_task(self._seats.begin())
+            self._begun = loop.create_task(self._seats.begin())
         await asyncio.shield(self._begun)
         slot = line.device.slot
         seat = self._seats.seats.get(slot)
-        if seat is not None:
-            group = await self._group(int(seat.group))
+        group = await self._group(int(seat.group)) if seat is not None else None
+        # The task may have moved while the store was at work.
+        require_open(self.running.snapshot.state, self.running.snapshot.reason)
+        if seat is not None and group is not None:
             self._enter(group, int(seat.number), line, card, deposits)
             return
         before = self._room.pop(slot, None)
@@ -109,13 +118,27 @@ class SliceGroups:
         del group.lines[int(seat.number)]
         self._deliver(group, group.machine.left(int(seat.number), why))
 
+    def follow(self) -> None:
+        """Do as the task does: groups rest while it is paused, and end with it."""
+        now = self.running.snapshot
+        if now.state == "open":
+            return
+        over, reason = now.state == "stopped", now.reason or f"the task is {now.state}"
+        for line, _ in self._room.values():
+            line.put(say.write_control(say.Stop(reason=reason[:300], again=not over)))
+            line.close(reason)
+        self._room.clear()
+        for group in self._groups.values():
+            self._deliver(group, group.machine.stop(reason) if over else group.machine.pause())
+        # Whoever comes after a pause meets another machine, whose attempts have numbers of their own.
+        self._begun = None
+
     def take(self, line: Line, message: str | bytes) -> None:
         """Take a message of a member; raise for what it must not send."""
-        seat = self._seats.seats.get(line.device.slot)
-        group = self._groups.get(int(seat.group)) if seat is not None else None
-        if seat is None or group is None or group.lines.get(int(seat.number)) is not line:
+        group, number = line.group, line.number
+        if group is None or group.lines.get(number) is not line:
             raise MalformedMessage("this member has no group yet")
-        number, machine = int(seat.number), group.machine
+        machine = group.machine
         if isinstance(message, str):
             self._deliver(group, machine.handle(number, say.read_of_member(message)))
             return
@@ -170,13 +193,12 @@ class SliceGroups:
                     self._enter(group, at, *found, [])
 
     async def _group(self, number: int) -> LiveGroup:
-        """Return a group; after a restart its machine begins anew, from what its members show."""
-        found = self._groups.get(number)
+        """Return a group; after a restart or a pause its machine begins anew, from what its members show."""
+        if self._awake(number) is None:
+            shared = await self._seats.shared()
+        found = self._awake(number)
         if found is not None:
             return found
-        shared = await self._seats.shared()
-        if number in self._groups:
-            return self._groups[number]
         members = {slot: seat for slot, seat in self._seats.seats.items() if int(seat.group) == number}
         any_seat = next(iter(members.values()))
         ended = (int(any_seat.turn), int(any_seat.batch)) if int(any_seat.turn) >= 0 else None
@@ -190,16 +212,24 @@ class SliceGroups:
             download=shared.download,
             ended=ended,
         )
-        machine = Group(self.terms, start)
+        machine, known = Group(self.terms, start), self._groups.get(number)
+        if known is not None:
+            known.machine = machine
+            return known
         made = LiveGroup(machine, {int(seat.number): slot for slot, seat in members.items()})
         self._groups[number] = made
         return made
+
+    def _awake(self, number: int) -> LiveGroup | None:
+        found = self._groups.get(number)
+        return None if found is None or found.machine.stage == PAUSED else found
 
     def _enter(self, group: LiveGroup, number: int, line: Line, card: Card, deposits: list[bytes]) -> None:
         before = group.lines.pop(number, None)
         if before is not None:
             before.close("the device has connected again")
         group.lines[number] = line
+        line.group, line.number = group, number
         self._deliver(group, group.machine.joined(number, card, deposits))
 
     def _deliver(self, group: LiveGroup, out: Out) -> None:
@@ -221,7 +251,7 @@ class SliceGroups:
         machine.events = []
         if machine.upload is not None and machine.stage == SHARING:
             self._begin(self._store_upload(group))
-        if machine.exhausted and not group.counted["renewing"]:
+        if machine.attempts.exhausted and not group.counted["renewing"]:
             group.counted["renewing"] = 1
             self._begin(self._renew(group))
         self._set_timer(group)
@@ -229,7 +259,7 @@ class SliceGroups:
     async def _renew(self, group: LiveGroup) -> None:
         """Take new numbers for attempts, before the old ones are used up."""
         await self._seats.begin()
-        group.machine.renew(self._seats.incarnation)
+        group.machine.attempts.renew(self._seats.incarnation)
         group.counted["renewing"] = 0
 
     async def _store_upload(self, group: LiveGroup) -> None:
@@ -266,9 +296,21 @@ class SliceGroups:
         if name:
             group.timer = asyncio.get_running_loop().call_later(waits, self._time_is_up, group, name)
 
+    async def _dissolve(self, group: LiveGroup) -> None:
+        """Give a group up that has had too few members for long: those who are there are dealt into other groups."""
+        machine = group.machine
+        await self._seats.seat({slot: Seat.of() for slot in group.slots.values() if slot in self.running.devices})
+        if self._groups.get(machine.number) is group:
+            del self._groups[machine.number]
+            log.info("group %d of %s is dissolved: too few of its members are there", machine.number, self.running.name)
+            self._deliver(group, machine.dissolve())
+
     def _time_is_up(self, group: LiveGroup, name: str) -> None:
         group.timer, group.timer_for = None, ""
         machine = group.machine
+        if name == WAITING and len(machine.present) < len(self.terms.plan.owners):
+            self._begin(self._dissolve(group))
+            return
         act = {GATHERING: machine.begin, WAITING: machine.deal_anew}.get(name, machine.answers_due)
         self._deliver(group, act())
 
@@ -286,7 +328,13 @@ class SliceGroups:
             group.machine.next_every = max(1, int(REPLAY_S * pace))
 
     def _require_length(self, group: LiveGroup, header: frames.Header, size: int) -> None:
+        """Refuse a frame of another length than the signed task gives it; what was found once holds for the attempt."""
         machine = group.machine
+        if group.lengths_of != machine.attempt:
+            group.lengths, group.lengths_of = {}, machine.attempt
+        asked = (*header[1:4], *header[8:14])
+        if group.lengths.get(asked) == size:
+            return
         try:
             ends = header.piece - 1, machine.assignment.index(header.receiver) - 1
         except ValueError:
@@ -297,6 +345,8 @@ class SliceGroups:
         body = self.terms.plan.body_bytes(kind, header.stage, ends, header.micro, header.rows)
         if body is None or size != HEADER_BYTES + body + TAG_BYTES:
             raise MalformedMessage(f"{kind} numbers of stage {header.stage} in {size} bytes")
+        if len(group.lengths) < MOST_LENGTHS:
+            group.lengths[asked] = size
 
     def _rank(self, slot: int) -> bytes:
         return hashlib.blake2b(f"seat/{slot}".encode(), key=self._secret, digest_size=8).digest()

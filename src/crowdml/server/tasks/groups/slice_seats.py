@@ -69,7 +69,7 @@ class SliceSeats:
         await self._writer.submit(work)
 
     async def seat(self, seats: Mapping[int, Seat]) -> None:
-        """Store where devices sit from now on."""
+        """Store where devices sit from now on; a seat in no group is none."""
 
         def work(task: MutableTask) -> Answer:
             before = task.mark()
@@ -79,7 +79,7 @@ class SliceSeats:
             return DONE
 
         await self._writer.submit(work)
-        self.seats |= seats
+        self.seats = {slot: seat for slot, seat in {**self.seats, **seats}.items() if int(seat.group) >= 0}
 
     async def shared(self) -> Shared:
         """Return what everybody may know now."""

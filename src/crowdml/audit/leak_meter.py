@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdml.algorithms.recipe import SlicedRecipe
+from crowdml.audit.audit_drawing import draw_pictures
+from crowdml.audit.audit_report import Shown
 from crowdml.core import BadInput, record, trees
-from crowdml.core.files import save_figure
 from crowdml.core.ops import Tree
 from crowdml.simulation.accounting import sliced_report
 from crowdml.simulation.own_data import bind
@@ -52,7 +52,7 @@ class Reading:
 
 
 @record
-class Audit:
+class LeakAudit:
     """What the meter found.
 
     Attributes:
@@ -69,6 +69,9 @@ class Audit:
     own_rows: int
     pictures: dict[str, Floats]
 
+    holds: ClassVar[bool] = True
+    """Nothing is promised, so nothing is broken."""
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values; pictures are left out."""
         return {
@@ -78,8 +81,30 @@ class Audit:
             "readings": [vars(reading) for reading in self.readings],
         }
 
+    def tables(self) -> list[Shown]:
+        """Show every way of reading."""
+        columns, rows = ("from", "numbers seen", "labels right", "chance", "likeness"), []
+        for reading in self.readings:
+            cells = ((reading.right, ".3f"), (reading.chance, ".3f"), (reading.likeness, ".4f"))
+            shown = ("" if value is None else f"{value:{form}}" for value, form in cells)
+            rows.append((reading.what, str(reading.seen), *shown))
+        title = f"{self.task}: what can be read of a dominator's rows"
+        return [Shown(title=title, columns=columns, rows=tuple(rows), right=columns[1:])]
 
-def audit(task: Task, *, seed: int = 0, own_rows: int = 500, victims: int = 200) -> Audit:
+    def words(self) -> list[str]:
+        """Say who reads, and what is promised."""
+        return [
+            f"a reader with {self.own_rows} rows of its own; likeness is a cosine",
+            f"privacy: {self.guarantee}",
+        ]
+
+    def draw(self, path: Path) -> None:
+        """Draw a line of pictures for each way of reading, and save the figure."""
+        pictures = [(name, rows[:SHOWN]) for name, rows in self.pictures.items()]
+        draw_pictures(pictures, f"{self.task}: rows of a dominator, and what others read", path)
+
+
+def measure_leaks(task: Task, *, seed: int = 0, own_rows: int = 500, victims: int = 200) -> LeakAudit:
     """Train one group for a pass, then let a former dominator read the next but one.
 
     Args:
@@ -106,7 +131,7 @@ def audit(task: Task, *, seed: int = 0, own_rows: int = 500, victims: int = 200)
     target = (rows[victim][0][:victims], rows[victim][1][:victims])
     readings, pictures = _read_sums(net, old, group.parameters, prior, target, victim, released)
     differences, more = _read_differences(task, net, group.parameters, prior, target, victim, gradient)
-    return Audit(
+    return LeakAudit(
         task=task.name,
         readings=(*readings, *differences),
         guarantee=sliced_report(task)["guarantee"],
@@ -179,12 +204,12 @@ def _require_sliced(task: Task) -> None:
         )
 
 
-def audit_transcript(task: Task, transcript: Transcript) -> Audit:
+def read_transcript(task: Task, transcript: Transcript) -> LeakAudit:
     """Read what a live follower has recorded, by the same means."""
     _require_sliced(task)
     leak = transcript.leak()
     rows = {} if transcript.rows is None else {"rows": np.asarray(transcript.rows, np.float64)}
-    return Audit(
+    return LeakAudit(
         task=task.name,
         readings=(_reading("sums of the transcript", leak),),
         guarantee=sliced_report(task)["guarantee"],
@@ -224,37 +249,3 @@ def _scale(found: Floats, prior: Any) -> float:
     """Give a direction the length that rows usually have."""
     norm = float(np.linalg.norm(found))
     return float(np.mean(np.linalg.norm(prior, axis=1))) / norm if norm else 0.0
-
-
-def audit_figure(found: Audit, path: Path) -> None:
-    """Draw a line of pictures for each way of reading, and save the figure."""
-    from matplotlib.figure import Figure
-
-    width = len(next(iter(found.pictures.values()))[0])
-    side, channels = _side(width)
-    lines = list(found.pictures.items())
-    figure = Figure(figsize=(SHOWN + 2, 1.15 * len(lines) + 0.6), dpi=100, layout="constrained")
-    axes = figure.subplots(len(lines), SHOWN, squeeze=False)
-    for line, (name, pictures) in zip(axes, lines, strict=True):
-        for at, cell in enumerate(line):
-            cell.axis("off")
-            if at < len(pictures):
-                cell.imshow(_scaled(pictures[at]).reshape(side, side, channels).squeeze(), cmap="gray", vmin=0, vmax=1)
-        line[0].set_title(name, loc="left", fontsize=10)
-    figure.suptitle(f"{found.task}: rows of a dominator, and what others read")
-    save_figure(figure, path)
-
-
-def _side(width: int) -> tuple[int, int]:
-    for channels in (1, 3):
-        side = math.isqrt(width // channels)
-        if side * side * channels == width:
-            return side, channels
-    raise BadInput(f"rows of {width} numbers are no square pictures", where="--plot", hint="leave --plot out")
-
-
-def _scaled(picture: Floats) -> Floats:
-    """Stretch a picture over all shades, but for its outermost numbers."""
-    low, high = np.percentile(picture, [1, 99.5])
-    clipped: Floats = np.clip((picture - low) / max(float(high - low), 1e-12), 0, 1)
-    return clipped

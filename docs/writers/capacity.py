@@ -1,0 +1,103 @@
+"""The page on capacity: devices that a server carries, worked out from what the benchmark of check-ins has printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from docs.writers.phrases import GENERATED
+from docs.writers.speed import RECORDS
+
+INTERVALS = {"minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+CROWD = 10**8
+BUSY = 0.5
+"""How much of a core is planned for: crowds come in waves."""
+
+GIGABIT = 125e6
+NUMBER_BYTES = 4
+
+SHORTAGES = (
+    ("what", "how one notices", "what an operator does"),
+    ("---", "---", "---"),
+    (
+        "check-outs: the network",
+        "the line is full while cores are idle",
+        "a faster line, fewer versions (rounds) or longer intervals; parameters are the same for everybody, but a "
+        "check-out needs the token of a device, so no cache may answer it yet",
+    ),
+    (
+        "check-ins: the cores of front ends",
+        "503 with `Retry-After`, and devices come back later",
+        "[more front ends](../how-to/front-ends.md) on one PostgreSQL",
+    ),
+    (
+        "folding: the aggregator of a task",
+        "check-ins of one task wait while front ends are idle",
+        "a task has one aggregator: larger batches on devices, or longer intervals; other tasks have their own",
+    ),
+    ("the database", "commits take longer than check-ins", "a disk of its own with fast `fsync`"),
+)
+
+
+def capacity_page() -> str:
+    """Write the page."""
+    record = json.loads((RECORDS / "against-echo.json").read_text(encoding="utf-8"))
+    costs = dict(_costs(record["output"]))
+    lines = [
+        "# Capacity",
+        GENERATED,
+        "",
+        "How many devices does a server carry? Worked out from one measurement: CPU time of a durable check-in,",
+        f"printed by `{record['command']}` at commit {record['commit']}",
+        f"({record['cores']} cores, load {record['load']} before it), with many devices connected. Token, limits, fold",
+        "and transaction are in it; TLS is not, a proxy does that. A core is planned to be busy half of the time.",
+        "Nothing here was tried with a crowd of that size.",
+        "",
+        "## Devices per core",
+        "",
+        "| parameters | µs per check-in | check-ins per second | "
+        + " | ".join(f"one each {name}" for name in INTERVALS)
+        + " |",
+        "|--:|--:|--:|" + "--:|" * len(INTERVALS),
+    ]
+    for parameters, micros in costs.items():
+        rate = BUSY * 1e6 / micros
+        shares = " | ".join(f"{_round(rate * seconds):,}" for seconds in INTERVALS.values())
+        lines.append(f"| {parameters:,} | {micros:,} | {_round(rate):,} | {shares} |")
+    lines += [
+        "",
+        f"## A crowd of {CROWD:,}, one check-in a day",
+        "",
+        "On paper. Bytes are those of parameters as 32-bit numbers, each way.",
+        "",
+        "| parameters | check-ins per second | cores | one check-in, MB | each way, Gbit/s |",
+        "|--:|--:|--:|--:|--:|",
+    ]
+    for parameters, micros in costs.items():
+        rate, size = CROWD / INTERVALS["day"], parameters * NUMBER_BYTES
+        cores, line = max(1, -(-rate * micros // (BUSY * 1e6))), rate * size / GIGABIT
+        lines.append(f"| {parameters:,} | {rate:,.0f} | {cores:,.0f} | {size / 1e6:g} | {line:,.3g} |")
+    lines += [
+        "",
+        "Memory per device was not measured for this page: devices are rows of the database, and a task holds its",
+        "parameters and the check-ins that wait.",
+        "",
+        "## What gives out first, and what to do then",
+        "",
+        *(f"| {' | '.join(row)} |" for row in SHORTAGES),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _costs(printed: str) -> Iterator[tuple[int, int]]:
+    """Read parameters and the cost of a check-in, of runs with several connections."""
+    for line in printed.splitlines()[1:]:
+        parameters, connections, _, micros, *_ = line.split()
+        if int(connections) > 1:
+            yield int(parameters), int(micros)
+
+
+def _round(value: float) -> int:
+    """Round to two digits: more are not known."""
+    return int(float(f"{value:.2g}"))

@@ -1,0 +1,1 @@
+"""What a release is made of: package, list of everything it was locked with, checksums, and their signature."""

@@ -1,0 +1,1 @@
+"""One run as many jobs of a batch scheduler: `--shard`, and `crowdml merge`."""

@@ -1,0 +1,1 @@
+"""Several front ends on one PostgreSQL: one of them aggregates, the others answer devices and pass on the rest."""

@@ -1,0 +1,104 @@
+"""The aggregator's side of the post office: it takes what other front ends send, and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+
+from crowdml.core import CrowdError
+from crowdml.server.fronts.letters import read_batch, write_answers
+from crowdml.server.fronts.post import CHECK_INS, INBOX, MOST_LETTERS, OPEN, Post, own_channel
+from crowdml.server.fronts.tunnel import Conversations
+from crowdml.server.http.exchange import make_check_in, read_message
+from crowdml.server.http.requests import Asgi
+from crowdml.server.refusals import Answer, Refusal, refusal_of
+from crowdml.server.tasks.coordinator import Coordinator
+
+log = logging.getLogger("crowdml.server")
+
+
+class Aggregator:
+    """Takes letters out of the inbox.
+
+    Args:
+        post: Carries them.
+        coordinator: All tasks.
+        app: Answers requests that others pass on.
+        failed: Called when it cannot go on.
+    """
+
+    def __init__(
+        self, post: Post, coordinator: Coordinator, app: Asgi, failed: Callable[[BaseException], None]
+    ) -> None:
+        self._post, self._coordinator, self._failed = post, coordinator, failed
+        self.conversations = Conversations(post, app)
+        self._working: asyncio.Task[None] | None = None
+        self._more = False
+        self._closing = False
+        self._unanswered = 0
+
+    async def begin(self) -> None:
+        """Listen for letters."""
+        await self._post.listen(INBOX)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look into the inbox: something may have come."""
+        self._more = True
+        if self._working is None and not self._closing:
+            self._working = asyncio.get_running_loop().create_task(self._work())
+
+    async def close(self) -> None:
+        """Take nothing more. What was taken is answered while the tasks' writers end."""
+        self._closing = True
+        if self._working is not None:
+            await self._working
+        await self.conversations.close()
+
+    async def _work(self) -> None:
+        try:
+            while self._more and not self._closing:
+                self._more = False
+                letters = await self._post.claim()
+                self._more = self._more or len(letters) == MOST_LETTERS
+                for front, kind, number, task, content in letters:
+                    if kind == CHECK_INS:
+                        self._take(front, number, task, content)
+                    elif kind == OPEN:
+                        self.conversations.begin(front, number, content)
+                    else:
+                        self.conversations.go_on(front, number, content)
+        except Exception as error:
+            self._failed(error)
+        finally:
+            self._working = None
+
+    def _take(self, front: int, number: int, task: int, content: bytes) -> None:
+        """Put a batch into the queue of its task; its answers go back together."""
+        posted = list(read_batch(content))
+        answers: list[Answer | None] = [None] * len(posted)
+        left = len(posted)
+
+        def answered(at: int, answer: Answer) -> None:
+            nonlocal left
+            self._coordinator.check_ins[answer.status] += 1
+            answers[at] = answer
+            left -= 1
+            if not left:
+                for notice in write_answers(number, [each for each in answers if each is not None]):
+                    self._post.tell(own_channel(front), notice)
+
+        running = next((each for each in self._coordinator.tasks.values() if each.id == task), None)
+        for at, each in enumerate(posted):
+            try:
+                if running is None:
+                    raise Refusal(404, "no-task", "there is no such task")
+                device = running.devices.get(each.slot)
+                if device is None:
+                    raise Refusal(401, "not-authorised", "the token is not valid")
+                check_in = make_check_in(device, each.key, each.body, read_message(running, device, each.body))
+                self._coordinator.writers[running.name].enqueue(check_in, functools.partial(answered, at))
+            except CrowdError as error:
+                answered(at, refusal_of(error).answer())

@@ -1,0 +1,208 @@
+"""A front end that does not aggregate: it answers check-outs, hands check-ins on in batches, and passes on the rest.
+
+A device finds the same routes, the same answers and the same limits at every front end. Check-outs and check-ins of
+tasks without rounds are looked at here, as far as that can be done without knowing other check-ins; that is where most
+of the time goes. For everything else the aggregator is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+from collections.abc import Iterable
+
+from crowdml.core import CrowdError
+from crowdml.server.fronts.outbox import Outbox
+from crowdml.server.fronts.post import Post
+from crowdml.server.fronts.task_replica import Replica
+from crowdml.server.fronts.tunnel import Tunnel
+from crowdml.server.http.direct import Answered, Expected
+from crowdml.server.http.exchange import read_message, require_headers, version_answer, waiting_answer
+from crowdml.server.http.front_door import Access, FrontDoor, RawHandler
+from crowdml.server.http.requests import (
+    LARGEST_BODY,
+    LARGEST_FORM,
+    LARGEST_TASK,
+    Limiter,
+    Receive,
+    Request,
+    Scope,
+    Send,
+    length_of,
+    read_body,
+    read_large_body,
+    require_size,
+    send_answer,
+)
+from crowdml.server.http.routes import RAW_ROUTES
+from crowdml.server.http.session_cookies import SessionCookies
+from crowdml.server.refusals import Answer, Refusal, refusal_of
+from crowdml.server.store.channel import BYTES
+from crowdml.server.tasks.device_tokens import DeviceState, token_hash
+from crowdml.server.tasks.running_task import RunningTask
+
+_OWN = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/check-(?:out|ins)")
+_HEALTH = "/healthz"
+_SESSION = "SELECT 1 FROM operator_sessions WHERE token_hash = $1"
+
+
+class Follower:
+    """The application of such a front end.
+
+    Args:
+        post: Carries what goes to the aggregator.
+        access: Who may ask.
+        devices: Pace of each device, this front end's share of it.
+
+    Attributes:
+        always: Headers of every answer.
+        replica: What is known of the tasks.
+        outbox: Check-ins under way.
+        tunnel: Other requests under way.
+    """
+
+    def __init__(self, post: Post, access: Access, devices: Limiter) -> None:
+        self._post, self._devices = post, devices
+        self.replica, self.outbox, self.tunnel = Replica(post), Outbox(post), Tunnel(post)
+        self._strangers = Limiter(access.reader_pace)
+        self._cookies = SessionCookies(secure=bool(access.secure_s))
+        handlers: dict[str, RawHandler] = {route.handler: _never for route in RAW_ROUTES}
+        handlers |= {"exchange.check_out": self._check_out, "exchange.check_in": self._check_in}
+        self._door = FrontDoor(
+            self.replica,
+            handlers,
+            self._pass_on,
+            access,
+            _never_socket,
+            {"exchange.check_in": self._expect},
+            _never_socket,
+        )
+        self.always = self._door.always
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "websocket":
+            await self.tunnel.socket(scope, receive, send)
+        elif scope["path"] == _HEALTH or self._is_own(scope["path"], scope["headers"]):
+            await self._door(scope, receive, send)
+        else:
+            await self._pass_on(scope, receive, send)
+
+    def expect(
+        self, method: bytes, url: bytes, headers: list[tuple[bytes, bytes]], address: str, scheme: str
+    ) -> Expected | Answer | None:
+        """Begin to answer a request without a coroutine; None where it goes the usual way."""
+        if not self._is_own(url.decode("latin-1"), headers):
+            return None
+        return self._door.expect(method, url, headers, address, scheme)
+
+    def _is_own(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Tell whether a request is answered here: check-out or check-in of a known device, for such a task."""
+        found = _OWN.fullmatch(path)
+        running = self.replica.tasks.get(found[1]) if found else None
+        if running is None or not self.replica.answers_itself(running):
+            return False
+        device = self.replica.tokens.find(_token(headers))
+        return device is not None and device.task == running.name
+
+    def _admit(self, request: Request) -> tuple[RunningTask, DeviceState]:
+        device = self.replica.tokens.find(request.bearer())
+        if device is None or device.task != request.task:
+            raise Refusal(401, "not-authorised", "the token is not valid")
+        self._devices.require(device.id)
+        return self.replica.tasks[device.task], device
+
+    async def _check_out(self, request: Request, receive: Receive) -> Answer:
+        running, device = self._admit(request)
+        await self.replica.fresh()
+        shown = self.replica.shown[running.id]
+        if device.revoked or shown.published is None:
+            raise Refusal(401, "not-authorised", "the token is not valid")
+        waiting = waiting_answer(shown.state, shown.reason, lambda: True)
+        return waiting or version_answer(shown.published, running.task_hash, request)
+
+    async def _check_in(self, request: Request, receive: Receive) -> Answer:
+        expected = self._require(request)
+        body = await read_large_body(request, receive, expected.size)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        expected.take(body, lambda answer: None if future.done() else future.set_result(answer))
+        return await future
+
+    def _expect(self, request: Request) -> Expected | Answer:
+        try:
+            return self._require(request)
+        except CrowdError as error:
+            return refusal_of(error).answer()
+
+    def _require(self, request: Request) -> ExpectedHere:
+        running, device = self._admit(request)
+        key = require_headers(request, running.live.server_messages.check_in.size_bytes)
+        return ExpectedHere(running=running, device=device, key=key, outbox=self.outbox)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the aggregator answer. What is too long to be believed is passed on by its headers alone."""
+        try:
+            request = Request.of(scope)
+            size = length_of(request.headers.get(b"content-length", b"0"))
+            token = request.token()
+            known = bool(token) and (self.replica.tokens.find(token) is not None or self.replica.is_operator(token))
+            if not known:
+                self._strangers.require(request.address)
+            largest = LARGEST_TASK if known else LARGEST_BODY
+            if LARGEST_BODY < size <= LARGEST_FORM and not known and await self._has_session(scope):
+                largest = LARGEST_FORM
+            body = await read_body(receive, size) if 0 < size <= largest else b""
+        except CrowdError as error:
+            await send_answer(send, refusal_of(error).answer())
+            return
+        await self.tunnel.request(scope, body, receive, send)
+
+    async def _has_session(self, scope: Scope) -> bool:
+        hashed = token_hash(self._cookies.read(scope["headers"]).encode())
+        return bool(await self._post.channel.run(_SESSION, (BYTES,), hashed))
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ExpectedHere:
+    """A check-in that was admitted by its headers. Quick to make, so not frozen.
+
+    Attributes:
+        running: Its task.
+        device: Who sends it.
+        key: Its idempotency key.
+        outbox: Sends it to the aggregator.
+    """
+
+    running: RunningTask
+    device: DeviceState
+    key: str
+    outbox: Outbox
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body."""
+        return self.running.live.server_messages.check_in.size_bytes
+
+    def take(self, body: bytes | memoryview, answered: Answered) -> None:
+        """Look at the body and send it on; the answer comes once it is stored, or refused."""
+        try:
+            require_size(len(body), self.size)
+            read_message(self.running, self.device, body)
+            self.outbox.enqueue(self.running.id, self.device.slot, self.key, body, answered)
+        except CrowdError as error:
+            answered(refusal_of(error).answer())
+
+
+def _token(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    found = next((value for name, value in headers if name == b"authorization"), b"")
+    kind, _, token = found.partition(b" ")
+    return token if kind.lower() == b"bearer" else b""
+
+
+async def _never(request: Request, receive: Receive) -> Answer:
+    raise AssertionError("requests for this route are passed on")
+
+
+async def _never_socket(*_: object) -> None:
+    raise AssertionError("these are passed on")

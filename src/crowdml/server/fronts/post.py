@@ -1,0 +1,166 @@
+"""The post office of the front ends: two tables and notifications, in the database that all of them share.
+
+Letters to the aggregator lie in `crowdml_inbox`, and what it answers at length in `crowdml_outbox`. Whoever takes a
+letter deletes it. The tables are unlogged: nothing in them is ever acknowledged, so that nothing of it must survive.
+A check-in is acknowledged when its receipt is stored, as on a single server, and its sender keeps its bytes until then;
+so no body is written to disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from crowdml.server.store.channel import BYTES, INT4, INT8, TEXT, Channel, Row, from_int, int8
+from crowdml.server.store.open_database import parse
+from crowdml.server.store.postgres import HOLDS_LOCK, LOCK, connect_postgres
+
+ALL = "crowdml"
+"""The channel that every front end listens to."""
+INBOX = "crowdml_in"
+"""The channel of whoever aggregates."""
+
+CHECK_INS, OPEN, MORE = 0, 1, 2
+"""Kinds of letters to the aggregator: a batch, the beginning of a request, another event of it."""
+
+MOST_LETTERS = 64
+"""Letters that are taken at once."""
+
+MAKE = (
+    "CREATE UNLOGGED TABLE IF NOT EXISTS crowdml_inbox (id BIGSERIAL PRIMARY KEY, front BIGINT NOT NULL, "
+    "kind INTEGER NOT NULL, number BIGINT NOT NULL, task BIGINT NOT NULL, content BYTEA NOT NULL)",
+    "CREATE UNLOGGED TABLE IF NOT EXISTS crowdml_outbox (id BIGSERIAL PRIMARY KEY, front BIGINT NOT NULL, "
+    "number BIGINT NOT NULL, content BYTEA NOT NULL)",
+    # Bodies are noise: to compress them takes time and saves nothing.
+    "ALTER TABLE crowdml_inbox ALTER content SET STORAGE EXTERNAL",
+    "ALTER TABLE crowdml_outbox ALTER content SET STORAGE EXTERNAL",
+    "ALTER TABLE crowdml_inbox SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)",
+    "ALTER TABLE crowdml_outbox SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)",
+    "CREATE SEQUENCE IF NOT EXISTS crowdml_fronts",
+)
+_SEND = (
+    "WITH sent AS (INSERT INTO crowdml_inbox (front, kind, number, task, content) VALUES ($1, $2, $3, $4, $5)) "  # noqa: S608  constants
+    f"SELECT pg_notify('{INBOX}', '')"
+)
+_CLAIM = (
+    f"DELETE FROM crowdml_inbox WHERE id = ANY (ARRAY(SELECT id FROM crowdml_inbox ORDER BY id LIMIT {MOST_LETTERS})) "  # noqa: S608
+    "RETURNING id, front, kind, number, task, content"
+)
+_REPLY = (
+    "WITH sent AS (INSERT INTO crowdml_outbox (front, number, content) VALUES ($1, $2, $3)) SELECT pg_notify($4, '')"
+)
+_COLLECT = "DELETE FROM crowdml_outbox WHERE front = $1 RETURNING id, number, content"
+_TELL = "SELECT pg_notify($1, $2)"
+_HOLDER = f"SELECT pid FROM pg_locks WHERE {HOLDS_LOCK}"  # noqa: S608  a constant
+_END_HOLDER = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {HOLDS_LOCK} AND pid = $1"  # noqa: S608
+_SWEEP = "DELETE FROM crowdml_outbox WHERE front = $1"
+
+
+def own_channel(front: int) -> str:
+    """Name the channel of one front end."""
+    return f"crowdml_{front}"
+
+
+class Post:
+    """What one front end does at the post office.
+
+    Args:
+        url: Address of the database.
+        heard: Called with channel and payload of each notification.
+        lost: Called when the connection is gone.
+
+    Attributes:
+        front: Number of this front end; no other has it, ever.
+    """
+
+    def __init__(self, url: str, heard: Callable[[str, str], None], lost: Callable[[BaseException], None]) -> None:
+        """Connect; `begin` must follow in the event loop."""
+        self._heard, self._lost = heard, lost
+        self._connection = connect(url)
+        with self._connection.transaction():
+            # Of two that make the tables at once, one waits.
+            self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK + 1,))
+            if self._connection.execute("SELECT to_regclass('crowdml_fronts')").fetchone()[0] is None:
+                for text in MAKE:
+                    self._connection.execute(text)
+        (self.front,) = self._connection.execute("SELECT nextval('crowdml_fronts')").fetchone()
+        self._channel: Channel | None = None
+
+    def begin(self) -> None:
+        """Begin to listen; an event loop must be running."""
+        self._channel = Channel(self._connection, self._heard, self._lost)
+        self.listen(ALL)
+        self.listen(own_channel(self.front))
+
+    @property
+    def channel(self) -> Channel:
+        """The connection."""
+        assert self._channel is not None  # noqa: S101  begun
+        return self._channel
+
+    def listen(self, name: str) -> asyncio.Future[list[Row]]:
+        """Hear what is told on a channel from now on."""
+        return self.channel.run(f"LISTEN {name}")
+
+    def tell(self, name: str, payload: str) -> asyncio.Future[list[Row]]:
+        """Tell something to whoever listens to a channel."""
+        return self.channel.run(_TELL, (TEXT, TEXT), name.encode(), payload.encode())
+
+    def send(self, kind: int, number: int, content: bytes, task: int = 0) -> asyncio.Future[list[Row]]:
+        """Write to the aggregator, whoever that is."""
+        kinds = (INT8, INT4, INT8, INT8, BYTES)
+        values = (int8(self.front), kind.to_bytes(4), int8(number), int8(task), content)
+        return self.channel.run(_SEND, kinds, *values)
+
+    async def claim(self) -> list[tuple[int, int, int, int, bytes]]:
+        """Take letters out of the inbox: of each its front end, kind, number, task and content, in order."""
+        found = sorted(await self.channel.run(_CLAIM), key=_number)
+        return [
+            (from_int(row[1]), from_int(row[2]), from_int(row[3]), from_int(row[4]), row[5] or b"") for row in found
+        ]
+
+    def reply(self, front: int, number: int, content: bytes) -> asyncio.Future[list[Row]]:
+        """Answer a request of another front end with one more event."""
+        values = (int8(front), int8(number), content, own_channel(front).encode())
+        return self.channel.run(_REPLY, (INT8, INT8, BYTES, TEXT), *values)
+
+    async def collect(self) -> list[tuple[int, bytes]]:
+        """Take what was answered to this front end: numbers of requests, and events."""
+        rows = sorted(await self.channel.run(_COLLECT, (INT8,), int8(self.front)), key=_number)
+        return [(from_int(row[1]), row[2] or b"") for row in rows]
+
+    def sweep(self, front: int) -> asyncio.Future[list[Row]]:
+        """Throw away what was answered to a front end that is gone."""
+        return self.channel.run(_SWEEP, (INT8,), int8(front))
+
+    async def holder(self) -> int | None:
+        """Return the number of the process in PostgreSQL that holds the lock."""
+        found = await self.channel.run(_HOLDER)
+        return from_int(found[0][0]) if found else None
+
+    def end_holder(self, process: int) -> asyncio.Future[list[Row]]:
+        """Have PostgreSQL end the connection that holds the lock, if it is still that one."""
+        return self.channel.run(_END_HOLDER, (INT4,), process.to_bytes(4))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._channel is not None:
+            self._channel.close()
+        else:
+            self._connection.close()
+
+
+def _number(row: Row) -> int:
+    return from_int(row[0])
+
+
+def connect(url: str) -> Any:
+    """Open a connection of the driver's own, in autocommit, after the same checks as the store's."""
+    with closing(connect_postgres(parse(url))) as checked:
+        checked.exec_driver_sql("SELECT 1")
+    import psycopg
+
+    plain = parse(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    return psycopg.connect(plain, autocommit=True)

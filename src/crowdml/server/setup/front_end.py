@@ -1,0 +1,354 @@
+"""One of several front ends on one PostgreSQL: it follows, or it aggregates.
+
+Whoever holds PostgreSQL's advisory lock aggregates: it has the tasks' writers, and is in every way the server that a
+single one is. The others follow. One of them gets the lock when the aggregator ends or is killed, and takes the tasks
+up where the database has them. Nobody ever goes back: an aggregator that lost its lock ends, and is started again by
+whatever supervises it.
+
+Two can never both store: the lock lives in the connection that writes, and every batch names the version from which it
+started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import importlib
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from crowdml.core import BadInput
+from crowdml.core.blas_threads import one_blas_thread
+from crowdml.server.fronts.aggregator import Aggregator
+from crowdml.server.fronts.follower import Follower
+from crowdml.server.fronts.other_fronts import TICK_S, Heart, Neighbours, Silence
+from crowdml.server.fronts.post import ALL, INBOX, Post
+from crowdml.server.http.direct import Expected
+from crowdml.server.http.front_door import Access, FrontDoor
+from crowdml.server.http.requests import Asgi, Limiter, Receive, Scope, Send, send_answer
+from crowdml.server.refusals import Answer, Refusal
+from crowdml.server.setup.application import end_process, make_door
+from crowdml.server.store import Store, open_store
+from crowdml.server.store.open_database import HEAD, VERSION_TABLE
+from crowdml.server.store.postgres import DatabaseTaken
+from crowdml.server.tasks.coordinator import Coordinator, Options
+from crowdml.server.tasks.operator.operator_token import require_identity
+
+log = logging.getLogger("crowdml.server")
+
+AT_ONCE_MS = 100
+"""How long a start waits for the lock before it follows."""
+WELCOME_S = 1.0
+"""How long a start waits for the aggregator to take note of it."""
+READY_S = 60.0
+"""How long a start waits for tables that another one makes."""
+FRAMEWORK = "crowdml.server.setup.framework"
+_LATE = Refusal(503, "busy", "this server has not heard from its database for a while", retry_after_s=1)
+
+
+class FrontEnd:
+    """The application of one front end.
+
+    Args:
+        url: Address of the database, which is PostgreSQL.
+        folder: Where the operator's token is written, by whoever makes it.
+        options: How tasks are run.
+        access: Who may ask.
+        failed: What happens when this front end cannot go on.
+
+    Attributes:
+        always: Headers of every answer.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        options: Options = Options(),  # noqa: B008  a frozen record
+        access: Access = Access(),  # noqa: B008  a frozen record
+        failed: Callable[[BaseException], None] = end_process,
+    ) -> None:
+        """Open the database: to aggregate if nobody else does, else to follow."""
+        self._url, self._folder, self._access, self._failed = url, folder, access, failed
+        self._neighbours, self._silence = Neighbours(), Silence()
+        self._options = dataclasses.replace(options, shared=self._is_shared, crowd_changed=self._crowd_changed)
+        self._devices = Limiter(access.device_pace)
+        self._ended = self._alone = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._heart: Heart | None = None
+        self._welcome = asyncio.Event()
+        self._post = Post(url, self._heard, self._lost)
+        self._follower = Follower(self._post, access, self._devices)
+        self.always = self._follower.always
+        self._door: FrontDoor | None = None
+        self._aggregator: Aggregator | None = None
+        self._life: _Life | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        try:
+            self._store: Store | None = open_store(url, wait_ms=AT_ONCE_MS, locked=self._locked)
+            require_identity(self._store, folder)
+        except DatabaseTaken:
+            self._store = None
+        except BaseException:
+            self._post.close()
+            raise
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether it is the one that aggregates."""
+        return self._door is not None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            with one_blas_thread():
+                await self._live(receive, send)
+            return
+        if scope["type"] == "http" and self._is_late():
+            await send_answer(send, _LATE.answer())
+            return
+        await (self._door or self._follower)(scope, receive, send)
+
+    def expect(
+        self, method: bytes, url: bytes, headers: list[tuple[bytes, bytes]], address: str, scheme: str
+    ) -> Expected | Answer | None:
+        """Begin to answer a request without a coroutine; None where it goes the usual way."""
+        if self._is_late():
+            return None
+        return (self._door or self._follower).expect(method, url, headers, address, scheme)
+
+    def close(self) -> None:
+        """Let go of the database, if `serve` never began."""
+        self._ended = True
+        if self._heart is not None:
+            self._heart.end()
+        if self._store is not None:
+            self._store.close()
+        self._post.close()
+
+    # Life
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        self._loop = asyncio.get_running_loop()
+        try:
+            self._post.begin()
+            if self._store is not None:
+                await self._aggregate(self._store)
+            else:
+                await self._follow()
+        except BaseException as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            raise
+        self._begin(self._tick())
+        await send({"type": "lifespan.startup.complete"})
+        # Loaded now, so that it need not be when this one takes over.
+        self._begin(asyncio.to_thread(importlib.import_module, FRAMEWORK))
+        await receive()
+        await self._end()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _end(self) -> None:
+        self._ended = True
+        if self._aggregator is not None and self._life is not None:
+            await self._aggregator.close()
+            await self._life.end()
+        if self._heart is not None:
+            self._heart.end()
+        await self._post.tell(ALL, f"bye {self._post.front}")
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._post.close()
+
+    async def _follow(self) -> None:
+        """Begin to follow, once the tables are there; and wait in a thread for the lock."""
+        await self._post.tell(ALL, f"here {self._post.front}")
+        async with asyncio.timeout(READY_S):
+            while not await self._is_current():
+                await asyncio.sleep(TICK_S)
+        threading.Thread(target=self._wait_for_lock, name="lock", daemon=True).start()
+        await self._follower.replica.reload()
+        try:
+            await asyncio.wait_for(self._welcome.wait(), WELCOME_S)
+        except TimeoutError:
+            log.info("no front end aggregates at the moment")
+        log.info("front end %d follows", self._post.front)
+
+    async def _is_current(self) -> bool:
+        (there,) = await self._post.channel.run(f"SELECT to_regclass('{VERSION_TABLE}') IS NOT NULL")
+        if there[0] != b"\1":
+            return False
+        found = await self._post.channel.run(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608  a constant
+        present = (found[0][0] or b"").decode() if found else ""
+        if present and present != HEAD:
+            raise BadInput(
+                f"another server has the database open, whose tables are {present} (this one knows {HEAD})",
+                where="--db",
+                hint="stop all front ends before one of a release with other tables is started",
+            )
+        return bool(present)
+
+    def _wait_for_lock(self) -> None:
+        """Wait until the lock is ours. Runs in a thread of its own."""
+        try:
+            store = open_store(self._url, wait_ms=0, locked=self._locked)
+            require_identity(store, self._folder)
+        except BaseException as error:
+            self._call(self._lost, error)
+            return
+        self._call(lambda: self._begin(self._take_over(store)))
+
+    async def _take_over(self, store: Store) -> None:
+        if self._ended:
+            store.close()
+            return
+        try:
+            await self._aggregate(store)
+        except BaseException as error:
+            self._failed(error)
+
+    async def _aggregate(self, store: Store) -> None:
+        """Take all tasks up where they are, and let the others know."""
+        self._store = store
+        coordinator = Coordinator(store, self._failed, self._options)
+        door = make_door(coordinator, self._access, self._failed, self._devices)
+        self._life = _Life(door)
+        await self._life.begin()
+        self._aggregator = Aggregator(self._post, coordinator, door, self._failed)
+        await self._aggregator.begin()
+        self._door = door
+        await self._post.tell(ALL, f"aggregates {self._post.front}")
+        log.info("front end %d aggregates", self._post.front)
+
+    def _locked(self, process: int) -> None:
+        """Begin with signs of life as soon as the lock is ours."""
+        self._heart = Heart(self._url, process, lambda error: self._call(self._lost, error))
+        self._heart.start()
+
+    def _lost(self, error: BaseException) -> None:
+        if not self._ended:
+            self._follower.replica.well = False
+            self._failed(error)
+
+    async def _tick(self) -> None:
+        """Say that we live, and look after those who do not."""
+        while True:
+            await self._post.tell(ALL, f"here {self._post.front}")
+            for front in self._neighbours.expire():
+                if self._aggregator is not None:
+                    self._aggregator.conversations.forget(front)
+                    await self._post.sweep(front)
+            self._devices.share(1 + len(self._neighbours.fronts))
+            self._follower.outbox.give_up_late()
+            if self._aggregator is not None:
+                self._alone = not self._neighbours.fronts
+                self._aggregator.wake()
+            else:
+                await self._watch()
+            await asyncio.sleep(TICK_S)
+
+    async def _watch(self) -> None:
+        """End the connection of an aggregator that was silent for too long."""
+        self._silence.tick()
+        if self._silence.begun:
+            holder = await self._post.holder()
+            if self._silence.too_long(holder) and holder is not None:
+                log.warning("the aggregator is silent: its connection is ended, so that another takes over")
+                await self._post.end_holder(holder)
+                self._silence.beat()
+
+    # News
+
+    def _heard(self, channel: str, told: str) -> None:
+        """Take note of a notification."""
+        if channel == INBOX:
+            if self._aggregator is not None:
+                self._aggregator.wake()
+        elif channel != ALL:
+            if told:
+                self._follower.outbox.take(told)
+            else:
+                self._begin(self._follower.tunnel.collect())
+        else:
+            self._heard_by_all(*told.split(" "))
+
+    def _heard_by_all(self, what: str, *more: str) -> None:
+        numbers = [int(each) for each in more]
+        if what == "beat":
+            self._silence.beat()
+        elif what == "crowd" and not self.aggregates:
+            self._begin(self._follower.replica.crowd_changed(*numbers))
+        elif what == "here" and numbers[0] != self._post.front:
+            self._alone = False
+            if self._neighbours.hear(numbers[0]) and self.aggregates:
+                self._post.tell(ALL, f"welcome {numbers[0]}")
+        elif what == "welcome" and numbers[0] == self._post.front:
+            self._welcome.set()
+        elif what == "bye":
+            self._neighbours.leave(numbers[0])
+        elif what == "aggregates":
+            self._welcome.set()
+            self._silence.beat()
+            self._post.tell(ALL, f"here {self._post.front}")
+            self._begin(self._meet_aggregator())
+
+    async def _meet_aggregator(self) -> None:
+        """Begin anew with whoever aggregates now."""
+        if not self.aggregates:
+            await self._follower.replica.reload()
+        self._follower.outbox.send_again()
+        self._follower.tunnel.lose()
+
+    def _crowd_changed(self, task: int, slot: int) -> None:
+        self._call(lambda: None if self._alone else self._post.tell(ALL, f"crowd {task} {slot}"))
+
+    def _is_shared(self) -> bool:
+        return not self._alone
+
+    def _is_late(self) -> bool:
+        """Tell whether somebody else may aggregate by now, of which we have not heard: we were stopped for a while."""
+        return self._door is not None and not self._alone and self._heart is not None and not self._heart.lasts
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call something in the event loop, from whichever thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _begin(self, work: Any) -> None:
+        assert self._loop is not None  # noqa: S101  it runs
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._lost(error)
+
+
+class _Life:
+    """Starts and ends an application by ASGI's protocol for that."""
+
+    def __init__(self, app: Asgi) -> None:
+        self._app = app
+        self._events = asyncio.Queue[dict[str, str]]()
+        self._told = asyncio.Queue[Any]()
+        self._task: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        self._events.put_nowait({"type": "lifespan.startup"})
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        if (await self._told.get())["type"] != "lifespan.startup.complete":
+            await self._task
+
+    async def _run(self) -> None:
+        await self._app({"type": "lifespan"}, self._events.get, self._told.put)
+
+    async def end(self) -> None:
+        assert self._task is not None  # noqa: S101  begun
+        self._events.put_nowait({"type": "lifespan.shutdown"})
+        await self._task

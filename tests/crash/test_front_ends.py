@@ -1,0 +1,95 @@
+"""Several front ends on one PostgreSQL, killed, stopped and updated while devices are busy.
+
+Whatever was acknowledged is counted once, by whichever of them; and the model is what a replay gives.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crowdml.server.setup.application import FAILED_EXIT
+from tests.support.crowd import check, finish, wait_for
+from tests.support.fronts import FrontEnds, join
+
+pytestmark = pytest.mark.postgres
+
+DEVICES = 20
+
+
+@pytest.fixture(scope="module")
+def both(postgres: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrontEnds]:
+    with FrontEnds(tmp_path_factory.mktemp("fronts"), postgres.database()) as made:
+        yield made
+
+
+@pytest.fixture
+def fronts(both: FrontEnds) -> FrontEnds:
+    """Two front ends that live, with a task of the test's own."""
+    for server in both.servers:
+        if server.process.poll() is not None:
+            server.start()
+    both.wait_until_ready(*both.servers)
+    both.open()
+    return both
+
+
+def test_kills_of_either_lose_nothing(fronts: FrontEnds, tmp_path: Path) -> None:
+    crowd = join(fronts, tmp_path, DEVICES, faults=0.02)
+    wait_for(crowd, 100)
+    for which in ("aggregator", "follower", "aggregator"):
+        victim = getattr(fronts, which)()
+        victim.kill()
+        wait_for(crowd, 60)
+        victim.start()
+        fronts.wait_until_ready(victim)
+        wait_for(crowd, 60)
+    finish(crowd)
+    check(fronts, crowd, least=400)
+
+
+def test_an_aggregator_that_was_stopped_cannot_go_on_where_it_was(fronts: FrontEnds, tmp_path: Path) -> None:
+    crowd = join(fronts, tmp_path, DEVICES)
+    wait_for(crowd, 100)
+    stopped, other = fronts.aggregator(), fronts.follower()
+    stopped.process.send_signal(signal.SIGSTOP)
+    while not (other.folder / "server.log").read_text().rstrip().endswith("aggregates"):
+        time.sleep(0.05)
+    stopped.process.send_signal(signal.SIGCONT)
+    assert stopped.process.wait(60) == FAILED_EXIT
+    wait_for(crowd, 60)
+    stopped.start()
+    wait_for(crowd, 60)
+    finish(crowd)
+    check(fronts, crowd, least=200)
+
+
+def test_a_follower_that_was_stopped_shows_nothing_old(fronts: FrontEnds, tmp_path: Path) -> None:
+    crowd = join(fronts, tmp_path, 4)
+    wait_for(crowd, 20)
+    stopped = fronts.follower()
+    stopped.process.send_signal(signal.SIGSTOP)
+    time.sleep(1.0)
+    stopped.process.send_signal(signal.SIGCONT)
+    # A device refuses a version that is older than one it has seen, and would end here.
+    wait_for(crowd, 100)
+    finish(crowd)
+    check(fronts, crowd, least=100)
+
+
+def test_a_rolling_update_loses_nobody(fronts: FrontEnds, tmp_path: Path) -> None:
+    crowd = join(fronts, tmp_path, DEVICES)
+    wait_for(crowd, 100)
+    for server in fronts.servers:
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 0
+        server.start()
+        fronts.wait_until_ready(server)
+        wait_for(crowd, 60)
+    finish(crowd)
+    check(fronts, crowd, least=200)

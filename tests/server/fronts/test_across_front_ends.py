@@ -1,0 +1,293 @@
+"""Two front ends on one PostgreSQL: whatever one of them is told holds at the other, for every kind of task."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from crowdml.core.keys import SigningKey
+from crowdml.device import Device
+from tests.support.process import Process
+from tests.support.served import WAIT_S, Member, honest
+
+pytestmark = pytest.mark.postgres
+
+ROUNDS = """
+crowdml = 1
+name = "rounds"
+[data]
+features = 3
+labels = ["a", "b"]
+transform = [{ kind = "norm", order = 2, at-most = 1.0 }]
+[model]
+kind = "softmax"
+[algorithm]
+kind = "fedsgd"
+per-round = 2
+max-rows = 4
+[privacy]
+mode = "none"
+"""
+MASKED = """
+crowdml = 1
+name = "masked"
+[data]
+features = 4
+labels = ["a", "b"]
+transform = [{ kind = "norm", order = 2, at-most = 1.0 }]
+[model]
+kind = "logistic"
+[algorithm]
+kind = "fedsgd"
+per-round = 4
+max-rows = 12
+[privacy]
+mode = "sound"
+mechanism = "gaussian"
+clip = 1.0
+epsilon = 8.0
+delta = 1e-5
+max-uses = 24
+[secure-aggregation]
+enabled = true
+drop-out = 0.3
+[stop]
+max-versions = 2
+max-releases = 24
+"""
+
+
+class Two:
+    """The aggregator and a follower."""
+
+    def __init__(self, folder: Path, database: str) -> None:
+        self.aggregator = Process(folder / "one", None, "--db", database)
+        (folder / "two").mkdir(mode=0o700)
+        shutil.copy(folder / "one" / "operator.token", folder / "two")
+        self.follower = Process(folder / "two", None, "--db", database)
+        for server in self.both:
+            assert server.send("GET", "/v1/tasks").status_code == 200
+        assert "aggregates" in self.aggregator.log.read_text() and "follows" in self.follower.log.read_text()
+
+    @property
+    def both(self) -> tuple[Process, Process]:
+        return self.aggregator, self.follower
+
+    def at(self, member: Member, server: Process) -> Member:
+        """Let a device ask that server from now on."""
+        member.server = server
+        return member
+
+
+@pytest.fixture(scope="module")
+def two(postgres: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    made = Two(tmp_path_factory.mktemp("two"), postgres.database())
+    try:
+        yield made
+    finally:
+        for server in made.both[::-1]:
+            assert server.end() == 0, server.log.read_text()
+
+
+def until(wanted: Any) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + WAIT_S
+    while not wanted():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_check_in_by_either_is_one_course(two: Two) -> None:
+    task = two.follower.fresh()
+    member = two.follower.device(task)
+    seen = -1
+    for number in range(8):
+        two.at(member, two.both[number % 2])
+        out = member.check_out()
+        assert out.status_code == 200 and int(out.headers["crowdml-version"]) == number > seen
+        seen = number
+        done = two.at(member, two.both[number // 2 % 2]).check_in(honest(member.live, number), f"key-{number:06d}")
+        assert (done.status_code, done.json()["version"], done.json()["number"]) == (200, number + 1, number + 1)
+    # The same bytes again, by the other one, get the receipt they have; other bytes are refused.
+    again = two.at(member, two.follower).check_in(honest(member.live, 7), "key-000007")
+    assert again.status_code in (200, 422)
+    assert [server.show(task)["check_ins"] for server in two.both] == [8, 8]
+
+
+def test_the_same_key_by_both_is_counted_once(two: Two) -> None:
+    task = two.aggregator.fresh()
+    member = two.aggregator.device(task)
+    body = honest(member.live, 0)
+    first = two.at(member, two.follower).check_in(body, "one-key-1")
+    second = two.at(member, two.aggregator).check_in(body, "one-key-1")
+    third = two.at(member, two.follower).check_in(body, "one-key-1")
+    assert "again" not in first.json() and second.json()["again"] and third.json()["again"]
+    assert {first.json()["number"], second.json()["number"], third.json()["number"]} == {1}
+    assert two.at(member, two.follower).check_in(honest(member.live, 0, seed=5), "one-key-1").status_code == 422
+    assert [receipt["number"] for receipt in member.receipts()] == [1]
+
+
+def test_what_no_honest_device_sends_is_refused_by_a_follower_too(two: Two) -> None:
+    member = two.at(two.aggregator.device(two.aggregator.fresh()), two.follower)
+    body = honest(member.live, 0)
+    assert member.check_in(body[:-1]).status_code in (400, 422)
+    assert member.check_in(body + b"x").status_code == 413
+    assert member.check_in(b"x" * len(body)).status_code == 422
+    assert member.check_in(body, content_type="text/plain").status_code == 415
+    assert member.check_in(honest(member.live, 9)).json()["error"]["code"] == "future-version"
+    assert member.check_in(body, content_encoding="gzip").status_code == 415
+    assert two.follower.send("GET", f"/v1/tasks/{member.task}/check-out").status_code == 401
+    assert member.check_out(host="else.example").status_code == 400
+
+
+def test_who_is_revoked_at_one_is_refused_at_the_other(two: Two) -> None:
+    task = two.aggregator.fresh()
+    member = two.at(two.follower.device(task), two.follower)
+    assert member.check_out().status_code == 200
+    assert two.follower.as_operator("DELETE", f"/v1/tasks/{task}/devices/{member.id}").status_code == 204
+    # What is folded in is refused at once, whoever took it; what is given out as soon as the follower has heard.
+    assert member.check_in(honest(member.live, 0)).status_code == 401
+    until(lambda: member.check_out().status_code == 401)
+    assert two.at(member, two.aggregator).check_out().status_code == 401
+
+
+def test_a_new_token_kills_the_old_one_everywhere(two: Two) -> None:
+    task = two.aggregator.fresh()
+    (link,), key = two.follower.invites(1, task), SigningKey.make()
+    old = Member(two.follower, link, key, two.follower.enrol(link, key).json())
+    assert old.check_out().status_code == 200
+    new = Member(two.follower, link, key, two.aggregator.enrol(link, key).json())
+    assert new.check_out().status_code == 200
+    until(lambda: old.check_out().status_code == 401)
+
+
+def test_a_device_that_withdrew_is_gone_everywhere(two: Two) -> None:
+    member = two.at(two.aggregator.device(two.aggregator.fresh()), two.follower)
+    assert member.check_out().status_code == 200
+    assert two.follower.send("DELETE", "/v1/devices/me", headers=member.bearer).status_code == 204
+    until(lambda: member.check_out().status_code == 401)
+    assert member.check_in(honest(member.live, 0)).status_code == 401
+
+
+def test_a_task_is_paused_and_stopped_everywhere_at_once(two: Two) -> None:
+    task = two.follower.fresh()
+    member = two.at(two.follower.device(task), two.follower)
+    assert member.check_out().status_code == 200
+    assert two.aggregator.move("paused", task).status_code == 200
+    assert member.check_out().status_code == 204 and member.check_in(honest(member.live, 0)).status_code == 503
+    assert two.follower.move("open", task).status_code == 200
+    assert member.check_out().status_code == 200 and two.at(member, two.aggregator).check_out().status_code == 200
+    assert two.aggregator.move("stopped", task).status_code == 200
+    assert two.at(member, two.follower).check_out().status_code == 410
+
+
+def test_an_invite_is_used_once_by_whoever_comes_first(two: Two) -> None:
+    (link,) = two.aggregator.invites(1, two.aggregator.fresh())
+    found: list[int] = []
+
+    def use(server: Process) -> None:
+        with httpx.Client(base_url=server.address, timeout=WAIT_S) as client:
+            content = server.enrolment(link, SigningKey.make())
+            found.append(client.post(f"/v1/tasks/{link.task}/devices", json=content).status_code)
+
+    threads = [threading.Thread(target=use, args=(two.both[number % 2],)) for number in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert sorted(found) == [201] + [409] * 9
+
+
+def test_a_browser_that_signed_in_at_one_is_known_at_the_other_and_signed_out_at_both(two: Two) -> None:
+    origin = {"origin": two.follower.address}
+    came = two.follower.send("POST", "/operator/sign-in", data={"token": two.follower.token}, headers=origin)
+    assert came.status_code == 303, came.text
+    (value,) = two.follower.session.cookies.values()
+
+    def page(server: Process) -> int:
+        port = server.address.rpartition(":")[2]
+        # A browser comes by one name; here each front end is asked by its own, and the cookie's name has the port.
+        headers = {"cookie": f"crowdml-session-{port}={value}", "accept": "text/html"}
+        return httpx.get(f"{server.address}/operator/server", headers=headers).status_code
+
+    assert [page(server) for server in two.both] == [200, 200]
+    token = two.follower.as_operator("POST", "/v1/operator/token").json()["token"]
+    assert [page(server) == 200 for server in two.both] == [False, False], "a new token ends all sessions"
+    for server in two.both:
+        server.session.cookies.clear()
+        assert server.as_operator("GET", "/v1/operator/log").status_code == 401
+        server.token = token
+        assert server.as_operator("GET", "/v1/operator/log").status_code == 200
+
+
+def test_events_come_through_a_follower(two: Two) -> None:
+    task = two.aggregator.fresh()
+    member = two.aggregator.device(task)
+    with two.follower.session.stream("GET", f"/v1/tasks/{task}/events") as stream:
+        lines = stream.iter_lines()
+        assert '"version":0' in next(line for line in lines if line.startswith("data:")).replace(" ", "")
+        assert member.check_in(honest(member.live, 0)).status_code == 200
+        assert '"version":1' in next(line for line in lines if line.startswith("data:")).replace(" ", "")
+
+
+def test_a_round_is_one_round(two: Two) -> None:
+    task = two.follower.fresh(file=ROUNDS)
+    members = [two.at(two.aggregator.device(task), server) for server in two.both]
+    for version in range(3):
+        for member in members:
+            assert int(member.check_out().headers["crowdml-version"]) == version
+        answers = [member.check_in(honest(member.live, version), f"round-{version:04d}") for member in members]
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert members[0].check_in(honest(members[0].live, version), "once-more").status_code == 409
+    assert [server.show(task)["version"] for server in two.both] == [3, 3]
+
+
+def test_a_secure_sum_has_members_at_both(two: Two, tmp_path: Path) -> None:
+    task = two.aggregator.fresh(file=MASKED)
+    links = [server.invites(1, task)[0].to_url() for server in (*two.both, *two.both)]
+    failures: list[BaseException] = []
+
+    def take_part(number: int, link: str) -> None:
+        rows = np.random.default_rng(number).normal(size=(12, 4)).astype(np.float32)
+        np.savez(tmp_path / f"{number}.npz", rows=rows, labels=(rows[:, 0] > 0).astype(int))
+        try:
+            Device.join(link, tmp_path / str(number), accept=lambda offer: True)
+            with Device(tmp_path / str(number)) as device:
+                device.run(tmp_path / f"{number}.npz")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=take_part, args=each, daemon=True) for each in enumerate(links)]
+    for thread in threads:
+        thread.start()
+    until_end = time.monotonic() + 3 * WAIT_S
+    while not failures and two.follower.show(task)["version"] < 1:
+        assert time.monotonic() < until_end, "no sum came about"
+        time.sleep(0.05)
+    assert not failures
+    assert two.follower.show(task)["check_ins"] >= 3
+    two.aggregator.move("stopped", task)
+    for thread in threads:
+        thread.join(WAIT_S)
+
+
+def test_a_socket_is_passed_on_to_the_aggregator(two: Two) -> None:
+    member = two.at(two.aggregator.device(two.aggregator.fresh()), two.follower)
+    # Nobody has groups here: the answer is the aggregator's own.
+    plain = two.follower.send("GET", f"/v1/tasks/{member.task}/relay", headers=member.bearer)
+    assert plain.status_code == 404 and plain.json()["error"]["code"] == "no-groups"
+
+
+def test_a_long_body_of_a_stranger_is_not_passed_on(two: Two) -> None:
+    long = two.follower.send("POST", "/v1/tasks/none/devices", content=b"x" * 100_000)
+    assert long.status_code == 413
+    task = two.aggregator.fresh(file=two.aggregator.file + "# " + "x" * 200_000)
+    assert two.follower.show(task)["task"] == task

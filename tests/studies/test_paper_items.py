@@ -1,0 +1,42 @@
+"""Every item of the papers that is easily overlooked is here, or refused for a reason: a test stands behind each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from crowdml.studies import STUDIES
+from docs.writers.paper_items import FIGURES, ITEMS, items_table
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=[f"{item.paper}: {item.what}" for item in ITEMS])
+def test_the_test_that_an_item_names_exists(item: object) -> None:
+    path, _, name = item.test.partition("::")  # type: ignore[attr-defined]
+    text = (ROOT / path).read_text(encoding="utf-8")
+    assert re.search(rf"^def {name}\(", text, re.MULTILINE), f"{path} has no {name}"
+
+
+def test_an_item_is_listed_once_and_says_where_it_is() -> None:
+    named = [(item.paper, item.what) for item in ITEMS]
+    assert len(set(named)) == len(named) and all(item.here for item in ITEMS)
+    assert {item.paper for item in ITEMS} == {"Crowd-ML 2015", "Library 2016", "SliceNet", "ODPFL", "Async ADMM"}
+    assert items_table().count("\n") == len(ITEMS) + 1
+
+
+def test_what_is_refused_says_what_there_is_instead() -> None:
+    for item in ITEMS:
+        assert not item.refused or len(item.here.split()) > 6, item.what
+
+
+def test_every_figure_and_table_has_a_study_or_a_page() -> None:
+    for figures in FIGURES.values():
+        for where in figures.values():
+            assert where in STUDIES or (ROOT / "docs" / where).is_file(), where
+    numbers = {paper: " ".join(figures) for paper, figures in FIGURES.items()}
+    for paper, last in (("Crowd-ML 2015", 9), ("SliceNet", 6), ("Async ADMM", 4), ("Library 2016", 2), ("ODPFL", 2)):
+        named = {int(word) for word in re.findall(r"\d+", numbers[paper])}
+        assert set(range(1, last + 1)) <= named, paper
