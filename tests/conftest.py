@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,9 @@ if os.environ.get("CROWDML_CHECK_SHAPES"):
 
     check_shapes()
 
+# Hundreds of processes are started; one that finds no compiled modules spends two seconds on compiling JAX's and ours.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Tests run compiled programs in their own process, but for those about engines and workers: starting one takes as long
 # as many tests. What they compile is kept for all of them, and for the next run.
 os.environ.setdefault("CROWDML_WORKERS", "0")
