@@ -51,13 +51,23 @@ LIVE = (
 )
 """Where the slower suites are: with real servers, databases and devices, pages as written, and whole suites run again
 with every shape checked. `make test-live` runs them."""
+PLACES = [Path(__file__).parent / name for name in LIVE]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files of the other suite alone: importing all that they need takes a process a quarter of a minute."""
+    chosen, live = config.option.markexpr, any(collection_path.is_relative_to(place) for place in PLACES)
+    if chosen == "not live" and live:
+        return True
+    if chosen == "live" and not live and collection_path.suffix == ".py" and collection_path.stem != "conftest":
+        return "pytest.mark.live" not in collection_path.read_text(encoding="utf-8") or None
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what belongs to the slower suites."""
-    places = [Path(__file__).parent / name for name in LIVE]
     for item in items:
-        if any(item.path.is_relative_to(place) for place in places):
+        if any(item.path.is_relative_to(place) for place in PLACES):
             item.add_marker("live")
 
 
