@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV_VERSION := 0.13.7
 STAMP := .venv/.complete
+# Where Python is told to keep no compiled modules, each process that a test starts would compile JAX anew: two seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-live test-torch test-flower check docs site web soak soak-short bench reproduce lock release system-packages clean

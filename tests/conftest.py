@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,9 @@ if os.environ.get("CROWDML_CHECK_SHAPES"):
 
     check_shapes()
 
+# Hundreds of processes are started; one that finds no compiled modules spends two seconds on compiling JAX's and ours.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Tests run compiled programs in their own process, but for those about engines and workers: starting one takes as long
 # as many tests. What they compile is kept for all of them, and for the next run.
 os.environ.setdefault("CROWDML_WORKERS", "0")
@@ -47,13 +51,23 @@ LIVE = (
 )
 """Where the slower suites are: with real servers, databases and devices, pages as written, and whole suites run again
 with every shape checked. `make test-live` runs them."""
+PLACES = [Path(__file__).parent / name for name in LIVE]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files of the other suite alone: importing all that they need takes a process a quarter of a minute."""
+    chosen, live = config.option.markexpr, any(collection_path.is_relative_to(place) for place in PLACES)
+    if chosen == "not live" and live:
+        return True
+    if chosen == "live" and not live and collection_path.suffix == ".py" and collection_path.stem != "conftest":
+        return "pytest.mark.live" not in collection_path.read_text(encoding="utf-8") or None
+    return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what belongs to the slower suites."""
-    places = [Path(__file__).parent / name for name in LIVE]
     for item in items:
-        if any(item.path.is_relative_to(place) for place in places):
+        if any(item.path.is_relative_to(place) for place in PLACES):
             item.add_marker("live")
 
 

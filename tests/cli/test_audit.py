@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 
-from crowdml.cli import main
 from crowdml.device.entropy_coins import DeviceCoins
 from tests.audit.test_promises import thin
 
@@ -18,22 +17,6 @@ TERMS = ("mode='sound'", "mechanism='laplace'", "clip=1.0", "epsilon=2.0", "max-
 SOUND = ("--set", f"privacy={{ {', '.join(TERMS)} }}", "--set", "crowd.passes=1")
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Run the program in this process; returns its exit code, output and messages."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def called(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["crowdml", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capsys.readouterr()
-        return int(ended.value.code or 0), shown.out, shown.err
-
-    return called
 
 
 def test_audit_says_the_verdict_in_words_and_draws_it(run: Run, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,31 +12,16 @@ import pytest
 from sklearn.datasets import load_digits
 
 import crowdml
-from crowdml.cli import main, output
+from crowdml.cli import output
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "digits.toml")
 SHORT = ("--set", "crowd.passes=1", "--set", "crowd.curve=3", "--trials", "2")
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in a folder of its own, in NumPy; return exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def in_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROWDML_ENGINE", "numpy")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def ran(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["crowdml", *arguments])
-        try:
-            main()
-            code = 0
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        return code, *capsys.readouterr()
-
-    return ran
 
 
 def test_a_comparison_is_printed_drawn_and_written(run: Run, tmp_path: Path) -> None:

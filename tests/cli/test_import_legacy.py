@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+Run = Callable[..., tuple[int, str, str]]
 OLD = {
     "lossFunction": "Softmax",
     "descentAlg": "sqrt",
@@ -41,12 +43,12 @@ def test_the_file_goes_from_standard_output_to_a_simulation(folder: Path) -> Non
     assert json.loads(ran.stdout)["updates"] == 100, ran.stderr
 
 
-def test_nothing_is_overwritten_unless_told(folder: Path) -> None:
+def test_nothing_is_overwritten_unless_told(folder: Path, run: Run) -> None:
     (folder / "task.toml").write_text("mine")
-    refused = crowdml("import-legacy", "configuration.json", "-o", "task.toml", cwd=folder)
-    assert refused.returncode == 2 and "--force" in refused.stderr and "Traceback" not in refused.stderr
+    code, _, said = run("import-legacy", "configuration.json", "-o", "task.toml")
+    assert code == 2 and "--force" in said and "Traceback" not in said
     assert (folder / "task.toml").read_text() == "mine"
-    assert crowdml("import-legacy", "configuration.json", "-o", "task.toml", "--force", cwd=folder).returncode == 0
+    assert run("import-legacy", "configuration.json", "-o", "task.toml", "--force")[0] == 0
     assert (folder / "task.toml").read_text() != "mine"
 
 
@@ -60,14 +62,16 @@ def test_nothing_is_overwritten_unless_told(folder: Path) -> None:
         (json.dumps(OLD).encode(), ("--dataset", "digit"), "did you mean"),
     ],
 )
-def test_mistakes_end_with_code_2(tmp_path: Path, content: bytes | None, arguments: tuple[str], message: str) -> None:
+def test_mistakes_end_with_code_2(
+    tmp_path: Path, run: Run, content: bytes | None, arguments: tuple[str], message: str
+) -> None:
     if content is not None:
         (tmp_path / "old.json").write_bytes(content)
-    ran = crowdml("import-legacy", "old.json", *arguments, cwd=tmp_path)
-    assert ran.returncode == 2 and message in ran.stderr and "Traceback" not in ran.stderr
-    assert ran.stdout == ""
+    code, printed, said = run("import-legacy", "old.json", *arguments)
+    assert code == 2 and message in said and "Traceback" not in said
+    assert printed == ""
 
 
-def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path, run: Run) -> None:
     (tmp_path / "old.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(OLD).encode())
-    assert crowdml("import-legacy", "old.json", cwd=tmp_path).returncode == 0
+    assert run("import-legacy", "old.json")[0] == 0

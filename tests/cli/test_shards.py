@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,31 +10,16 @@ import numpy as np
 import pytest
 
 import crowdml
-from crowdml.cli import main
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "digits.toml")
 SHORT = ("--set", "crowd.passes=1", "--set", "crowd.curve=3", "--trials", "3")
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROWDML_WORKERS", "0")
     monkeypatch.setenv("CROWDML_ENGINE", "compiled")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def ran(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["crowdml", *arguments])
-        try:
-            main()
-            code = 0
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        return code, *capsys.readouterr()
-
-    return ran
 
 
 def test_simulate_in_parts(run: Run, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowdml.cli import main
 from crowdml.slicing.attacks import Transcript
 from crowdml.slicing.published import PUBLISHED
 
@@ -18,22 +17,6 @@ PAPERS = Path(__file__).parents[2] / "src" / "crowdml" / "studies" / "tasks" / "
 SMALL = ("--set", "model.layers=[16,8]", "--set", "algorithm.balance=1.5", "--own-rows", "40")
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """Run the program in this process; returns its exit code, output and messages."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def called(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["crowdml", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capsys.readouterr()
-        return int(ended.value.code or 0), shown.out, shown.err
-
-    return called
 
 
 def test_slice_prints_every_piece_and_the_papers_figures_beside(run: Run) -> None:

@@ -14,19 +14,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.process import Process
 from tests.support.served import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 CADDYFILE = ROOT / "examples" / "phones" / "Caddyfile"
 COMPOSE = ROOT / "examples" / "phones" / "compose.yaml"
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-    return port
 
 
 @pytest.fixture

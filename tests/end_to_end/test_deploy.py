@@ -17,7 +17,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from tests.docs.test_deployment import serve_options
-from tests.end_to_end.test_caddy import _answers, caddy, free_port
+from tests.end_to_end.test_caddy import _answers, caddy
+from tests.support.ports import free_port
 from tests.support.process import Process
 from tests.support.served import WAIT_S, Served, honest
 

@@ -12,28 +12,11 @@ from crowdml.simulation.stepwise import simulate_stepwise
 from crowdml.task import parse
 from crowdml.task.live_task import assemble
 from crowdml.wire import message
+from tests.support.pictures import PICTURES
 from tests.support.plans import problem_with
 
-TASK = """
-crowdml = 1
-name = "pictures"
-[data]
-dataset = "digits"
-features = 64
-labels = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
-transform = [{ kind = "scale", by = 0.0625 }]
-[model]
-kind = "cnn"
-shape = [8, 8, 1]
-convolutions = [4]
-layers = []
-norm = "group"
-groups = 2
-[algorithm]
-kind = "fedavg"
-per-round = 2
-local-batch = 40
-rate = { kind = "constant", c = 0.5 }
+TASK = f"""{PICTURES}
+rate = {{ kind = "constant", c = 0.5 }}
 [privacy]
 mode = "none"
 [stop]

@@ -17,8 +17,8 @@ from crowdml.secure_aggregation.member_keys import Card, Peer, Peers
 from crowdml.secure_aggregation.roster import BroadcastHash
 from crowdml.secure_aggregation.stages import CONSENT, HELLO, MASKED, REVEAL, SHARES, STEPS, WrongMail
 from crowdml.secure_aggregation.sum_device import SumDevice
-from crowdml.secure_aggregation.sum_server import Sum, SumServer
-from crowdml.secure_aggregation.sum_terms import SumTerms
+from crowdml.secure_aggregation.sum_server import SumServer
+from crowdml.secure_aggregation.sum_terms import Sum, SumTerms
 
 NEVER = len(STEPS)
 Vectors = Mapping[int, npt.NDArray[np.int64]]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdml.wire.signed_task import write_arrays
+from tests.support.ports import free_port
 
 RUN = [sys.executable, "-c", "from crowdml.cli import main; main()"]
 
@@ -53,7 +54,7 @@ class Server:
 
     def __init__(self, folder: Path, *options: str, ca: Path | None = None) -> None:
         self.context = ssl.create_default_context(cafile=ca) if ca else None
-        self.folder, self.options, self.port, self.opened = folder, options, 0, 0
+        self.folder, self.options, self.port, self.opened = folder, options, free_port(), 0
         self.start()
 
     def start(self) -> None:

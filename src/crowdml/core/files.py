@@ -77,15 +77,23 @@ def make_folder(path: Path, where: str) -> None:
         ) from None
 
 
-def write_whole(path: Path, content: bytes, *, secret: bool = False) -> None:
-    """Write a file entirely or not at all; a secret one can be read by its owner alone."""
+def write_whole(path: Path, content: bytes, *, secret: bool = False, lasting: bool = True) -> None:
+    """Write a file entirely or not at all; a secret one can be read by its owner alone.
+
+    Args:
+        path: The file.
+        content: Everything in it.
+        secret: Whether others may not read it.
+        lasting: Whether to wait until it would outlast a power cut. Without, one may leave any part of it.
+    """
     writable(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
-            os.fsync(stream.fileno())
+            if lasting:
+                os.fsync(stream.fileno())
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o600 if secret else 0o666 & ~umask)

@@ -10,7 +10,7 @@ from crowdml.secure_aggregation.stages import LateMessage as LateMessage
 from crowdml.secure_aggregation.stages import SumAborted as SumAborted
 from crowdml.secure_aggregation.stages import WrongMail as WrongMail
 from crowdml.secure_aggregation.sum_device import SumDevice as SumDevice
-from crowdml.secure_aggregation.sum_server import Sum as Sum
 from crowdml.secure_aggregation.sum_server import SumServer as SumServer
+from crowdml.secure_aggregation.sum_terms import Sum as Sum
 from crowdml.secure_aggregation.sum_terms import SumTerms as SumTerms
 from crowdml.secure_aggregation.sum_terms import bits_for as bits_for

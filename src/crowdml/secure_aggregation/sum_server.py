@@ -13,9 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from crowdml.core import record
 from crowdml.core.errors import MalformedMessage, NotAuthorised
 from crowdml.secure_aggregation.commitments import LAYERS, MARK_BYTES, TAG_BYTES, digest, is_link, mark, seed_of
 from crowdml.secure_aggregation.graph import circle, neighbours_of, places_among
@@ -46,20 +44,7 @@ from crowdml.secure_aggregation.sum_messages import (
     Survivors,
     cut_tags,
 )
-from crowdml.secure_aggregation.sum_terms import SumTerms
-
-
-@record
-class Sum:
-    """What came out.
-
-    Attributes:
-        total: The sum, modulo 2^bits, taken between -2^(bits-1) and 2^(bits-1).
-        survivors: Slots of those whose vectors are in it.
-    """
-
-    total: npt.NDArray[np.int64]
-    survivors: tuple[int, ...]
+from crowdml.secure_aggregation.sum_terms import Sum, SumTerms
 
 
 class SumServer:

@@ -1,9 +1,12 @@
-"""Terms of a sum: what all members know before it begins."""
+"""Terms of a sum, which all members know before it begins; and what comes out of one."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
 
 from crowdml.core import BadInput, record
 from crowdml.secure_aggregation.graph import Graph, make_graph
@@ -83,3 +86,16 @@ def bits_for(members: int, largest: int, deviation: float = 0.0) -> int:
             hint=f"at most {LARGEST_BITS}: fewer members, or fewer rows per release",
         )
     return bits
+
+
+@record
+class Sum:
+    """What came out.
+
+    Attributes:
+        total: The sum, modulo 2^bits, taken between -2^(bits-1) and 2^(bits-1).
+        survivors: Slots of those whose vectors are in it.
+    """
+
+    total: npt.NDArray[np.int64]
+    survivors: tuple[int, ...]

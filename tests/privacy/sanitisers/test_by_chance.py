@@ -15,29 +15,12 @@ from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
 from crowdml.simulation.engine.jax_ops import JAX
 from crowdml.task import Task, parse
 from crowdml.task.live_task import require_live
+from tests.support.pictures import PICTURES
 
 BOTH = pytest.mark.parametrize("ops", [NUMPY, JAX], ids=lambda ops: ops.name)
-TASK = """
-crowdml = 1
-name = "private"
-[data]
-dataset = "digits"
-features = 64
-labels = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
-transform = [{ kind = "scale", by = 0.0625 }]
-[model]
-kind = "cnn"
-shape = [8, 8, 1]
-convolutions = [4]
-layers = []
-norm = "group"
-groups = 2
-[algorithm]
-kind = "fedavg"
-per-round = 2
-local-batch = 40
+TASK = f"""{PICTURES}
 local-steps = 3
-rate = { kind = "constant", c = 1.0 }
+rate = {{ kind = "constant", c = 1.0 }}
 group = 16
 [privacy]
 mode = "paper"

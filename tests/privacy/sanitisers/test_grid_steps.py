@@ -21,6 +21,7 @@ from crowdml.simulation import simulate
 from crowdml.task import Task, parse
 from crowdml.task.live_task import require_live
 from tests.privacy.test_sound_kept import FEATURES, MODELS, Given
+from tests.support.pictures import PICTURES
 
 TASK = f"""
 crowdml = 1
@@ -42,26 +43,8 @@ delta = 1e-5
 clip = 0.01
 max-uses = 4
 """
-PICTURES = """
-crowdml = 1
-name = "pictures"
-[data]
-dataset = "digits"
-features = 64
-labels = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
-transform = [{ kind = "scale", by = 0.0625 }]
-[model]
-kind = "cnn"
-shape = [8, 8, 1]
-convolutions = [4]
-layers = []
-norm = "group"
-groups = 2
-[algorithm]
-kind = "fedavg"
-per-round = 2
-local-batch = 40
-rate = { kind = "momentum", c = 0.3 }
+LEARNING = f"""{PICTURES}
+rate = {{ kind = "momentum", c = 0.3 }}
 [privacy]
 mechanism = "gaussian"
 noise-at = "steps"
@@ -186,7 +169,7 @@ def test_what_a_rate_remembers_has_its_noise_and_is_not_charged_again() -> None:
 
 
 def test_a_convolution_learns_on_a_device_and_in_a_simulation() -> None:
-    of = task(file=PICTURES)
+    of = task(file=LEARNING)
     require_live(of)
     result = simulate(of)
     assert result.test_error < 0.7 and 49 < result.privacy["sample"]["epsilon"] <= 50.0
@@ -229,14 +212,14 @@ def test_local_steps_given_by_number_are_refused() -> None:
 )
 def test_whatever_is_not_proven_of_steps_is_refused(changes: list[str], words: str) -> None:
     with pytest.raises(BadInput, match=words):
-        of = task(*changes, file=PICTURES)
+        of = task(*changes, file=LEARNING)
         require_live(of)
         of.build(NUMPY)
 
 
 def test_convolutions_learned_averaging_and_an_owners_epsilon_go_together() -> None:
     """As the ODPFL report wanted: private steps on devices, weights learnt on public rows, ε of each owner's choice."""
-    of = task("algorithm.averaging=learned", "data.public=200", "privacy.owner-range=[10.0, 100.0]", file=PICTURES)
+    of = task("algorithm.averaging=learned", "data.public=200", "privacy.owner-range=[10.0, 100.0]", file=LEARNING)
     require_live(of)
     plan = of.calibrated
     noise = [made.mechanism.scale for made in (plan.for_owner(10.0).last, plan.last) if isinstance(made, GridSteps)]

@@ -216,7 +216,7 @@ def test_a_server_that_ends_answers_first_and_says_that_it_closes(on_socket: Any
         assert gate.reached.wait(20)
         on_socket.server.should_exit = True
         give_up = time.monotonic() + 20
-        while all(connection.cycle.keep_alive for connection in on_socket.server.server_state.connections):
+        while all(connection.cycle.keep_alive for connection in list(on_socket.server.server_state.connections)):
             assert time.monotonic() < give_up
             time.sleep(0.01)
         gate.open.set()

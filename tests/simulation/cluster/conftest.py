@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.support.ports import free_port
 
 READY_WITHIN_S = 150
 
@@ -33,9 +34,7 @@ def cluster() -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="cr-", dir="/tmp"))  # names of sockets may have 107 characters
     quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     os.environ |= quiet  # Ray sends a token that is there
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = "--head --block --port=0 --num-cpus=2 --include-dashboard=false --disable-usage-stats".split()
     options += [f"--temp-dir={folder}", f"--ray-client-server-port={port}", "--object-store-memory=200000000"]
     with open(folder / "said", "wb") as said:

@@ -43,6 +43,25 @@ def test_the_longest_unused_makes_room(tmp_path: Path) -> None:
     assert cache.entries() == []
 
 
+def test_the_folder_is_looked_at_now_and_then_and_never_passes_its_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, looks = ProgramCache(folder=tmp_path, most_bytes=64_000), []
+    entries = ProgramCache.entries
+
+    def counted(self: ProgramCache) -> list[tuple[Path, int, float]]:
+        looks.append(self)
+        return entries(self)
+
+    monkeypatch.setattr(ProgramCache, "entries", counted)
+    for number in range(200):
+        cache.put(f"program {number}", bytes(68))
+    assert len(looks) == 20, "a look for each 64th"
+    for number in range(100):
+        cache.put(f"larger program {number}", bytes(1500))
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 64_000
+
+
 def test_another_processor_has_programs_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = ProgramCache(folder=tmp_path)
     cache.put("a program", b"made by XLA")

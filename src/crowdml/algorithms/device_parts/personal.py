@@ -11,7 +11,7 @@ from collections.abc import Callable
 from crowdml.algorithms.contract import DevicePart
 from crowdml.core import Array, Batch, Broadcast, Coins, Ops, Release, Tree, record, tree_record, trees
 from crowdml.privacy.sanitisers import Objective
-from crowdml.privacy.sanitisers.base import mean_weights
+from crowdml.privacy.sanitisers.local_work import mean_weights
 from crowdml.privacy.sanitisers.walks import cut_batch
 
 

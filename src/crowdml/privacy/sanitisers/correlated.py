@@ -18,8 +18,9 @@ from crowdml.privacy.accounting import Terms
 from crowdml.privacy.cost import Cost, Gaussian
 from crowdml.privacy.noise.banded import Banded, noise_of_sum, sensitivity_squared
 from crowdml.privacy.noise.banded import Floats as Columns
-from crowdml.privacy.sanitisers.base import ExampleGradients, LocalWork, Use, Walk
+from crowdml.privacy.sanitisers.base import Use
 from crowdml.privacy.sanitisers.floats import Fixed, Floats
+from crowdml.privacy.sanitisers.local_work import ExampleGradients, LocalWork, Walk
 from crowdml.privacy.sanitisers.paper import Paper
 
 MATRIX = "matrix"

@@ -15,11 +15,10 @@ from crowdml.privacy.accounting import Terms
 from crowdml.privacy.cost import Cost
 from crowdml.privacy.limits import plain_problem
 from crowdml.privacy.noise.laws import NoiseLaw, add_noise
-from crowdml.privacy.sanitisers.base import (
+from crowdml.privacy.sanitisers.base import Public, Sanitiser
+from crowdml.privacy.sanitisers.local_work import (
     ExampleGradients,
     LocalWork,
-    Public,
-    Sanitiser,
     Statistic,
     Walk,
     mean_weights,

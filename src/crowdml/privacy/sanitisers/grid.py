@@ -25,11 +25,10 @@ from crowdml.privacy.limits import GridLimits, grid_limits
 from crowdml.privacy.noise.counts import laplace_variance
 from crowdml.privacy.noise.grid import GridMechanism, round_checked, to_levels
 from crowdml.privacy.noise.shares import Shared
-from crowdml.privacy.sanitisers.base import (
+from crowdml.privacy.sanitisers.base import Public, Sanitiser
+from crowdml.privacy.sanitisers.local_work import (
     ExampleGradients,
     LocalWork,
-    Public,
-    Sanitiser,
     Statistic,
     Walk,
     mean_weights,

@@ -32,8 +32,9 @@ from crowdml.privacy.calibration.least_noise import Wanted, calibrate
 from crowdml.privacy.cost import Cost
 from crowdml.privacy.noise.grid import TRIES, GridMechanism, round_checked, to_levels
 from crowdml.privacy.noise.laws import clip_weights
-from crowdml.privacy.sanitisers.base import ExampleGradients, LocalWork, Use, Walk, plus
+from crowdml.privacy.sanitisers.base import Use
 from crowdml.privacy.sanitisers.floats import Floats
+from crowdml.privacy.sanitisers.local_work import ExampleGradients, LocalWork, Walk, plus
 from crowdml.privacy.sanitisers.walks import cut_batch
 
 

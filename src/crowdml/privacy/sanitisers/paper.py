@@ -11,8 +11,9 @@ from crowdml.privacy.accounting import Terms
 from crowdml.privacy.calibration.private_steps import PrivateSteps
 from crowdml.privacy.cost import Cost, Pure
 from crowdml.privacy.noise.laws import Mechanism, add_noise, clip_weights
-from crowdml.privacy.sanitisers.base import ExampleGradients, LocalWork, Use, Walk
+from crowdml.privacy.sanitisers.base import Use
 from crowdml.privacy.sanitisers.floats import SIMULATED, Floats
+from crowdml.privacy.sanitisers.local_work import ExampleGradients, LocalWork, Walk
 from crowdml.privacy.sanitisers.walks import ByChance
 
 

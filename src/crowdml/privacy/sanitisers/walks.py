@@ -20,7 +20,8 @@ from crowdml.core.ops import Tree, onto_ball
 from crowdml.privacy.calibration.private_steps import PrivateSteps
 from crowdml.privacy.noise.grid import Stability
 from crowdml.privacy.noise.laws import MECHANISMS, add_noise, clip_weights
-from crowdml.privacy.sanitisers.base import ExampleGradients, LocalWork, Use, mean_weights, plus
+from crowdml.privacy.sanitisers.base import Use
+from crowdml.privacy.sanitisers.local_work import ExampleGradients, LocalWork, mean_weights, plus
 
 LONGEST = 1e6
 """The broadcast is brought into a ball of this radius before stable steps: it is the server's and may be anything."""

@@ -18,8 +18,7 @@ from crowdml.simulation.cluster.replayed_lane import ReplayedLane
 from crowdml.simulation.engine import jax_variables
 from crowdml.simulation.shared_rows import SharedRows
 from crowdml.simulation.workers import frames, pool
-from crowdml.simulation.workers.crew import Opening, RemoteLane, WorkerLost
-from crowdml.simulation.workers.machine_kind import described_machine
+from crowdml.simulation.workers.crew import Opening, RemoteLane, WorkerLost, described_machine
 from crowdml.task import Task
 from crowdml.task.plugins import registered_here
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.simulation.workers.machine_kind import described_machine
+from crowdml.simulation.workers.crew import described_machine
 
 
 class FarWorker:

@@ -15,7 +15,7 @@ import platform
 import time
 from pathlib import Path
 
-from crowdml.core import BadInput, record
+from crowdml.core import BadInput
 from crowdml.core.files import cache_home, write_whole
 
 FOLDER = "CROWDML_PROGRAMS"
@@ -25,17 +25,24 @@ MOST_BYTES = 512 << 20
 SUFFIX = ".program"
 
 
-@record
+LOOKS = 64
+"""A process looks at the whole folder again after it has written this part of what may be there. Looking after each
+entry took longer than compiling, once thousands of small ones were there."""
+
+
 class ProgramCache:
     """A bounded folder of entries.
 
-    Attributes:
+    Processes that write at the same time may pass the bound until one of them looks, by a 64th each.
+
+    Args:
         folder: Where they are.
         most_bytes: How much they may take together.
     """
 
-    folder: Path
-    most_bytes: int = MOST_BYTES
+    def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
+        self.folder, self.most_bytes = folder, most_bytes
+        self._room = 0  # bytes that may be written before the next look
 
     def get(self, key: str) -> bytes | None:
         """Return an entry that is there and whole."""
@@ -53,11 +60,15 @@ class ProgramCache:
 
     def put(self, key: str, value: bytes) -> None:
         """Keep an entry, unless it is larger than all may be together or the disk does not take it."""
-        if len(value) > self.most_bytes:
+        content = hashlib.sha256(value).digest() + value
+        if len(content) > self.most_bytes:
             return
         with contextlib.suppress(OSError, BadInput):
-            self._make_room(len(value))
-            write_whole(self._path(key), hashlib.sha256(value).digest() + value)
+            if len(content) > self._room:
+                self._make_room(len(content))
+            self._room -= len(content)
+            # What a crash leaves is known by its checksum: nobody need wait for the disk.
+            write_whole(self._path(key), content, lasting=False)
 
     def entries(self) -> list[tuple[Path, int, float]]:
         """Return files, their sizes and when they were last used, the oldest first."""
@@ -90,6 +101,7 @@ class ProgramCache:
                 break
             path.unlink(missing_ok=True)
             left -= size
+        self._room = min(self.most_bytes - left, max(needed, self.most_bytes // LOOKS))
 
     def _path(self, key: str) -> Path:
         name = hashlib.sha256(f"{key} {processor()}".encode()).hexdigest()

@@ -13,7 +13,7 @@ from crowdml.simulation.checkpoint import Progress, Spent
 from crowdml.simulation.own_data import bind
 from crowdml.simulation.parts.part_file import GroupPart, Part
 from crowdml.simulation.parts.run_part import Groups
-from crowdml.simulation.workers.machine_kind import described_machine
+from crowdml.simulation.workers.crew import described_machine
 
 
 def require_one_run(parts: Sequence[Part]) -> dict[str, Any]:

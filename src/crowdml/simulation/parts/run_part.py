@@ -14,8 +14,7 @@ from crowdml.simulation.parts.part_file import GroupPart, Part, Shard
 from crowdml.simulation.result import Watcher
 from crowdml.simulation.run import require_numbers, run_known, work_out
 from crowdml.simulation.workers import pool
-from crowdml.simulation.workers.crew import HERE, Crew
-from crowdml.simulation.workers.machine_kind import described_machine
+from crowdml.simulation.workers.crew import HERE, Crew, described_machine
 from crowdml.task import Task
 
 Groups = Sequence[Sequence[Task]]
