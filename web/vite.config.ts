@@ -46,5 +46,5 @@ export default defineConfig({
       output: { entryFileNames: "[name].js", chunkFileNames: "[name].js", assetFileNames: "[name][extname]" },
     },
   },
-  test: { include: ["tests/**/*.test.ts"], pool: "threads" },
+  test: { include: ["tests/**/*.test.ts"], pool: "threads", testTimeout: 120_000, hookTimeout: 120_000 },
 } as Parameters<typeof defineConfig>[0]);

@@ -1,6 +1,6 @@
 /** The live view of a device: what is collected, sent, spent and left, and every decision of its owner. */
 
-import { Refusal, Store, type Device, type DeviceState } from "../core/index.js";
+import { Store, type Device, type DeviceState } from "../core/index.js";
 import { guesses, type Collector, type Surroundings } from "./collecting.js";
 import { Contributing } from "./contributing.js";
 import { button, counted, foldedLater, h, small } from "./dom.js";
@@ -38,6 +38,8 @@ export class DeviceView {
   private local: Local | "ready" = "ready";
   private isOn = false;
   private queue: Promise<unknown> = Promise.resolve();
+  private seen: Float32Array | null = null;
+  private said = "";
 
   private readonly badge = h("span", { className: "badge", id: "standing" });
   private readonly notice = h("div", { className: "notice", role: "status", id: "notice" });
@@ -68,15 +70,26 @@ export class DeviceView {
       },
     };
     this.collector = collector(around);
-    this.collector.onrow = (row) => void this.think(row, labels).catch(() => undefined);
-    this.contributing = new Contributing(device, this.collector.streams);
+    this.collector.onrow = (row) => {
+      this.seen = row;
+      void this.think(labels).catch(() => undefined);
+    };
+    this.contributing = new Contributing(device, this.collector.streams, (isBusy) => {
+      this.badge.setAttribute("aria-busy", String(isBusy));
+      // A newer model may think otherwise of what was looked at last.
+      if (!isBusy && this.seen) this.collector.onrow(this.seen);
+    });
   }
 
-  /** Show the device, and settle what it left behind. */
-  async open(): Promise<void> {
+  /** Show the device. */
+  open(): void {
     this.root.replaceChildren(...this.parts());
     this.device.subscribe((state) => this.show(state));
-    await this.contributing.resume();
+  }
+
+  /** Settle what the device left behind, and fetch the newest model; the owner need not wait for that. */
+  resume(): Promise<void> {
+    return this.contributing.resume();
   }
 
   /** Begin to collect; inside of a tap, or with the permission that was asked for inside of one. */
@@ -130,9 +143,14 @@ export class DeviceView {
     this.badge.className = `badge ${tone}`;
     this.badge.dataset["standing"] = standing;
     const told = isNews || standing === "exhausted" ? sentence(state.sentence) : "";
-    this.notice.hidden = !told && !meaning;
-    this.notice.className = `notice ${tone}`;
-    this.notice.replaceChildren(h("p", {}, [told, meaning].filter(Boolean).join(" ")), ...this.remedy(standing));
+    const said = [told, meaning].filter(Boolean).join(" ");
+    if (this.said !== standing + said) {
+      // Only when it says something else: a button that is replaced under a finger is not pressed.
+      this.said = standing + said;
+      this.notice.hidden = !said;
+      this.notice.className = `notice ${tone}`;
+      this.notice.replaceChildren(h("p", {}, said), ...this.remedy(standing));
+    }
     this.toggle.hidden = isOver || state.status === "paused";
     this.toggle.textContent = this.isOn ? "Stop" : this.collector.streams ? "Start collecting" : "Add rows";
     this.toggle.classList.toggle("plain", this.isOn);
@@ -191,15 +209,12 @@ export class DeviceView {
       h(
         "div",
         { className: "actions" },
-        button(words, () => void work().catch((error: unknown) => this.notice.append(refusal(error)))),
+        button(words, () => void work().catch((error: unknown) => this.complain(error))),
       );
     if (standing === "paused") return [act("Resume", () => this.device.resume())];
     if (standing === "restored")
       return [
-        act(
-          "Go on with the restored task",
-          async () => (await this.device.confirmRestore(), this.contributing.soon(0)),
-        ),
+        act("Go on with the restored task", async () => (await this.device.confirmRestore(), this.contributing.soon())),
       ];
     if (standing === "no-permission" || standing === "no-sensor")
       return [
@@ -226,16 +241,19 @@ export class DeviceView {
       if (await this.device.addRow(row, label)) this.contributing.kept();
       this.show(this.device.state());
     });
-    this.queue = kept.catch((error: unknown) => {
-      if (!(error instanceof Refusal)) throw error;
-      this.notice.hidden = false;
-      this.notice.append(refusal(error));
-    });
+    this.queue = kept.catch((error: unknown) => this.complain(error));
     return kept;
   }
 
-  private async think(row: ArrayLike<number>, labels: readonly string[]): Promise<void> {
-    const found = await this.device.predict(row);
+  /** Say what went wrong, until there is something else to say. */
+  private complain(error: unknown): void {
+    this.said = "";
+    this.notice.hidden = false;
+    this.notice.append(refusal(error));
+  }
+
+  private async think(labels: readonly string[]): Promise<void> {
+    const found = this.seen && (await this.device.predict(this.seen));
     if (!found) return;
     const lines = guesses(found, labels).slice(0, 3);
     if (lines.length > 1 && lines[0]!.share === lines[1]!.share)
