@@ -158,6 +158,17 @@ def test_an_invite_puts_its_link_into_the_command_and_tells_the_server_nothing(b
         assert page.locator("#device-app").get_attribute("data-task") == "walk"
 
 
+def test_who_is_invited_reads_that_counts_and_updates_share_one_budget(browser: Any, portal: Any) -> None:
+    with opened(browser, portal, "/join/walk", java_script_enabled=False) as page:
+        said = page.locator("#one-budget").inner_text()
+        assert re.search(r"updates, \d+\.\d% for counts of errors and labels\. Nothing is spent beside it\.$", said), (
+            said
+        )
+        assert said.startswith("One budget pays for all of this: ")
+    with opened(browser, portal, "/join/odd", java_script_enabled=False) as page:
+        assert page.locator("#one-budget").count() == 0, "where nothing is promised there is no budget"
+
+
 def test_a_keyboard_reaches_everything_and_may_skip(browser: Any, portal: Any) -> None:
     with opened(browser, portal, "/tasks/walk") as page:
         page.keyboard.press("Tab")

@@ -1,12 +1,12 @@
 /** The live view of a device: what is collected, sent, spent and left, and every decision of its owner. */
 
-import { Store, type Device, type DeviceState } from "../core/index.js";
+import { Store, type Device, type DeviceState, type Promised } from "../core/index.js";
 import { guesses, type Collector, type Surroundings } from "./collecting.js";
 import { Contributing } from "./contributing.js";
 import { button, counted, foldedLater, h, small } from "./dom.js";
 import { refusal, sensorOf } from "./join-view.js";
 import type { LedgerView } from "./ledger-view.js";
-import { oddsAfter, usesOf } from "./odds.js";
+import { promisedBy } from "../core/device/joining.js";
 import { part } from "./parts.js";
 import { STANDINGS, sentence, type Local, type Standing } from "./words.js";
 
@@ -34,6 +34,7 @@ export async function collectorOf(device: Device): Promise<(around: Surroundings
 export class DeviceView {
   private readonly collector: Collector;
   private readonly contributing: Contributing;
+  private readonly promised: Promised;
   private ledger: LedgerView | null = null;
   private local: Local | "ready" = "ready";
   private isOn = false;
@@ -61,6 +62,7 @@ export class DeviceView {
     collector: (around: Surroundings) => Collector,
   ) {
     const { labels = [] } = device.task.definition.data;
+    this.promised = promisedBy(device.task);
     const around: Surroundings = {
       device,
       keep: (row, label) => this.keep(row, label),
@@ -159,7 +161,7 @@ export class DeviceView {
   }
 
   private showFigures(state: DeviceState): void {
-    const { rows, batch, releases, receipts, unsettled, spent, epsilon, delta, left } = state;
+    const { rows, batch, releases, receipts, unsettled, spent, epsilon, left } = state;
     const missing = this.contributing.missing;
     const whole = Math.max(missing, batch, 1);
     this.progress.max = whole;
@@ -170,7 +172,6 @@ export class DeviceView {
     const figure = (name: string, value: string, more: string): HTMLElement =>
       h("div", {}, h("dt", {}, name), h("dd", { id: `figure-${name}` }, value), h("dd", { className: "small" }, more));
     const has = Number.isFinite(epsilon);
-    const { event, uses } = this.device.task.terms;
     this.figures.replaceChildren(
       figure("kept", String(rows), `${this.collector.noun}s, in this browser only`),
       figure(
@@ -180,8 +181,8 @@ export class DeviceView {
       ),
       figure(
         "odds",
-        has ? `${oddsAfter(event, usesOf(event, uses, spent, delta))} in 100` : "none",
-        has ? `for a guess; 50 is a coin, ${oddsAfter(event, uses)} the most` : "nothing is promised",
+        has ? `${state.odds} in 100` : "none",
+        has ? `for a guess; 50 is a coin, ${this.promised.odds} the most` : "nothing is promised",
       ),
       figure(
         "spent",
