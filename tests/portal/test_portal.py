@@ -156,6 +156,7 @@ def test_an_invite_puts_its_link_into_the_command_and_tells_the_server_nothing(b
         page.get_by_text("times in 100").locator("visible=true").first.wait_for()
         assert not [url for url in page.asked if link.code in url.partition("#")[0]]
         assert page.locator("#device-app").get_attribute("data-task") == "walk"
+        expect(page.locator("main > #crowd")).to_have_text("1 device takes part so far.")
 
 
 def test_who_is_invited_reads_that_counts_and_updates_share_one_budget(browser: Any, portal: Any) -> None:

@@ -116,8 +116,8 @@ export class DeviceView {
     return [
       h("div", { className: "row apart" }, h("h1", {}, objective || this.device.task.name), this.badge),
       this.notice,
-      this.toggle,
       this.ways,
+      this.toggle, // below what one does: to stop is the rarer wish, and is not to be hit by chance
       ...(measured ? [measured] : []),
       this.figures,
       h("section", { className: "card stack" }, ...this.folds(), this.leaving()),
@@ -166,9 +166,10 @@ export class DeviceView {
     const whole = Math.max(missing, batch, 1);
     this.progress.max = whole;
     this.progress.value = whole - missing;
+    const sent = receipts ? `${receipts} sent, thank you. ` : "";
     this.towards.textContent = missing
-      ? `${counted(missing, this.collector.noun)} until the next contribution`
-      : "Enough for the next contribution";
+      ? `${sent}${counted(missing, this.collector.noun)} until the next contribution`
+      : `${sent}Enough for the next contribution`;
     const figure = (name: string, value: string, more: string): HTMLElement =>
       h("div", {}, h("dt", {}, name), h("dd", { id: `figure-${name}` }, value), h("dd", { className: "small" }, more));
     const has = Number.isFinite(epsilon);
@@ -187,7 +188,9 @@ export class DeviceView {
       figure(
         "spent",
         has ? `ε ${spent.toPrecision(2)}` : "–",
-        has ? `of ${epsilon}; ${counted(left, "use")} left for the busiest` : "no formal guarantee",
+        has
+          ? `of ${epsilon}; the busiest ${this.collector.noun} has ${counted(left, "use")} left`
+          : "no formal guarantee",
       ),
     );
     void this.ledger?.refresh(releases, this.device.account);

@@ -19,7 +19,7 @@ const root = document.getElementById("device-app") ?? h("div");
 /** Show one device, and let it go on; `begin` is called as soon as it is in view, before its server has answered. */
 async function show(device: Device, begin: (view: DeviceView) => void = () => undefined): Promise<void> {
   document.getElementById("about")?.remove();
-  document.querySelector("main > h1")?.remove();
+  document.querySelectorAll("main > h1, #crowd").forEach((each) => each.remove());
   document.querySelector("main")!.classList.remove("deciding");
   document.querySelector("nav [aria-current]")?.removeAttribute("aria-current");
   document.querySelector('nav [href="/device"]')?.setAttribute("aria-current", "page");
@@ -32,12 +32,15 @@ async function show(device: Device, begin: (view: DeviceView) => void = () => un
 /** Take the page; what the server wrote for those without scripts is folded away below. */
 function takeOver(summary: string): void {
   const main = document.querySelector("main")!;
-  const heading = main.querySelector("h1")!;
+  const stays = [...main.querySelectorAll("h1, #crowd")];
   root.remove();
-  const rest = folded(summary, h("div", {}, ...[...main.childNodes].filter((node) => node !== heading)));
+  const rest = folded(
+    summary,
+    h("div", {}, ...[...main.childNodes].filter((node) => !stays.includes(node as Element))),
+  );
   rest.id = "about";
   main.className += " narrow deciding";
-  main.replaceChildren(heading, root, rest);
+  main.replaceChildren(...stays, root, rest);
 }
 
 function recovering(): HTMLElement {
