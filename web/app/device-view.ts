@@ -173,6 +173,10 @@ export class DeviceView {
     const figure = (name: string, value: string, more: string): HTMLElement =>
       h("div", {}, h("dt", {}, name), h("dd", { id: `figure-${name}` }, value), h("dd", { className: "small" }, more));
     const has = Number.isFinite(epsilon);
+    const ends =
+      this.promised.unit === "device"
+        ? `${counted(left, "contribution")} left`
+        : `the busiest ${this.collector.noun} has ${counted(left, "use")} left`;
     this.figures.replaceChildren(
       figure("kept", String(rows), `${this.collector.noun}s, in this browser only`),
       figure(
@@ -185,13 +189,7 @@ export class DeviceView {
         has ? `${state.odds} in 100` : "none",
         has ? `for a guess; 50 is a coin, ${this.promised.odds} the most` : "nothing is promised",
       ),
-      figure(
-        "spent",
-        has ? `ε ${spent.toPrecision(2)}` : "–",
-        has
-          ? `of ${epsilon}; the busiest ${this.collector.noun} has ${counted(left, "use")} left`
-          : "no formal guarantee",
-      ),
+      figure("spent", has ? `ε ${spent.toPrecision(2)}` : "–", has ? `of ${epsilon}; ${ends}` : "no formal guarantee"),
     );
     void this.ledger?.refresh(releases, this.device.account);
   }
