@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
 from safetensors.numpy import load
 
 from crowdml.server.pages.operator.task_fields import fields
 from tests.server.pages.operator.test_new_task import GOOD, WRONG
 from tests.support.application import Makes
+from tests.support.browser import WAIT_MS
 from tests.support.on_socket import OnSocket
 
 pytestmark = pytest.mark.browser
@@ -39,6 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def signed_in(browser: Any, server: Any, width: int = 1440, **more: Any) -> Iterator[Any]:
     """Open the operator's first page in a fresh profile; whatever the browser complains about is in `page.problems`."""
     context = browser.new_context(viewport={"width": width, "height": 800}, **more)
+    context.set_default_timeout(WAIT_MS)
     page = context.new_page()
     page.problems, page.asked = [], []
     page.on("console", lambda said: page.problems.append(said.text) if said.type in ("error", "warning") else None)
@@ -81,24 +84,27 @@ def test_a_task_from_its_first_word_to_its_model_without_a_command(browser: Any,
             fill(page, key, GOOD[key])
         fill(page, "privacy.epsilon", "lots")
         page.get_by_role("button", name="See what owners are told").click()
-        assert page.evaluate("document.activeElement.id") == "privacy.epsilon"
-        assert "should be a valid number, not 'lots'" in page.locator('[id="privacy.epsilon-error"]').inner_text()
+        expect(page.locator('[id="privacy.epsilon-error"]')).to_contain_text("should be a valid number, not 'lots'")
+        expect(page.locator('[id="privacy.epsilon"]')).to_be_focused()
         assert page.locator('[id="data.labels"]').input_value() == GOOD["data.labels"]
         fill(page, "privacy.epsilon", "8")
         page.get_by_role("button", name="See what owners are told").click()
-        assert "no method is right more than" in page.locator("main").inner_text()
+        expect(page.locator("main")).to_contain_text("no method is right more than")
         page.get_by_role("button", name="Make it a draft").click()
-        assert page.url.endswith("/operator/tasks/steps") and server.show("steps")["state"] == "draft"
+        expect(page).to_have_url(f"{server.address}/operator/tasks/steps")
+        assert server.show("steps")["state"] == "draft"
         for link, state in (("Open", "open"), ("Pause", "paused"), ("Resume", "open")):
             page.locator("main").get_by_role("link", name=link, exact=True).click()
             page.get_by_role("button", name=link, exact=True).click()
-            assert page.locator("#state").inner_text() == state and server.show("steps")["state"] == state
+            expect(page.locator("#state")).to_have_text(state)
+            assert server.show("steps")["state"] == state
         page.fill("#count", "2")
         page.get_by_role("button", name="Make invites").click()
-        assert page.locator("svg.qr").count() == 2
+        expect(page.locator("svg.qr")).to_have_count(2)
         page.get_by_role("link", name="Done").click()
         page.get_by_role("link", name="Watch it live").click()
-        assert page.url.endswith("/tasks/steps") and "Tell walking from standing" in page.locator("main").inner_text()
+        expect(page).to_have_url(f"{server.address}/tasks/steps")
+        expect(page.locator("main")).to_contain_text("Tell walking from standing")
         page.goto(f"{server.address}/operator/tasks/steps")
         with page.expect_download() as begun:
             page.get_by_role("link", name="Safetensors").click()
@@ -106,9 +112,11 @@ def test_a_task_from_its_first_word_to_its_model_without_a_command(browser: Any,
             assert load(file.read())
         page.get_by_role("link", name="Stop for good").click()
         page.get_by_role("button", name="Stop for good").click()
+        expect(page.locator("#state")).to_have_text("stopped")
         assert server.show("steps")["state"] == "stopped"
-        assert "operator, by portal" in page.locator("table.log").inner_text()
+        expect(page.locator("table.log")).to_contain_text("operator, by portal")
         page.get_by_role("button", name="Sign out").click()
+        expect(page.locator("#token")).to_be_visible()  # or the next address would overtake the form
         page.goto(f"{server.address}/operator/tasks/steps")
         assert page.locator("#token").count() == 1
         assert [problem for problem in page.problems if "422" not in problem] == []
@@ -133,19 +141,22 @@ def test_every_page_is_well_at_every_width_in_both_themes(browser: Any, server: 
         page.goto(f"{server.address}/operator/tasks/walk")
         page.fill("#count", "3")
         page.get_by_role("button", name="Make invites").click()
+        expect(page.locator("svg.qr")).to_have_count(3)
         require_well(page, server)
         page.goto(f"{server.address}/operator/new-task")
         for key in ("data.columns", "data.labels"):
             fill(page, key, GOOD[key])
         fill(page, "name", "preview-only")
         page.locator("button[value=check]").click()
-        assert "would be told" in page.locator("h1").inner_text()
+        expect(page.locator("h1")).to_contain_text("would be told")
         require_well(page, server)
         page.locator("button[value=edit]").click()
         fill(page, "privacy.epsilon", "lots")
         page.locator("button[value=check]").click()
+        expect(page.locator("p.error")).to_have_count(1)
         require_well(page, server, refused="422")
         page.get_by_role("button", name="Sign out").click()
+        expect(page.locator("#token")).to_be_visible()
         require_well(page, server, refused="422")
 
 
@@ -161,8 +172,8 @@ def test_every_wrong_field_is_told_at_the_field_and_nothing_typed_is_lost(browse
             for name, value in typed.items():
                 fill(page, name, value)
             page.locator("button[value=check]").click()
-            assert page.locator("p.error").count() == 1, key
-            assert page.evaluate("document.activeElement.id") == key
+            expect(page.locator("p.error"), key).to_have_count(1)
+            expect(page.locator(f'[id="{key}"]')).to_be_focused()
             described = page.locator(f'[id="{key}"]').get_attribute("aria-describedby")
             assert f"{key}-error" in described.split() and page.locator(f'[id="{key}-error"]').inner_text()
             for field in fields():
@@ -218,9 +229,10 @@ def test_a_page_of_a_neighbour_cannot_send_our_forms_nor_show_our_pages(browser:
                 page.goto(address)
             assert answered.value.status == 403 and "cookie" in answered.value.request.all_headers()
         fetching = f"fetch('{stop}', {{method: 'POST', credentials: 'include', mode: 'no-cors'}})"
-        with evil_site(f"<script>{fetching}.then(() => document.title = 'sent')</script>") as address:
-            page.goto(address)
-            page.wait_for_function("document.title == 'sent' || document.title == ''")
+        with evil_site(f"<script>{fetching}.finally(() => document.title = 'sent')</script>") as address:
+            with page.expect_request(stop):
+                page.goto(address)
+            expect(page).to_have_title("sent")
         with evil_site(f'<iframe src="{server.address}/operator"></iframe>') as address:
             page.goto(address)
             page.wait_for_load_state("networkidle")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+WAIT_MS = 60_000
 FLAGS = (
     "--disable-gpu",
     "--disable-background-networking",
@@ -21,7 +22,7 @@ FLAGS = (
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """The system's chromium: one for all tests, with a fresh profile for each page."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     program = os.environ.get("CROWDML_CHROMIUM") or shutil.which("chromium")
     if program is None:
@@ -30,5 +31,7 @@ def browser() -> Iterator[Any]:
     with sync_playwright() as driver:
         # As root, as in a container, chromium cannot start its sandbox.
         opened = driver.chromium.launch(executable_path=program, chromium_sandbox=os.getuid() != 0, args=list(FLAGS))
+        # As long as a busy machine may need: whoever waits for what comes is not kept waiting.
+        expect.set_options(timeout=WAIT_MS)
         yield opened
         opened.close()

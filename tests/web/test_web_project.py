@@ -10,12 +10,12 @@ from pathlib import Path
 from tests.support.web import BUILD, WEB, run_web
 
 LARGEST_CORE = 8_000
-LARGEST_FOR = {"drawing": 34_800, "activity": 35_300, "rows-file": 35_000}
+LARGEST_FOR = {"drawing": 34_350, "activity": 34_850, "rows-file": 34_500}
 """Bytes that a phone loads to take part, by its way to samples: the device and that part, compressed by gzip.
 
 These are where the device stands, so that it grows no further; it is meant to be 20,000.
 """
-LARGEST_PARTS = 41_200
+LARGEST_PARTS = 40_750
 """All parts together; no phone loads them all."""
 
 

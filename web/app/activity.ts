@@ -52,8 +52,13 @@ export class Activity implements Collector {
   }
 
   async begin(allowed = askForMotion()): Promise<void> {
-    if ((await allowed) !== "granted") return this.around.stands("no-permission");
     this.isOn = true;
+    const isAllowed = (await allowed) === "granted";
+    if (!this.isOn) return; // the owner has stopped it meanwhile
+    if (!isAllowed) {
+      this.isOn = false;
+      return this.around.stands("no-permission");
+    }
     globalThis.addEventListener("devicemotion", this.read);
     document.addEventListener("visibilitychange", this.look);
     this.look();

@@ -1,6 +1,6 @@
 /** When to contribute: as often as new samples allow, patiently when nobody answers, and never from two tabs. */
 
-import { Refusal, type Device, type Outcome } from "../core/index.js";
+import { Refusal, type Device } from "../core/index.js";
 
 const FIRST_WAIT_MS = 3000;
 const LONGEST_WAIT_MS = 60_000;
@@ -10,19 +10,22 @@ const PASSING = ["offline", "waiting", "busy"];
 export class Contributing {
   private fresh = 0;
   private begun = false;
-  private isBusy = false;
+  private working = 0;
   private timer = 0;
+  private isDue = false;
   private wait = FIRST_WAIT_MS;
 
   /**
    * @param device The device.
    * @param streams Whether samples go on coming; otherwise all that is promised is used at once.
+   * @param busy Told whether the server is asked something now, or will be at once.
    */
   constructor(
     private readonly device: Device,
     private readonly streams: boolean,
+    private readonly busy: (isBusy: boolean) => void,
   ) {
-    globalThis.addEventListener("online", () => this.soon(0));
+    globalThis.addEventListener("online", () => this.soon());
   }
 
   /** New samples until the next contribution. */
@@ -34,24 +37,30 @@ export class Contributing {
   /** Take note of a new sample. */
   kept(): void {
     this.fresh++;
-    if (!this.missing) this.soon(0);
+    if (!this.missing) this.soon();
   }
 
   /** Settle what a closed page left behind, and go on where there is enough to go on with. */
   async resume(): Promise<void> {
-    await this.guarded(() => this.device.resend());
-    await this.guarded(() => this.device.refreshModel());
-    if (!this.streams) this.soon(0);
+    await this.guarded(async () => {
+      if ((await this.device.resend())?.status === "kept") return this.later();
+      await this.device.refreshModel();
+      if (!this.streams) this.soon();
+    });
   }
 
   stop(): void {
     clearTimeout(this.timer);
+    this.isDue = false;
+    this.tell();
   }
 
-  /** Contribute after a while, once. */
-  soon(ms: number): void {
+  /** Contribute in a moment, once. */
+  soon(ms = 0): void {
     clearTimeout(this.timer);
+    this.isDue = true;
     this.timer = window.setTimeout(() => void this.now(), ms);
+    this.tell();
   }
 
   /** New samples between two contributions, so that each sample enters as many as promised. */
@@ -62,38 +71,60 @@ export class Contributing {
   }
 
   private async now(): Promise<void> {
-    if (this.isBusy) return;
-    const { unsettled } = this.device.state();
-    if (this.streams && this.missing && !unsettled) return;
-    this.isBusy = true;
-    const outcome = await this.guarded(() => this.device.contribute());
-    this.isBusy = false;
-    if (!outcome) return;
-    if (outcome.status === "waiting") return this.soon(1000 * outcome.retryAfterS);
+    if (this.working) return this.soon(100); // what comes while a contribution is on its way follows it
+    this.isDue = false;
+    await this.guarded(() => this.turn());
+  }
+
+  private async turn(): Promise<void> {
+    const { unsettled, status } = this.device.state();
+    if (this.streams && this.missing && !unsettled) {
+      // There is nothing to send; but whoever was told that nobody answers is told when somebody does.
+      if (status === "offline" || status === "busy") await this.device.refreshModel();
+      return;
+    }
+    const used = this.fresh;
+    const outcome = await this.device.contribute();
+    if (outcome.status === "waiting") return this.rest(1000 * outcome.retryAfterS);
     if (outcome.status === "kept") return this.later();
     this.wait = FIRST_WAIT_MS;
     if (!unsettled) {
       this.begun = true;
-      this.fresh = 0;
+      this.fresh -= used; // what came meanwhile counts for the next
     }
     // The owner uses the newest model, not the one that the contribution began with.
-    await this.guarded(() => this.device.refreshModel());
+    await this.device.refreshModel();
     if (!this.streams || unsettled || !this.missing) this.soon(1000);
   }
 
   private later(): void {
-    this.soon(this.wait * (0.75 + Math.random() / 2));
+    this.rest(this.wait * (0.75 + Math.random() / 2));
     this.wait = Math.min(LONGEST_WAIT_MS, 2 * this.wait);
   }
 
+  /** Look again after a while, unless something is due before. */
+  private rest(ms: number): void {
+    if (this.isDue) return;
+    clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => void this.now(), ms);
+  }
+
+  private tell(): void {
+    this.busy(this.working > 0 || this.isDue);
+  }
+
   /** Do something; what is refused is on the state already. */
-  private async guarded(work: () => Promise<Outcome | null | void>): Promise<Outcome | null> {
+  private async guarded(work: () => Promise<void>): Promise<void> {
+    this.working++;
+    this.tell();
     try {
-      return (await work()) ?? null;
+      await work();
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       if (PASSING.includes(error.reason)) this.later();
-      return null;
+    } finally {
+      this.working--;
+      this.tell();
     }
   }
 }

@@ -1,12 +1,12 @@
 /** The live view of a device: what is collected, sent, spent and left, and every decision of its owner. */
 
-import { Refusal, Store, type Device, type DeviceState } from "../core/index.js";
+import { Store, type Device, type DeviceState, type Promised } from "../core/index.js";
 import { guesses, type Collector, type Surroundings } from "./collecting.js";
 import { Contributing } from "./contributing.js";
 import { button, counted, foldedLater, h, small } from "./dom.js";
 import { refusal, sensorOf } from "./join-view.js";
 import type { LedgerView } from "./ledger-view.js";
-import { oddsAfter, usesOf } from "./odds.js";
+import { promisedBy } from "../core/device/joining.js";
 import { part } from "./parts.js";
 import { STANDINGS, sentence, type Local, type Standing } from "./words.js";
 
@@ -34,10 +34,13 @@ export async function collectorOf(device: Device): Promise<(around: Surroundings
 export class DeviceView {
   private readonly collector: Collector;
   private readonly contributing: Contributing;
+  private readonly promised: Promised;
   private ledger: LedgerView | null = null;
   private local: Local | "ready" = "ready";
   private isOn = false;
   private queue: Promise<unknown> = Promise.resolve();
+  private seen: Float32Array | null = null;
+  private said = "";
 
   private readonly badge = h("span", { className: "badge", id: "standing" });
   private readonly notice = h("div", { className: "notice", role: "status", id: "notice" });
@@ -59,6 +62,7 @@ export class DeviceView {
     collector: (around: Surroundings) => Collector,
   ) {
     const { labels = [] } = device.task.definition.data;
+    this.promised = promisedBy(device.task);
     const around: Surroundings = {
       device,
       keep: (row, label) => this.keep(row, label),
@@ -68,15 +72,26 @@ export class DeviceView {
       },
     };
     this.collector = collector(around);
-    this.collector.onrow = (row) => void this.think(row, labels).catch(() => undefined);
-    this.contributing = new Contributing(device, this.collector.streams);
+    this.collector.onrow = (row) => {
+      this.seen = row;
+      void this.think(labels).catch(() => undefined);
+    };
+    this.contributing = new Contributing(device, this.collector.streams, (isBusy) => {
+      this.badge.setAttribute("aria-busy", String(isBusy));
+      // A newer model may think otherwise of what was looked at last.
+      if (!isBusy && this.seen) this.collector.onrow(this.seen);
+    });
   }
 
-  /** Show the device, and settle what it left behind. */
-  async open(): Promise<void> {
+  /** Show the device. */
+  open(): void {
     this.root.replaceChildren(...this.parts());
     this.device.subscribe((state) => this.show(state));
-    await this.contributing.resume();
+  }
+
+  /** Settle what the device left behind, and fetch the newest model; the owner need not wait for that. */
+  resume(): Promise<void> {
+    return this.contributing.resume();
   }
 
   /** Begin to collect; inside of a tap, or with the permission that was asked for inside of one. */
@@ -101,8 +116,8 @@ export class DeviceView {
     return [
       h("div", { className: "row apart" }, h("h1", {}, objective || this.device.task.name), this.badge),
       this.notice,
-      this.toggle,
       this.ways,
+      this.toggle, // below what one does: to stop is the rarer wish, and is not to be hit by chance
       ...(measured ? [measured] : []),
       this.figures,
       h("section", { className: "card stack" }, ...this.folds(), this.leaving()),
@@ -130,9 +145,14 @@ export class DeviceView {
     this.badge.className = `badge ${tone}`;
     this.badge.dataset["standing"] = standing;
     const told = isNews || standing === "exhausted" ? sentence(state.sentence) : "";
-    this.notice.hidden = !told && !meaning;
-    this.notice.className = `notice ${tone}`;
-    this.notice.replaceChildren(h("p", {}, [told, meaning].filter(Boolean).join(" ")), ...this.remedy(standing));
+    const said = [told, meaning].filter(Boolean).join(" ");
+    if (this.said !== standing + said) {
+      // Only when it says something else: a button that is replaced under a finger is not pressed.
+      this.said = standing + said;
+      this.notice.hidden = !said;
+      this.notice.className = `notice ${tone}`;
+      this.notice.replaceChildren(h("p", {}, said), ...this.remedy(standing));
+    }
     this.toggle.hidden = isOver || state.status === "paused";
     this.toggle.textContent = this.isOn ? "Stop" : this.collector.streams ? "Start collecting" : "Add rows";
     this.toggle.classList.toggle("plain", this.isOn);
@@ -141,18 +161,22 @@ export class DeviceView {
   }
 
   private showFigures(state: DeviceState): void {
-    const { rows, batch, releases, receipts, unsettled, spent, epsilon, delta, left } = state;
+    const { rows, batch, releases, receipts, unsettled, spent, epsilon, left } = state;
     const missing = this.contributing.missing;
     const whole = Math.max(missing, batch, 1);
     this.progress.max = whole;
     this.progress.value = whole - missing;
+    const sent = receipts ? `${receipts} sent, thank you. ` : "";
     this.towards.textContent = missing
-      ? `${counted(missing, this.collector.noun)} until the next contribution`
-      : "Enough for the next contribution";
+      ? `${sent}${counted(missing, this.collector.noun)} until the next contribution`
+      : `${sent}Enough for the next contribution`;
     const figure = (name: string, value: string, more: string): HTMLElement =>
       h("div", {}, h("dt", {}, name), h("dd", { id: `figure-${name}` }, value), h("dd", { className: "small" }, more));
     const has = Number.isFinite(epsilon);
-    const { event, uses } = this.device.task.terms;
+    const ends =
+      this.promised.unit === "device"
+        ? `${counted(left, "contribution")} left`
+        : `the busiest ${this.collector.noun} has ${counted(left, "use")} left`;
     this.figures.replaceChildren(
       figure("kept", String(rows), `${this.collector.noun}s, in this browser only`),
       figure(
@@ -162,14 +186,10 @@ export class DeviceView {
       ),
       figure(
         "odds",
-        has ? `${oddsAfter(event, usesOf(event, uses, spent, delta))} in 100` : "none",
-        has ? `for a guess; 50 is a coin, ${oddsAfter(event, uses)} the most` : "nothing is promised",
+        has ? `${state.odds} in 100` : "none",
+        has ? `for a guess; 50 is a coin, ${this.promised.odds} the most` : "nothing is promised",
       ),
-      figure(
-        "spent",
-        has ? `ε ${spent.toPrecision(2)}` : "–",
-        has ? `of ${epsilon}; ${counted(left, "use")} left for the busiest` : "no formal guarantee",
-      ),
+      figure("spent", has ? `ε ${spent.toPrecision(2)}` : "–", has ? `of ${epsilon}; ${ends}` : "no formal guarantee"),
     );
     void this.ledger?.refresh(releases, this.device.account);
   }
@@ -191,15 +211,12 @@ export class DeviceView {
       h(
         "div",
         { className: "actions" },
-        button(words, () => void work().catch((error: unknown) => this.notice.append(refusal(error)))),
+        button(words, () => void work().catch((error: unknown) => this.complain(error))),
       );
     if (standing === "paused") return [act("Resume", () => this.device.resume())];
     if (standing === "restored")
       return [
-        act(
-          "Go on with the restored task",
-          async () => (await this.device.confirmRestore(), this.contributing.soon(0)),
-        ),
+        act("Go on with the restored task", async () => (await this.device.confirmRestore(), this.contributing.soon())),
       ];
     if (standing === "no-permission" || standing === "no-sensor")
       return [
@@ -226,16 +243,19 @@ export class DeviceView {
       if (await this.device.addRow(row, label)) this.contributing.kept();
       this.show(this.device.state());
     });
-    this.queue = kept.catch((error: unknown) => {
-      if (!(error instanceof Refusal)) throw error;
-      this.notice.hidden = false;
-      this.notice.append(refusal(error));
-    });
+    this.queue = kept.catch((error: unknown) => this.complain(error));
     return kept;
   }
 
-  private async think(row: ArrayLike<number>, labels: readonly string[]): Promise<void> {
-    const found = await this.device.predict(row);
+  /** Say what went wrong, until there is something else to say. */
+  private complain(error: unknown): void {
+    this.said = "";
+    this.notice.hidden = false;
+    this.notice.append(refusal(error));
+  }
+
+  private async think(labels: readonly string[]): Promise<void> {
+    const found = this.seen && (await this.device.predict(this.seen));
     if (!found) return;
     const lines = guesses(found, labels).slice(0, 3);
     if (lines.length > 1 && lines[0]!.share === lines[1]!.share)

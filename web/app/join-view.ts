@@ -4,7 +4,6 @@ import { join, type Device, type Offer } from "../core/index.js";
 import type { Sensor } from "./collecting.js";
 import { button, dots, folded, foldedLater, h, small } from "./dom.js";
 import { part } from "./parts.js";
-import { oddsAfter } from "./odds.js";
 import { STANDINGS, sentence, type Standing } from "./words.js";
 
 const NOUNS: Record<string, string> = { activity: "windows of your motion", "draw-a-digit": "of your drawings" };
@@ -123,7 +122,7 @@ function choice([low, high]: readonly [number, number], now: number, choose: (ep
 }
 
 function odds({ promised, task }: Offer): HTMLElement[] {
-  const most = oddsAfter(task.terms.event, promised.uses);
+  const most = promised.odds;
   const what =
     promised.unit === "device"
       ? "that you take part"
@@ -169,7 +168,7 @@ function happens({ task, promised, leaving }: Offer): string[] {
 }
 
 function details(offer: Offer): HTMLElement[] {
-  const { promised, leaving, link } = offer;
+  const { promised, leaving, link, task } = offer;
   const rows = leaving.map(({ name, bytes, noisy }) =>
     h(
       "tr",
@@ -184,7 +183,7 @@ function details(offer: Offer): HTMLElement[] {
       h(
         "p",
         {},
-        `ε = ${promised.epsilon}, δ = ${promised.delta}, for each ${promised.unit}, over ${promised.uses} contributions it may enter. Worked out here, from the task as its operator signed it.`,
+        `ε = ${promised.epsilon}, δ = ${promised.delta}, for each ${promised.unit}, over ${promised.uses} contributions it may enter.${task.job.counts ? " What is counted is paid from it too." : ""} Worked out here, from the task as its operator signed it.`,
       ),
     h("table", {}, h("caption", {}, "What leaves this phone each time"), h("tbody", {}, ...rows)),
     small(`Signed task ${link.taskHash.slice(0, 16)}…, checked against your invite.`),

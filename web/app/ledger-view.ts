@@ -28,6 +28,7 @@ export class LedgerView {
       number,
       name: [...hash.subarray(0, 4)].map((byte) => byte.toString(16).padStart(2, "0")).join(""),
     }));
+    if (this.shown !== releases) return; // there is more meanwhile, and it is being read
     const ours = all.filter(({ entry }) => entry["task"] === account).reverse();
     this.entries.start = (ours[0]?.number ?? 0) + 1;
     this.entries.replaceChildren(

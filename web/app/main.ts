@@ -16,33 +16,35 @@ export const importRecovery = async (sealed: string, code: string) =>
 
 const root = document.getElementById("device-app") ?? h("div");
 
-/** Show one device. */
-async function show(device: Device): Promise<DeviceView> {
+/** Show one device, and let it go on; `begin` is called as soon as it is in view, before its server has answered. */
+async function show(device: Device, begin: (view: DeviceView) => void = () => undefined): Promise<void> {
   document.getElementById("about")?.remove();
-  document.querySelector("main > h1")?.remove();
+  document.querySelectorAll("main > h1, #crowd").forEach((each) => each.remove());
   document.querySelector("main")!.classList.remove("deciding");
   document.querySelector("nav [aria-current]")?.removeAttribute("aria-current");
   document.querySelector('nav [href="/device"]')?.setAttribute("aria-current", "page");
   const view = new DeviceView(root, device, await collectorOf(device));
-  await view.open();
-  return view;
+  view.open();
+  begin(view);
+  await view.resume();
 }
 
 /** Take the page; what the server wrote for those without scripts is folded away below. */
 function takeOver(summary: string): void {
   const main = document.querySelector("main")!;
-  const heading = main.querySelector("h1")!;
+  const stays = [...main.querySelectorAll("h1, #crowd")];
   root.remove();
-  const rest = folded(summary, h("div", {}, ...[...main.childNodes].filter((node) => node !== heading)));
+  const rest = folded(
+    summary,
+    h("div", {}, ...[...main.childNodes].filter((node) => !stays.includes(node as Element))),
+  );
   rest.id = "about";
   main.className += " narrow deciding";
-  main.replaceChildren(heading, root, rest);
+  main.replaceChildren(...stays, root, rest);
 }
 
 function recovering(): HTMLElement {
-  return foldedLater("I have a recovery code", async () =>
-    (await part("owner")).recoverView((device) => void show(device)),
-  );
+  return foldedLater("I have a recovery code", async () => (await part("owner")).recoverView((device) => show(device)));
 }
 
 async function joining(): Promise<void> {
@@ -51,10 +53,9 @@ async function joining(): Promise<void> {
     const allowed = sensorOf(offer.task)?.kind === "activity" ? askForMotion() : undefined;
     void coming
       .then(
-        async (device) => {
+        (device) => {
           history.replaceState(null, "", "/device"); // the secret of the invite is used, and leaves the address
-          const view = await show(device);
-          view.begin(allowed);
+          return show(device, (view) => view.begin(allowed));
         },
         () => undefined, // said beside the button
       )

@@ -44,14 +44,14 @@ export function recoveryView(device: Device): HTMLElement {
 }
 
 /** Offer to go on as the device of a recovery code. */
-export function recoverView(opened: (device: Device) => void): HTMLElement {
+export function recoverView(opened: (device: Device) => Promise<void>): HTMLElement {
   const file = h("input", { type: "file", id: "sealed", accept: ".txt,text/plain" });
   const code = h("input", { id: "recovery", autocomplete: "off", spellcheck: false });
   const said = h("div");
   const go = button("Go on with this device", () => void open());
   async function open(): Promise<void> {
     try {
-      opened(await importRecovery((await file.files?.[0]?.text()) ?? "", code.value));
+      await opened(await importRecovery((await file.files?.[0]?.text()) ?? "", code.value));
     } catch (error) {
       said.replaceChildren(refusal(error));
     }

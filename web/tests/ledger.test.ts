@@ -6,6 +6,7 @@ import { LedgerChain, packed } from "../core/ledger/chain.js";
 import { accepted, canonical, nextHash, readEntry, termsOfNothing, type Terms } from "../core/ledger/entries.js";
 import { Event } from "../core/ledger/event.js";
 import { decimalUp, exact, fraction, roundUp, sumUp } from "../core/ledger/exact.js";
+import { oddsAfter } from "../core/ledger/odds.js";
 import { gaussianEpsilon, renyiEpsilon } from "../core/ledger/privacy-loss.js";
 import { fromHex, toHex, utf8 } from "../core/wire/bytes.js";
 import { vectors } from "./vectors.js";
@@ -94,8 +95,10 @@ describe("exact arithmetic", () => {
     const both = Event.ofPure([2n, 1n]).plus(Event.ofRoundedGaussian([1n, 1n], [1n, 1n]));
     const found = (["rdp", "mixed", "gaussian"] as const).map((kind) => both.epsilon(kind, 1e-5).toFixed(2));
     expect(found).toEqual(["12.30", "6.73", "6.38"]);
-    expect(Event.ofPure([3n, 1n]).odds).toBeCloseTo((100 * Math.exp(3)) / (1 + Math.exp(3)), 6);
-    expect(new Event().odds).toBe(50);
+    expect(oddsAfter(Event.ofPure([3n, 1n]), 1)).toBe(Math.ceil((100 * Math.exp(3)) / (1 + Math.exp(3))));
+    expect(oddsAfter(Event.ofPure([3n, 1n]), 0)).toBe(50);
+    const less = Event.ofPure([1n, 1n]).plus(Event.ofRoundedGaussian([1n, 1n], [1n, 1n]));
+    expect([0, 1, 3].map((uses) => oddsAfter(less, uses))).toEqual([50, 77, 89]);
   });
 });
 

@@ -52,6 +52,22 @@ def _paid(plan: Plan, event: Event) -> float:
     return total.rho if limit.kind == "rdp" else total.epsilon(limit.kind, limit.delta)
 
 
+def shared_budget(parts: tuple[BudgetPart, ...]) -> str:
+    """Say to an owner that several things are paid from one budget; empty where there is but one.
+
+    >>> shared_budget((BudgetPart(what="updates", share=0.9375), BudgetPart(what="counts of labels", share=0.0625)))
+    'One budget pays for all of this: 93.8% of it for updates, 6.2% for counts of labels. Nothing is spent beside it.'
+    >>> shared_budget((BudgetPart(what="updates", share=1.0),))
+    ''
+    """
+    if len(parts) < 2:
+        return ""
+    first, *others = parts
+    rest = "".join(f", {part.share:.1%} for {part.what}" for part in others)
+    paid = f"{first.share:.1%} of it for {first.what}{rest}"
+    return f"One budget pays for all of this: {paid}. Nothing is spent beside it."
+
+
 def budget_words(parts: tuple[BudgetPart, ...], enforced_by: str, epsilon: float) -> str:
     """Say it in a sentence."""
     said = ", ".join(f"{part.share:.1%} for {part.what}" for part in parts)

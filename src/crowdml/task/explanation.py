@@ -18,7 +18,7 @@ from crowdml.core import NUMPY, record, trees
 from crowdml.data import input_bound
 from crowdml.privacy import MECHANISMS, Plan
 from crowdml.privacy.accounting import FILTER_NAMES, Unit
-from crowdml.privacy.budget import BudgetPart, budget_parts, budget_words
+from crowdml.privacy.budget import BudgetPart, budget_words
 from crowdml.privacy.cost import Figure
 from crowdml.privacy.promise import gaussian_epsilon
 from crowdml.task.message_parts import MessagePart
@@ -102,7 +102,7 @@ def explain(task: Task) -> Explanation:
         total=total,
         missing={"per_release": per_release_missing, "total": total_missing},
         enforced_by=FILTER_NAMES[terms.limit.kind] if terms.promised else None,
-        budget=_budget(task, plan),
+        budget=owner.budget,
         curve=_curve(plan) if terms.promised else (),
         notes=_notes(task, plan, owner),
         analysis=analyse_updates(task),
@@ -213,7 +213,7 @@ def _notes(task: Task, plan: Plan, owner: OwnerPromise) -> tuple[str, ...]:
         notes.append(plan.terms.unproven)
     if plan.terms.promised:
         limit = plan.terms.limit
-        notes.append(budget_words(_budget(task, plan), FILTER_NAMES[limit.kind], limit.epsilon))
+        notes.append(budget_words(owner.budget, FILTER_NAMES[limit.kind], limit.epsilon))
         notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
         if task.masking():
             notes.append("when a device takes part is not hidden")
@@ -235,10 +235,6 @@ def _notes(task: Task, plan: Plan, owner: OwnerPromise) -> tuple[str, ...]:
         if plan.last.bounds_rows:
             notes.append("what a release says about a whole device grows with the number of its rows")
     return tuple(notes) + _on_running(plan, owner)
-
-
-def _budget(task: Task, plan: Plan) -> tuple[BudgetPart, ...]:
-    return budget_parts(plan, task.releases, f"counts of errors and {task.target.noun}s")
 
 
 def _on_running(plan: Plan, owner: OwnerPromise) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crowdml.server.pages.status_routes import Watchers
+from crowdml.server.pages.status_routes import Watchers, _events
 from crowdml.server.refusals import Refusal
 
 HEAD = b"GET /v1/tasks/walk/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -85,6 +85,24 @@ def test_21_a_stream_that_never_began_is_not_counted(shared: Any) -> None:
         for _ in range(30):
             shared.thread.run(ask(send, left))
     assert {event["status"] for event in told if event["type"] == "http.response.start"} == {200}
+
+
+def test_something_new_is_told_where_the_words_are_the_same() -> None:
+    """As an error that was measured again: a page that shows where it was measured asks for it anew."""
+    marks = iter((1, 1, 2))
+
+    async def told() -> list[bytes]:
+        state = ["open"]
+
+        def stands() -> tuple[bytes, str, int]:
+            mark = next(marks, None)
+            if mark is None:
+                state[0] = "stopped"
+            return b"{}", state[0], mark or 2
+
+        return [event async for event in _events(stands)]
+
+    assert asyncio.run(told()) == [b"event: state\ndata: {}\n\n"] * 2
 
 
 def test_events_tell_what_changes_until_the_task_stops(on_socket: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.browser import WAIT_MS
 from tests.support.process import Process
 
 SOUND = """
@@ -51,6 +52,13 @@ async (count) => {
   return device.state();
 }
 """
+FREE = """
+async () => {
+  const isHeld = async () => (await navigator.locks.query()).held.some(({ name }) => name === "crowdml");
+  while (await isHeld()) await new Promise((done) => setTimeout(done, 10));
+}
+"""
+"""A browser lets go of a lock a moment after the page that held it: wait until it has."""
 LEDGER = """
 async () => {
   const store = new core.Store();
@@ -82,9 +90,10 @@ def make_page(browser: Any, server: Process) -> Iterator[Callable[..., Any]]:
             context = browser.new_context()
             contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(WAIT_MS)
         page.goto(f"{server.address}/healthz")
         page.evaluate(OPEN)
+        page.evaluate(FREE)
         return page
 
     yield make

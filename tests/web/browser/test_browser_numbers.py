@@ -65,18 +65,28 @@ def test_draws_have_their_law(browser: Any, tmp_path: Path, law: str, scale: flo
     (file,) = tmp_path.iterdir()
     page = browser.new_page()
     code = base64.b64encode(file.read_bytes()).decode()
-    counts = {int(float(draw)): number for draw, number in page.evaluate(HISTOGRAM, [code, law, scale, DRAWS]).items()}
+    found = deviation(page.evaluate(HISTOGRAM, [code, law, scale, DRAWS]), law, scale)
+    if found > 4:
+        # One in a few hundred honest samples is so far off, as χ² of few cells has a long tail; two in a row are not.
+        found = deviation(page.evaluate(HISTOGRAM, [code, law, scale, DRAWS]), law, scale)
     page.close()
+    assert found <= 4
+
+
+def deviation(drawn: dict[str, int], law: str, scale: float) -> float:
+    """Return how many standard deviations χ² of draws is away from what it should be."""
+    counts = {int(float(draw)): number for draw, number in drawn.items()}
     assert sum(counts.values()) == DRAWS
     reach = math.ceil(6 * scale)
     cells = {k: _probability(law, scale, k) for k in range(-reach, reach + 1)}
     likely = {k: p for k, p in cells.items() if p * DRAWS >= 20}
-    rest = 1 - sum(likely.values())
+    # All others are one cell with the least likely of these: alone a fraction of a draw might be expected in it.
+    seen = [(counts.get(k, 0), p) for k, p in sorted(likely.items(), key=lambda cell: cell[1])]
     others = sum(number for k, number in counts.items() if k not in likely)
-    found = sum((counts.get(k, 0) - p * DRAWS) ** 2 / (p * DRAWS) for k, p in likely.items())
-    found += (others - rest * DRAWS) ** 2 / (rest * DRAWS)
-    freedom = len(likely)
-    assert abs(found - freedom) <= 4 * math.sqrt(2 * freedom), (found, freedom)
+    seen[0] = seen[0][0] + others, seen[0][1] + 1 - sum(likely.values())
+    found = sum((number - p * DRAWS) ** 2 / (p * DRAWS) for number, p in seen)
+    freedom = len(seen) - 1
+    return abs(found - freedom) / math.sqrt(2 * freedom)
 
 
 def _probability(law: str, scale: float, k: int) -> float:

@@ -241,7 +241,7 @@ def test_ten_phones_and_ten_python_devices_are_one_crowd(browser: Any, server: P
     for phone in phones:
         phone.sent(2)
     for thread in threads:
-        thread.join(WAIT_MS / 1000)
+        thread.join(5 * WAIT_MS / 1000)
         assert not thread.is_alive()
     for recorder in recorders:
         sent |= recorder.sent

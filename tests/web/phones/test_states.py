@@ -62,7 +62,7 @@ def test_a_phone_without_sensor_says_so(phones: Any, server: Process) -> None:
     phone.join("activity-phone")
     phone.stands("no-sensor", "reports no motion")
     phone.press("Try again")
-    phone.stands("no-sensor")
+    phone.stood("collecting", "no-sensor", "collecting", "no-sensor")
 
 
 def test_a_refused_permission_measures_nothing(phones: Any, server: Process) -> None:
@@ -94,6 +94,7 @@ def test_a_reload_goes_on_after_a_tap(phones: Any, server: Process) -> None:
     phone.join("draw-a-digit")
     phone.draw(2)
     phone.sent(1)
+    phone.settled()
     spent = phone.figure("spent")
     phone.page.reload()
     phone.stands("ready")
@@ -109,6 +110,7 @@ def test_two_tabs_are_one_device(phones: Any, server: Process) -> None:
     phone = phones(server)
     phone.join("draw-a-digit")
     phone.draw(1)
+    phone.settled()
     second = phone.context.new_page()
     second.goto(f"{server.address}/device")
     expect(second.get_by_role("alert")).to_contain_text("Another tab of this browser is the device", timeout=WAIT_MS)
@@ -122,6 +124,7 @@ def test_offline_for_a_while_keeps_what_was_charged_and_sends_it_once(phones: An
     phone = phones(server)
     phone.join("draw-a-digit")
     phone.draw(1)
+    phone.settled()
     before = server.show("draw-a-digit")["check_ins"]
     phone.context.set_offline(True)
     phone.draw(1)
@@ -180,6 +183,7 @@ def test_wiped_storage_sends_nothing_and_cannot_join_again(phones: Any, server: 
 def test_the_operator_pauses_revokes_and_stops(phones: Any, own_server: Process) -> None:
     phone = phones(own_server)
     phone.join("draw-a-digit")
+    phone.settled()
     own_server.move("paused", "draw-a-digit")
     phone.draw(2)
     phone.stands("waiting", "paused")
@@ -227,9 +231,13 @@ def test_the_owner_pauses_withdraws_and_moves_to_another_browser(phones: Any, ow
     other.press("Go on with this device")
     other.stands("ready")
     assert other.figure("sent") == "1", "the ledger came along"
+    other.settled()
     phone.draw(1)
     phone.stands("revoked")
+    other.press("Start collecting")
+    other.draw(1)
     other.press("Withdraw and erase")
     other.press("Yes, withdraw and erase")
     other.stands("withdrawn", "You have left this task")
-    assert other.figure("kept") == "0" and len(charged(other)) == 1
+    expect(other.page.locator("#figure-kept")).to_have_text("0")
+    assert other.stored("rows") == [] and len(charged(other)) == 1

@@ -186,10 +186,10 @@ export class Device {
         }
         await this.ledger.close(this.account, false);
         for (const { key } of await this.ledger.unsettled(this.account)) await this.sending().forget(key);
+        await this.eraseRows(); // before it counts as done: a page may be closed at any moment
         await this.change({ state: "withdrawn", token: "", code: "" });
       }),
     );
-    await this.eraseRows();
   }
 
   /** Go on with a task that the operator restored from a backup: same terms, and the ledger goes on. */

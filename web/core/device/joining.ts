@@ -5,6 +5,7 @@
  * shown is worked out here from the task itself, and the ledger has accepted the terms before the server hears of it.
  */
 
+import { oddsAfter } from "../ledger/odds.js";
 import { Refusal, require } from "../refusal.js";
 import { toHex } from "../wire/bytes.js";
 import { parseLink, type InviteLink } from "../wire/join-link.js";
@@ -212,7 +213,7 @@ export async function join(link: string, store = new Store()): Promise<Offer> {
 export function promisedBy({ terms }: BrowserTask): Promised {
   const { unit, filter, uses, event } = terms;
   const guarantee = Number.isFinite(filter.epsilon);
-  return { guarantee, unit, epsilon: filter.epsilon, delta: filter.delta, uses, odds: event.times(uses).odds };
+  return { guarantee, unit, epsilon: filter.epsilon, delta: filter.delta, uses, odds: oddsAfter(event, uses) };
 }
 
 /** Say at once what this browser lacks: on a page without https nearly everything is missing. */

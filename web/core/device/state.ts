@@ -1,5 +1,6 @@
 /** What an owner sees of a device: rows, releases, what is spent and left, and how it stands. */
 
+import { oddsAfter } from "../ledger/odds.js";
 import { Refusal, type Reason } from "../refusal.js";
 import type { BrowserTask } from "./browser-task.js";
 import type { Ledger } from "./ledger.js";
@@ -26,6 +27,8 @@ export interface DeviceState {
   readonly spent: number;
   readonly epsilon: number;
   readonly delta: number;
+  /** Releases that the unit that is worst off has entered. */
+  readonly used: number;
   /** How often in 100 a guess which of two rows was used is right at most, after what was spent; a coin has 50. */
   readonly odds: number;
   /** Releases that the unit that is worst off may still enter. */
@@ -41,6 +44,7 @@ export interface DeviceState {
 export class StateBoard {
   now!: DeviceState;
   workedMs = 0;
+  private odds = 50;
   private last: Outcome | null = null;
   private problem: Refusal | null = null;
   private readonly listeners = new Set<(state: DeviceState) => void>();
@@ -77,7 +81,8 @@ export class StateBoard {
     const facts = await factsOf(this.store, this.account);
     const { chain } = this.ledger;
     const { filter } = this.task.terms;
-    const spent = chain.spent(this.account);
+    const used = chain.used(this.account);
+    if (used !== this.now?.used) this.odds = oddsAfter(this.task.terms.event, used);
     const owner = member?.state === "withdrawn" ? "withdrawn" : member?.paused ? "paused" : null;
     this.now = {
       task: this.task.name,
@@ -88,10 +93,11 @@ export class StateBoard {
       releases: chain.spending(this.account).releases,
       receipts: facts.number,
       unsettled: (await this.ledger.unsettled(this.account)).length,
-      spent: spent.promise(filter.delta),
+      spent: chain.spent(this.account).promise(filter.delta),
       epsilon: filter.epsilon,
       delta: filter.delta,
-      odds: spent.odds,
+      used,
+      odds: this.odds,
       left: chain.left(this.account),
       version: facts.version,
       last: this.last,

@@ -121,14 +121,19 @@ export class LedgerChain {
 
   /** Return the cost so far for the unit that is worst off. */
   spent(task: string): Event {
+    return this.spending(task).terms.event.times(this.used(task));
+  }
+
+  /** Return how many releases the unit that is worst off has entered. */
+  used(task: string): number {
     const { terms, charged } = this.spending(task);
-    return terms.event.times(terms.unit === "device" ? charged : this.mostUsed(task));
+    return terms.unit === "device" ? charged : this.mostUsed(task);
   }
 
   /** Return how many more releases the unit that is worst off may enter. */
   left(task: string): number {
-    const { closed, terms, charged } = this.spending(task);
-    return closed ? 0 : terms.uses - (terms.unit === "device" ? charged : this.mostUsed(task));
+    const { closed, terms } = this.spending(task);
+    return closed ? 0 : terms.uses - this.used(task);
   }
 
   /** Return how often a sample was used. */

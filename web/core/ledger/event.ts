@@ -1,7 +1,7 @@
 /** What a release costs, and the sum that decides whether another one may be sent (`crowdml.privacy.accounting`). */
 
 import { fraction, roundUp, sumUp, timesUp, type Fraction } from "./exact.js";
-import { gaussianEpsilon, normalBelow, renyiEpsilon } from "./privacy-loss.js";
+import { gaussianEpsilon, renyiEpsilon } from "./privacy-loss.js";
 
 export type FilterKind = "pure" | "rdp" | "mixed" | "gaussian";
 
@@ -76,18 +76,6 @@ export class Event {
   promise(delta: number): number {
     const kinds = delta > 0 ? (["pure", "rdp", "mixed", "gaussian"] as const) : (["pure"] as const);
     return Math.min(...kinds.map((kind) => this.epsilon(kind, delta)));
-  }
-
-  /**
-   * How often in 100 somebody guesses right at most which of two rows was used, of which a coin says 50.
-   *
-   * (1 + TV)/2, where TV of pure releases is at most tanh(ε/2), of Gaussian ones 2Φ(μ/2) - 1, and of both together at
-   * most what neither leaves.
-   */
-  get odds(): number {
-    const [epsilon, rho] = this.apart;
-    const left = (1 - Math.tanh(epsilon / 2)) * (2 - 2 * normalBelow(Math.sqrt(2 * rho) / 2));
-    return this.rho === Infinity ? 100 : 100 - 50 * left;
   }
 }
 

@@ -94,7 +94,7 @@ async def events(
     address = caller_of(request.client.host) if request.client else ""
     watchers = request.app.state.watchers
     watchers.admit(address)
-    return EventStream(watchers, address, lambda: (documents.summary(running), running.snapshot.state))
+    return EventStream(watchers, address, lambda: (documents.summary(running), running.snapshot.state, running.shown))
 
 
 @described("The learning curve so far", tags=["status"], response_model=json_bodies.Curve)
@@ -133,6 +133,10 @@ async def description(request: Request) -> Response:
     return written(document)
 
 
+Stands = Callable[[], tuple[bytes, str, int]]
+"""Says how a task stands: as JSON, in a word, and a number that changes whenever there is something new to see."""
+
+
 class Watchers:
     """Counts open streams, so that nobody can hold thousands."""
 
@@ -156,8 +160,8 @@ class Watchers:
 class EventStream(StreamingResponse):
     """An open stream. It is counted out when its connection ends, even if it never began."""
 
-    def __init__(self, watchers: Watchers, address: str, stands: Callable[[], tuple[bytes, str]]) -> None:
-        """Take a stream that was admitted; `stands` says how the task stands, as JSON and in a word."""
+    def __init__(self, watchers: Watchers, address: str, stands: Stands) -> None:
+        """Take a stream that was admitted."""
         super().__init__(_events(stands), media_type="text/event-stream", headers=HEADERS)
         self._watchers, self._address = watchers, address
 
@@ -169,14 +173,15 @@ class EventStream(StreamingResponse):
             self._watchers.leave(self._address)
 
 
-async def _events(stands: Callable[[], tuple[bytes, str]]) -> AsyncIterator[bytes]:
-    """Tell the state whenever it has changed; it is written once for all who watch."""
-    last, silent_s = b"", 0.0
+async def _events(stands: Stands) -> AsyncIterator[bytes]:
+    """Tell the state whenever there is something new to see; it is written once for all who watch."""
+    last, silent_s = (b"", -1), 0.0
     while True:
-        now, state = stands()
-        if now != last:
+        now, state, shown = stands()
+        if (now, shown) != last:
+            # Also where the same words stand for something new, as an error that was measured again and is the same.
             yield b"event: state\ndata: " + now + b"\n\n"
-            last, silent_s = now, 0.0
+            last, silent_s = (now, shown), 0.0
         elif silent_s >= HEARTBEAT_S:
             yield b": still here\n\n"
             silent_s = 0.0

@@ -4,6 +4,7 @@
     told.row.words, told.device.words              # the promise in odds, for one row and for all of them
     told.row.dots.svg("row") if told.row.dots      # ten by ten dots, or .text() for a terminal
     told.in_epsilon, told.rests_on                 # the same in ε, and what it rests on
+    told.one_budget                                # what shares the budget, where several things do
     told.leaves_plainly                            # what a message is made of: .what, .size, .plainly
     told.sees                                      # who x what: .audience, .fact, .answer, .words
     told.members                                   # who of a group sees what, as pairs
@@ -20,6 +21,7 @@ from typing import Any
 from crowdml.core import BadInput, record
 from crowdml.privacy import Plan
 from crowdml.privacy.accounting import Unit
+from crowdml.privacy.budget import BudgetPart, budget_parts, shared_budget
 from crowdml.privacy.odds import Odds
 from crowdml.task.live_task import require_live
 from crowdml.task.message_parts import MessagePart, message_parts
@@ -85,6 +87,7 @@ class OwnerPromise:
         sees: Who sees what.
         members: Who of those that work with a device sees what, where there are such.
         sample: What counts as the same row, and whether the promise depends on it.
+        budget: What the one budget pays for, in shares of it; empty where nothing is promised.
     """
 
     guaranteed: bool
@@ -99,6 +102,12 @@ class OwnerPromise:
     sees: tuple[Sight, ...]
     members: tuple[tuple[str, str], ...]
     sample: tuple[str, ...]
+    budget: tuple[BudgetPart, ...]
+
+    @property
+    def one_budget(self) -> str:
+        """That updates, counts and whatever else is sent share one budget; empty where there is nothing to share."""
+        return shared_budget(self.budget)
 
     @property
     def when(self) -> str:
@@ -180,6 +189,7 @@ def owner_promise(task: Task, plan: Plan | None = None) -> OwnerPromise:
         sees=who_sees(task, plan, parts, totals),
         members=tuple(sights.members.items()) if sights else (),
         sample=same_sample(task, plan),
+        budget=budget_parts(plan, task.releases, f"counts of errors and {task.target.noun}s"),
     )
 
 

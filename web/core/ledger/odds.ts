@@ -6,8 +6,8 @@
  * a ledger fixes beforehand how many releases there are and what each costs.
  */
 
-import type { Event } from "../core/ledger/event.js";
-import { normalBelow } from "../core/ledger/privacy-loss.js";
+import type { Event } from "./event.js";
+import { normalBelow } from "./privacy-loss.js";
 
 /** Return the odds after so many releases of this cost, rounded up to a whole number. */
 export function oddsAfter(event: Event, uses: number): number {
@@ -23,17 +23,6 @@ export function oddsAfter(event: Event, uses: number): number {
     ways += Math.log(uses - at) - Math.log(at + 1);
   }
   return rounded(variation);
-}
-
-/** Return how many releases of this cost add up to an ε at δ; a ledger that is closed has none left, and spent fewer. */
-export function usesOf(event: Event, most: number, spent: number, delta: number): number {
-  let [low, high] = [0, most];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (event.times(middle).promise(delta) >= spent * (1 - 1e-9)) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }
 
 function rounded(variation: number): number {
