@@ -14,10 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from crowdml.core import record, trees
+from crowdml.core import Batch, record, trees
 from crowdml.core.keys import SigningKey
 from crowdml.core.ops import Tree
 from crowdml.models import flatten
+from crowdml.privacy.noise.samplers import OsWords
 from crowdml.slicing import batch_gradients
 from crowdml.slicing.live import slice_frames as frames
 from crowdml.slicing.live.controls import Hello, OfMember, OfServer, read_of_member, read_of_server, write_control
@@ -81,6 +82,28 @@ class Disturbance:
     member: int = 0
 
 
+class Kept:
+    """What members release of their rows, where there is noise on the first cut: drawn once, as devices keep it."""
+
+    def __init__(self, terms: SliceTerms) -> None:
+        self._cut, self.columns = terms.cut, dict[int, tuple[np.ndarray, np.ndarray]]()
+        self.asked: list[int] = []
+
+    def of(self, member: int) -> Callable[[Callable[[np.ndarray], np.ndarray]], tuple[np.ndarray, np.ndarray]]:
+        """Return what a member asks before it sends anything."""
+
+        def released(sums: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+            assert self._cut is not None
+            self.asked.append(member)
+            if member not in self.columns:
+                rows, labels = rows_of(member)
+                columns = self._cut.columns(sums(rows).T, OsWords())
+                self.columns[member] = columns, self._cut.answers(labels, OsWords())
+            return self.columns[member]
+
+        return released
+
+
 class Course:
     """A group from beginning to end."""
 
@@ -89,6 +112,7 @@ class Course:
         self.size, self._chance = size, random.Random(seed)
         self.incarnation, self.passes, self.steps = 1, 0, 0
         self.ended: tuple[int, int] | None = None
+        self.kept = Kept(self.terms)
         self.events: list[Event] = []
         self.members = {number: self._member(number) for number in range(1, size + 1)}
         self.lost: dict[int, Member] = {}
@@ -102,7 +126,8 @@ class Course:
     def _member(self, number: int) -> Member:
         rows, labels = rows_of(number)
         entropy = random.Random(f"{number}/{self._chance.random()}").randbytes
-        return Member(self.terms, rows, labels, order_of(number), IDENTITIES[number], entropy)
+        released = None if self.terms.cut is None else self.kept.of(number)
+        return Member(self.terms, rows, labels, order_of(number), IDENTITIES[number], entropy, released)
 
     def _start(self) -> Group:
         first = SharedNumbers.every(flatten(FIRST).astype(np.float32))
@@ -249,6 +274,26 @@ class Course:
 _known: dict[tuple[tuple[int, int, int], ...], Tree] = {}
 
 
+def released_reference(course: Course) -> Tree:
+    """Train the turns of a course with noise on the first cut in a single process, as a simulation does."""
+    terms, net = course.terms, course.terms.plan.arithmetic.net
+    whole, matters = Whole(np.arange(course.size), FIRST), trees.map(np.zeros_like, FIRST)
+    frozen = (*net.graph.before, net.graph.hidden[0].linear)
+    for turn, dominator, batches in course.turns():
+        columns, labels = course.kept.columns[dominator]
+
+        def gradient(
+            parameters: Tree, batch: Batch, _: int, numbers: np.ndarray, columns: np.ndarray = columns
+        ) -> Tree:
+            made = net.gradients(parameters, batch, lambda sums: columns[:, numbers]).gradient
+            return tuple({} if at in frozen else layer for at, layer in enumerate(made))
+
+        rows, rate = rows_of(dominator)[0], terms.rate * terms.decay ** (turn // course.size)
+        order = order_of(dominator)(turn, len(labels))[: batches * terms.batch]
+        train_turn(whole, (rows, labels), dominator, order, terms.batch, rate, gradient, matters)
+    return whole.parameters
+
+
 def reference(turns: list[tuple[int, int, int]], terms: SliceTerms = TERMS, size: int = SIZE) -> Tree:
     """Train the same turns in a single process."""
     key = tuple(turns)
@@ -283,4 +328,14 @@ def same_bits(one: Tree, other: Tree) -> bool:
     return all(a.tobytes() == b.tobytes() for a, b in zip(trees.leaves(one), trees.leaves(other), strict=True))
 
 
-__all__ = ["DONE", "GATHERING", "WAITING", "Course", "Disturbance", "make_terms", "reference", "same_bits"]
+__all__ = [
+    "DONE",
+    "GATHERING",
+    "WAITING",
+    "Course",
+    "Disturbance",
+    "make_terms",
+    "reference",
+    "released_reference",
+    "same_bits",
+]

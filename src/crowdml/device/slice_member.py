@@ -33,7 +33,7 @@ from crowdml.device.server_connection import BUSY, Answer, Connection
 from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.live.controls import Prepare, Welcome, read_of_server, write_control
 from crowdml.slicing.live.dealing import row_order
-from crowdml.slicing.live.member_machine import RUNNING, Member, Out
+from crowdml.slicing.live.member_machine import RUNNING, Member, Out, Released
 from crowdml.slicing.live.slice_terms import SliceTerms
 
 GROUP_MODEL = "group-model.safetensors"
@@ -52,6 +52,7 @@ class SliceTaker:
         terms: What the group has agreed on.
         tell: Called with one line about what happens.
         clock: Monotonic seconds.
+        released: What is sent of rows, where noise on the first cut was agreed on.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class SliceTaker:
         terms: SliceTerms,
         tell: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        released: Released | None = None,
     ) -> None:
+        self._released = released
         self._connection, self._joined, self._clock = connection, joined, clock
         self._terms = replace(terms, task_hash=joined.task_hash)
         self._tell = tell or (lambda line: None)
@@ -82,6 +85,7 @@ class SliceTaker:
             lambda turn, count: row_order(secret, turn, count),
             SigningKey(key.secret),
             os.urandom,
+            self._released,
         )
         tries, since = 0, self._clock()
         while True:

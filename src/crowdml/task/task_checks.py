@@ -31,7 +31,16 @@ def check(task: Task) -> None:
         task.built  # noqa: B018  what cannot be assembled is refused here
         require_loop_terms(task)
     else:
-        task.calibrated  # noqa: B018  what cannot be kept is refused here
+        promised, settings = task.calibrated.terms.promised, task.algorithm
+    for name in ("cut_noise", "upload_noise") if promised else ("label_epsilon",):
+        if getattr(settings, name):
+            raise BadInput(
+                "sound mode works the noise out from epsilon"
+                if promised
+                else "labels are answered at random where samples are promised something",
+                where=f"algorithm.{name.replace('_', '-')}",
+                hint="leave it out" if promised else 'leave it out, or use mode = "sound" with epsilon and delta',
+            )
     _check_crowd(task)
     _check_sums(task)
     _check_uses(task)
