@@ -5,7 +5,7 @@ Weights of the first layer leave it too, at the next shuffle and with the upload
 with noise on the first cut the layers before it stay at their public first values: then a row enters one release, its
 bounded sums with noise that is drawn once and kept, and everything after that is post-processing. Slopes tell labels:
 these are open, unless they are answered at random as well. Live the same is done on the grid, with the noise of
-`privacy.sanitisers.first_cut`; a simulation in sound mode draws as a device does.
+`privacy.sanitisers.first_sums`; a simulation in sound mode draws as a device does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crowdml.core import Array, BadInput, Batch, record
 from crowdml.core.ops import Tree
 from crowdml.models import Model
 from crowdml.privacy.noise.samplers import Words
-from crowdml.privacy.sanitisers.first_cut import FirstCut
+from crowdml.privacy.sanitisers.first_sums import FirstCut
 from crowdml.slicing.cost_graph import CostGraph
 from crowdml.slicing.sharing import Floats
 from crowdml.slicing.sliced_net import as_columns, before_first_sum

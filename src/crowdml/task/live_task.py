@@ -21,7 +21,7 @@ from crowdml.core.ops import ZeroCoins
 from crowdml.data.transforms import Fitted, compose, fit_rows
 from crowdml.models import flatten
 from crowdml.privacy import Plan
-from crowdml.privacy.sanitisers.first_cut import FirstCut
+from crowdml.privacy.sanitisers.first_sums import FirstCut
 from crowdml.task.averaging_terms import read_public
 from crowdml.task.masking import MaskedForm, make_masked_form
 from crowdml.task.plugins import load_plugins, require_extensions

@@ -16,7 +16,7 @@ from crowdml.device.rows.kept_columns import ReleasedRows
 from crowdml.device.task_memory import Memory
 from crowdml.privacy import ModelBounds, PrivacySettings, Releases, make_plan
 from crowdml.privacy.ledger.entries import AcceptedTerms
-from crowdml.privacy.sanitisers.first_cut import FirstCut
+from crowdml.privacy.sanitisers.first_sums import FirstCut
 
 SIZE = 5
 PLAN = make_plan(

@@ -11,7 +11,7 @@ from crowdml.privacy.calibration.least_noise import exact_scale
 from crowdml.privacy.noise.grid import GridMechanism, make_grid
 from crowdml.privacy.noise.laws import ROUNDED_GAUSSIAN
 from crowdml.privacy.noise.response import RandomisedResponse
-from crowdml.privacy.sanitisers.first_cut import FirstCut
+from crowdml.privacy.sanitisers.first_sums import FirstCut
 from crowdml.slicing.live.member_machine import Member
 from crowdml.slicing.live.slice_terms import SliceTerms
 from crowdml.slicing.piece_messages import Told

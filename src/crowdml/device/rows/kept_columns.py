@@ -22,7 +22,7 @@ from crowdml.core.errors import TermsViolated
 from crowdml.device.ledger_store import Ledger
 from crowdml.privacy.ledger.spending import Numbering
 from crowdml.privacy.noise.samplers import OsWords, Words
-from crowdml.privacy.sanitisers.first_cut import Columns, FirstCut
+from crowdml.privacy.sanitisers.first_sums import Columns, FirstCut
 from crowdml.wire.messages import check_in_key
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS columns (number INTEGER PRIMARY KEY, label INTEGER NOT NULL, body BLOB NOT NULL)"

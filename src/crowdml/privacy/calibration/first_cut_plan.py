@@ -1,7 +1,7 @@
 """Sound terms for a net in pieces: noise on the first sums of each row, and labels answered at random, once.
 
 ε is the total of a sample, label included: `label-epsilon` of it for the answer, the rest for the column. A sample
-enters one release, whatever the number of passes (`sanitisers.first_cut` has the proof).
+enters one release, whatever the number of passes (`sanitisers.first_sums` has the proof).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from crowdml.privacy.noise.grid import make_grid
 from crowdml.privacy.noise.response import RandomisedResponse
 from crowdml.privacy.plan import Plan
 from crowdml.privacy.releases import ModelBounds, Releases
-from crowdml.privacy.sanitisers.first_cut import FirstCut
+from crowdml.privacy.sanitisers.first_sums import FirstCut
 from crowdml.privacy.settings import PrivacySettings
 
 

@@ -13,7 +13,7 @@ from crowdml.core import NUMPY, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
 from crowdml.models import Model, flatten
-from crowdml.privacy.sanitisers.first_cut import FirstCut
+from crowdml.privacy.sanitisers.first_sums import FirstCut
 from crowdml.simulation import accounting
 from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from crowdml.core import record
 from crowdml.core.errors import MalformedMessage
-from crowdml.privacy.sanitisers.first_cut import FirstCut
+from crowdml.privacy.sanitisers.first_sums import FirstCut
 from crowdml.slicing.live.slice_frames import HEADER_BYTES, plain_header
 from crowdml.slicing.live.slice_plan import SlicePlan
 from crowdml.slicing.piece_state import PieceState

@@ -13,7 +13,7 @@ from crowdml.audit.bounds import Guesses, count, epsilon_bound, mu_bound
 from crowdml.core import BadInput
 from crowdml.privacy import ModelBounds, Plan, PrivacySettings, Releases, make_plan
 from crowdml.privacy.noise.samplers import OsWords
-from crowdml.privacy.sanitisers.first_cut import FirstCut
+from crowdml.privacy.sanitisers.first_sums import FirstCut
 
 SIZE, CLIP, TRIALS, ERROR = 12, 2.0, 20_000, 1e-6
 """A bound of an honest mechanism fails once in a million runs."""
