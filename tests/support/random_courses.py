@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tests.support.group_courses import DONE, WAITING, Course, Disturbance, reference, same_bits
 
@@ -72,7 +73,8 @@ def main(count: int, seed: int, into: Path | None = None) -> None:
 
 def add_piece(into: Path, count: int, seed: int, took: float, seen: Counter[str]) -> None:
     """Add a piece to a file of results; the same seed again would be the same courses, and is refused."""
-    found = json.loads(into.read_text()) if into.exists() else {"courses": 0, "seeds": [], "cpu_s": 0.0, "met": {}}
+    nothing: dict[str, Any] = {"courses": 0, "seeds": [], "cpu_s": 0.0, "met": {}}
+    found = json.loads(into.read_text()) if into.exists() else nothing
     if seed in found["seeds"]:
         raise SystemExit(f"{into} has the courses of seed {seed} already")
     found["courses"] += count
