@@ -21,7 +21,15 @@ from crowdml.models import flatten
 from crowdml.privacy.noise.samplers import OsWords
 from crowdml.slicing import batch_gradients
 from crowdml.slicing.live import slice_frames as frames
-from crowdml.slicing.live.controls import Hello, OfMember, OfServer, read_of_member, read_of_server, write_control
+from crowdml.slicing.live.controls import (
+    Hello,
+    OfMember,
+    OfServer,
+    Prepare,
+    read_of_member,
+    read_of_server,
+    write_control,
+)
 from crowdml.slicing.live.group_machine import Group, Out
 from crowdml.slicing.live.group_records import DONE, GATHERING, SHARING, WAITING, Event, GroupStart
 from crowdml.slicing.live.member_machine import Member
@@ -118,6 +126,8 @@ class Course:
         self.lost: dict[int, Member] = {}
         self.up: dict[int, deque[str | bytes]] = {number: deque() for number in self.members}
         self.down: dict[int, deque[str | bytes]] = {number: deque() for number in self.members}
+        # A deposit goes behind everything else, as drivers send it, and whole before the next one.
+        self.behind: dict[int, deque[str | bytes]] = {number: deque() for number in self.members}
         self.group = self._start()
         self._alter = 0
         for number in self.members:
@@ -145,6 +155,7 @@ class Course:
 
     def _connect(self, number: int) -> None:
         """A member's hello is at once at the server: queues are empty when a connection begins."""
+        self.behind[number].clear()
         self.up[number].clear()
         self.down[number].clear()
         hello, *shown = self.members[number].hello()
@@ -169,6 +180,7 @@ class Course:
         number, kind = disturbance.member, disturbance.kind
         if kind in ("kill", "lose server and member") and number in self.members:
             self.lost[number] = self.members.pop(number)
+            self.behind[number].clear()
             self.up[number].clear()
             self.down[number].clear()
             if kind == "kill":
@@ -188,6 +200,13 @@ class Course:
             for each in self.members:
                 self._connect(each)
             self._deliver(self.group.begin())
+
+    def _send(self, number: int, answer: OfMember | bytes) -> None:
+        if isinstance(answer, bytes) and read_header(answer).kind == frames.DEPOSIT:
+            self.up[number].extend(self.behind[number])
+            self.behind[number] = deque([answer])
+        else:
+            self.up[number].append(answer if isinstance(answer, bytes) else write_control(answer))
 
     def _at_server(self, number: int, message: str | bytes) -> None:
         if isinstance(message, str):
@@ -210,7 +229,8 @@ class Course:
         while not until():
             while waiting and self.steps >= waiting[0].step:
                 self.disturb(waiting.popleft())
-            moving = [(side, number) for side in (self.up, self.down) for number, queue in side.items() if queue]
+            sides = (self.up, self.down, self.behind)
+            moving = [(side, number) for side in sides for number, queue in side.items() if queue]
             if not moving:
                 if waiting:
                     self.disturb(waiting.popleft())
@@ -223,12 +243,14 @@ class Course:
             message = side[number].popleft()
             self.steps += 1
             assert self.steps < limit, "the course does not end"
-            if side is self.up:
+            if side is not self.down:
                 self._at_server(number, message)
                 continue
             told: OfServer | bytes = read_of_server(message) if isinstance(message, str) else message
-            answers: list[OfMember | bytes] = self.members[number].handle(told)
-            self.up[number].extend(each if isinstance(each, bytes) else write_control(each) for each in answers)
+            if isinstance(told, Prepare):
+                self.behind[number].clear()
+            for answer in self.members[number].handle(told):
+                self._send(number, answer)
         return self.group.stage
 
     @property
