@@ -11,6 +11,8 @@ import pytest
 
 from crowdml.core import trees
 from crowdml.core.ops import Tree
+from crowdml.slicing.live.deposit_chunks import CHUNK_BYTES
+from crowdml.task.live_task import sliced_terms
 from tests.support.live_slices import TASK, SlicedCrowd, chance_rows, trained
 
 pytestmark = pytest.mark.live
@@ -179,3 +181,16 @@ def test_the_task_is_stopped(crowd: SlicedCrowd) -> None:
         assert "ended: the operator stopped it" in crowd.lines(device).read_text(), crowd.told()
     models = [crowd.model(device) for device in others()]
     assert all(same(models[0], other) for other in models[1:]), crowd.told()
+
+
+def test_large_pieces_go_in_chunks_and_a_killed_follower_costs_no_bit(tmp_path: Path) -> None:
+    text = TEXT.replace("layers = [12, 8]", "layers = [300, 200]").replace("cut-every = 15", "cut-every = 5")
+    with SlicedCrowd(tmp_path, MEMBERS, text, rows) as crowd:
+        terms = sliced_terms(crowd.task)
+        assert max(terms.plan.piece_bytes(owner) for owner in terms.plan.owners) > 2 * CHUNK_BYTES
+        course = Course(crowd)
+        course.until_turn(1)
+        killed = crowd.roles()["follower 1"]
+        crowd.send(killed, signal.SIGKILL)
+        assert same(course.end(others(killed)), course.reference()), crowd.told()
+        assert course.turns[1][1] == ROWS // 2 and len(course.what("lost")) == 1

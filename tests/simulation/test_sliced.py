@@ -130,3 +130,30 @@ def test_the_audit_refuses_what_it_cannot_measure() -> None:
         measure_leaks(task("algorithm.pieces=0"))
     with pytest.raises(BadInput, match="slicenet tasks, not crowd-sgd"):
         measure_leaks(parse(SOURCE, changes=["algorithm={ kind = 'crowd-sgd' }"]))
+
+
+SOUND = (
+    "privacy={ mode = 'sound', mechanism = 'gaussian', epsilon = 50.0, delta = 1e-6 }",
+    "algorithm.label-epsilon=8.0",
+)
+
+
+def test_a_sound_crowd_draws_once_and_says_what_each_sample_is_promised() -> None:
+    result = simulate(task(*SOUND, "algorithm.cut-clip=2.0", "crowd.passes=2"))
+    first: Any = simulate(task(*SOUND, "algorithm.cut-clip=2.0", "crowd.passes=1")).parameters
+    assert np.array_equal(result.parameters[0]["w"], first[0]["w"])
+    assert 49.0 < result.privacy["sample"]["epsilon"] <= 50.0 and result.privacy["device"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ((*SOUND, "algorithm.cut-noise=0.5"), "works the noise out from epsilon"),
+        ((*SOUND, "algorithm.upload-noise=0.5"), "works the noise out from epsilon"),
+        (("algorithm.label-epsilon=1.0",), "where samples are promised something"),
+        (SOUND[:1], "no ε can be stated"),
+    ],
+)
+def test_noise_that_contradicts_the_terms_is_refused(changes: tuple[str, ...], words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        task(*changes)

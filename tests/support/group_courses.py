@@ -14,13 +14,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from crowdml.core import record, trees
+from crowdml.core import Batch, record, trees
 from crowdml.core.keys import SigningKey
 from crowdml.core.ops import Tree
 from crowdml.models import flatten
+from crowdml.privacy.noise.samplers import OsWords
 from crowdml.slicing import batch_gradients
 from crowdml.slicing.live import slice_frames as frames
-from crowdml.slicing.live.controls import Hello, OfMember, OfServer, read_of_member, read_of_server, write_control
+from crowdml.slicing.live.controls import (
+    Hello,
+    OfMember,
+    OfServer,
+    Prepare,
+    read_of_member,
+    read_of_server,
+    write_control,
+)
 from crowdml.slicing.live.group_machine import Group, Out
 from crowdml.slicing.live.group_records import DONE, GATHERING, SHARING, WAITING, Event, GroupStart
 from crowdml.slicing.live.member_machine import Member
@@ -81,6 +90,28 @@ class Disturbance:
     member: int = 0
 
 
+class Kept:
+    """What members release of their rows, where there is noise on the first cut: drawn once, as devices keep it."""
+
+    def __init__(self, terms: SliceTerms) -> None:
+        self._cut, self.columns = terms.cut, dict[int, tuple[np.ndarray, np.ndarray]]()
+        self.asked: list[int] = []
+
+    def of(self, member: int) -> Callable[[Callable[[np.ndarray], np.ndarray]], tuple[np.ndarray, np.ndarray]]:
+        """Return what a member asks before it sends anything."""
+
+        def released(sums: Callable[[np.ndarray], np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+            assert self._cut is not None
+            self.asked.append(member)
+            if member not in self.columns:
+                rows, labels = rows_of(member)
+                columns = self._cut.columns(sums(rows).T, OsWords())
+                self.columns[member] = columns, self._cut.answers(labels, OsWords())
+            return self.columns[member]
+
+        return released
+
+
 class Course:
     """A group from beginning to end."""
 
@@ -89,11 +120,14 @@ class Course:
         self.size, self._chance = size, random.Random(seed)
         self.incarnation, self.passes, self.steps = 1, 0, 0
         self.ended: tuple[int, int] | None = None
+        self.kept = Kept(self.terms)
         self.events: list[Event] = []
         self.members = {number: self._member(number) for number in range(1, size + 1)}
         self.lost: dict[int, Member] = {}
         self.up: dict[int, deque[str | bytes]] = {number: deque() for number in self.members}
         self.down: dict[int, deque[str | bytes]] = {number: deque() for number in self.members}
+        # A deposit goes behind everything else, as drivers send it, and whole before the next one.
+        self.behind: dict[int, deque[str | bytes]] = {number: deque() for number in self.members}
         self.group = self._start()
         self._alter = 0
         for number in self.members:
@@ -102,7 +136,8 @@ class Course:
     def _member(self, number: int) -> Member:
         rows, labels = rows_of(number)
         entropy = random.Random(f"{number}/{self._chance.random()}").randbytes
-        return Member(self.terms, rows, labels, order_of(number), IDENTITIES[number], entropy)
+        released = None if self.terms.cut is None else self.kept.of(number)
+        return Member(self.terms, rows, labels, order_of(number), IDENTITIES[number], entropy, released)
 
     def _start(self) -> Group:
         first = SharedNumbers.every(flatten(FIRST).astype(np.float32))
@@ -120,6 +155,7 @@ class Course:
 
     def _connect(self, number: int) -> None:
         """A member's hello is at once at the server: queues are empty when a connection begins."""
+        self.behind[number].clear()
         self.up[number].clear()
         self.down[number].clear()
         hello, *shown = self.members[number].hello()
@@ -144,6 +180,7 @@ class Course:
         number, kind = disturbance.member, disturbance.kind
         if kind in ("kill", "lose server and member") and number in self.members:
             self.lost[number] = self.members.pop(number)
+            self.behind[number].clear()
             self.up[number].clear()
             self.down[number].clear()
             if kind == "kill":
@@ -163,6 +200,13 @@ class Course:
             for each in self.members:
                 self._connect(each)
             self._deliver(self.group.begin())
+
+    def _send(self, number: int, answer: OfMember | bytes) -> None:
+        if isinstance(answer, bytes) and read_header(answer).kind == frames.DEPOSIT:
+            self.up[number].extend(self.behind[number])
+            self.behind[number] = deque([answer])
+        else:
+            self.up[number].append(answer if isinstance(answer, bytes) else write_control(answer))
 
     def _at_server(self, number: int, message: str | bytes) -> None:
         if isinstance(message, str):
@@ -185,7 +229,8 @@ class Course:
         while not until():
             while waiting and self.steps >= waiting[0].step:
                 self.disturb(waiting.popleft())
-            moving = [(side, number) for side in (self.up, self.down) for number, queue in side.items() if queue]
+            sides = (self.up, self.down, self.behind)
+            moving = [(side, number) for side in sides for number, queue in side.items() if queue]
             if not moving:
                 if waiting:
                     self.disturb(waiting.popleft())
@@ -198,12 +243,14 @@ class Course:
             message = side[number].popleft()
             self.steps += 1
             assert self.steps < limit, "the course does not end"
-            if side is self.up:
+            if side is not self.down:
                 self._at_server(number, message)
                 continue
             told: OfServer | bytes = read_of_server(message) if isinstance(message, str) else message
-            answers: list[OfMember | bytes] = self.members[number].handle(told)
-            self.up[number].extend(each if isinstance(each, bytes) else write_control(each) for each in answers)
+            if isinstance(told, Prepare):
+                self.behind[number].clear()
+            for answer in self.members[number].handle(told):
+                self._send(number, answer)
         return self.group.stage
 
     @property
@@ -249,6 +296,26 @@ class Course:
 _known: dict[tuple[tuple[int, int, int], ...], Tree] = {}
 
 
+def released_reference(course: Course) -> Tree:
+    """Train the turns of a course with noise on the first cut in a single process, as a simulation does."""
+    terms, net = course.terms, course.terms.plan.arithmetic.net
+    whole, matters = Whole(np.arange(course.size), FIRST), trees.map(np.zeros_like, FIRST)
+    frozen = (*net.graph.before, net.graph.hidden[0].linear)
+    for turn, dominator, batches in course.turns():
+        columns, labels = course.kept.columns[dominator]
+
+        def gradient(
+            parameters: Tree, batch: Batch, _: int, numbers: np.ndarray, columns: np.ndarray = columns
+        ) -> Tree:
+            made = net.gradients(parameters, batch, lambda sums: columns[:, numbers]).gradient
+            return tuple({} if at in frozen else layer for at, layer in enumerate(made))
+
+        rows, rate = rows_of(dominator)[0], terms.rate * terms.decay ** (turn // course.size)
+        order = order_of(dominator)(turn, len(labels))[: batches * terms.batch]
+        train_turn(whole, (rows, labels), dominator, order, terms.batch, rate, gradient, matters)
+    return whole.parameters
+
+
 def reference(turns: list[tuple[int, int, int]], terms: SliceTerms = TERMS, size: int = SIZE) -> Tree:
     """Train the same turns in a single process."""
     key = tuple(turns)
@@ -283,4 +350,14 @@ def same_bits(one: Tree, other: Tree) -> bool:
     return all(a.tobytes() == b.tobytes() for a, b in zip(trees.leaves(one), trees.leaves(other), strict=True))
 
 
-__all__ = ["DONE", "GATHERING", "WAITING", "Course", "Disturbance", "make_terms", "reference", "same_bits"]
+__all__ = [
+    "DONE",
+    "GATHERING",
+    "WAITING",
+    "Course",
+    "Disturbance",
+    "make_terms",
+    "reference",
+    "released_reference",
+    "same_bits",
+]

@@ -1,11 +1,19 @@
-"""Courses of a group with disturbances by chance: `python -m tests.support.random_courses 10000` runs many."""
+"""Courses of a group with disturbances by chance: `python -m tests.support.random_courses 10000` runs many.
+
+    python -m tests.support.random_courses COUNT SEED FILE
+
+adds what a piece of them met to a file, so that many can be run in pieces; each piece has a seed of its own.
+"""
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 import time
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 from tests.support.group_courses import DONE, WAITING, Course, Disturbance, reference, same_bits
 
@@ -47,18 +55,39 @@ def _could_open(course: Course, number: int) -> bool:
     return course.group.cut is not None and all(course.group.able(number, piece) for piece in course.terms.plan.owners)
 
 
-def main(count: int, seed: int) -> None:
-    """Run many courses, and say what they met."""
-    chance, seen, begun = random.Random(seed), Counter[str](), time.perf_counter()
+def main(count: int, seed: int, into: Path | None = None) -> None:
+    """Run many courses, and say what they met; whatever differs from one process ends it with an error."""
+    chance, seen, begun = random.Random(seed), Counter[str](), time.process_time()
     for number in range(count):
         seen.update(check_course(seed * 1_000_000 + number, random_disturbances(chance)))
-    took = time.perf_counter() - begun
+    took = time.process_time() - begun
     print(
-        f"{count} courses in {took:.0f} s ({1000 * took / max(count, 1):.0f} ms each), all with the bits of one process"
+        f"{count} courses in {took:.0f} CPU s ({1000 * took / max(count, 1):.0f} ms each), all with the bits of one "
+        "process"
     )
     for what, times in seen.most_common():
         print(f"  {what}: in {times}")
+    if into is not None:
+        add_piece(into, count, seed, took, seen)
+
+
+def add_piece(into: Path, count: int, seed: int, took: float, seen: Counter[str]) -> None:
+    """Add a piece to a file of results; the same seed again would be the same courses, and is refused."""
+    nothing: dict[str, Any] = {"courses": 0, "seeds": [], "cpu_s": 0.0, "met": {}}
+    found = json.loads(into.read_text()) if into.exists() else nothing
+    if seed in found["seeds"]:
+        raise SystemExit(f"{into} has the courses of seed {seed} already")
+    found["courses"] += count
+    found["seeds"] = sorted([*found["seeds"], seed])
+    found["cpu_s"] = round(found["cpu_s"] + took, 1)
+    found["met"] = dict(sorted((Counter(found["met"]) + seen).items()))
+    into.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+    given = sys.argv[1:]
+    main(
+        int(given[0]) if given else 10_000,
+        int(given[1]) if len(given) > 1 else 1,
+        Path(given[2]) if len(given) > 2 else None,
+    )

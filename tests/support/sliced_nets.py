@@ -30,12 +30,18 @@ def model_of(net: str = MLP, features: int = 5, labels: int = 3) -> Model:
 
 
 def plan_of(
-    model: Model, pieces: int = 3, *, balance: float = 2.0, micro_batches: int = 1, numbers: Numbers = "float32"
+    model: Model,
+    pieces: int = 3,
+    *,
+    balance: float = 2.0,
+    micro_batches: int = 1,
+    numbers: Numbers = "float32",
+    released: bool = False,
 ) -> SlicePlan:
     """Cut a model."""
     graph = cost_graph(model)
     net = sliced_net(model, cut(graph, pieces, "in-order", balance), graph, numbers)
-    return slice_plan(Plan(net=net, like=model.zeros(), micro_batches=micro_batches))
+    return slice_plan(Plan(net=net, like=model.zeros(), micro_batches=micro_batches, released=released))
 
 
 def first_parameters(model: Model, seed: int = 0) -> Tree:

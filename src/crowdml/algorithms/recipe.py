@@ -155,17 +155,21 @@ class SlicedRecipe(_NoCheckIns):
 
     Attributes:
         build: Assembles what a live server keeps of the groups' uploads; a simulation has no need of it.
-        sights: `sights(settings)`: what members of a group see of each other.
+        sights: `sights(settings, promised)`: what members of a group see of each other, where samples are promised
+            something and where not.
     """
 
     build: Callable[[Parts], Algorithm]
-    sights: Callable[[Any], Sights]
+    sights: Callable[[Any, bool], Sights]
     live: ClassVar[bool] = True
 
     @staticmethod
     def releases(settings: Any) -> Releases:
-        """Groups pass sums and weights on."""
+        """Groups pass sums and weights on: with noise on the first sums, and on labels, where the terms ask for it."""
         return Releases(
             sends="pieces",
+            bound=settings.cut_clip,
+            label_epsilon=settings.label_epsilon,
+            on_grid=True,
             unprotected=f"{settings.kind} passes sums and weights on as they are: no ε can be stated",
         )

@@ -16,7 +16,7 @@ from crowdml.core.ops import Tree
 from crowdml.simulation.accounting import sliced_report
 from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import prepare
-from crowdml.simulation.slices.sliced import deal, first_parameters, gradient_of, released_by, rules_of
+from crowdml.simulation.slices.sliced import deal, first_parameters, gradient_of, released_by, rules_of, taught
 from crowdml.slicing import SlicedNet
 from crowdml.slicing.attacks import Leak, Reader, Transcript, inputs_from_difference, likeness
 from crowdml.slicing.first_cut import Released, first_sums
@@ -125,7 +125,7 @@ def measure_leaks(task: Task, *, seed: int = 0, own_rows: int = 500, victims: in
     rows = deal(task, dataset, generator)
     released = released_by(task, net, first, rows, generator)
     gradient = gradient_of(task, net, released)
-    old = _later(task, group, rows, gradient, generator)
+    old = _later(task, group, taught(rows, released), gradient, generator)
     reader, victim = int(group.devices[0]), int(group.devices[1])
     prior = (rows[reader][0][:own_rows], rows[reader][1][:own_rows])
     target = (rows[victim][0][:victims], rows[victim][1][:victims])

@@ -140,6 +140,26 @@ def export(
 
 
 @app.command()
+def leak(
+    name: Name,
+    audit: Annotated[Path, typer.Argument(help="What `crowdml audit TASK.toml --json FILE` has written.")],
+    server: Server = None,
+    home: Home = None,
+    ca: Ca = None,
+) -> None:
+    """Show owners of a sliced task what your leak meter has read, with the date.
+
+    The page of the task then says which share of labels a member of a group reads from the sums that it is sent, beside
+    chance. Of several pieces the one counts that tells most.
+    """
+    from crowdml.cli.parts.leak_file import read_leak
+
+    found = read_leak(audit)
+    _operator(server, home, ca).ask("POST", f"/v1/tasks/{name}/leak", found)
+    output.say(f"the page of {name} says: {found['right']:.0%} of labels read, {found['chance']:.0%} by chance")
+
+
+@app.command()
 def devices(name: Name, server: Server = None, home: Home = None, ca: Ca = None, json: Json = False) -> None:
     """List the devices of a task: names given by the server, nothing about owners."""
     found = _operator(server, home, ca).ask("GET", f"/v1/tasks/{name}/devices")["devices"]

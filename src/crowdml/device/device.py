@@ -25,7 +25,7 @@ from crowdml.device.entropy_coins import DeviceCoins
 from crowdml.device.ledger_store import Unsettled
 from crowdml.device.restores import Confirm, follow_restore
 from crowdml.device.rows.batches import AskChanged, Draw, Gathered, Gatherer, os_words, require_meaning_to
-from crowdml.device.rows.row_sources import KeptRows, RowBuffer, source_of
+from crowdml.device.rows.row_sources import RowBuffer, source_of
 from crowdml.device.secure_sums import SumTaker
 from crowdml.device.sending import RESYNC, Outcome, Sender, TaskChanged, require_plausible, require_whole
 from crowdml.device.server_connection import Connection
@@ -200,18 +200,24 @@ class Device:
     def _take_part(self, terms: SliceTerms, rows: Any, label_column: str) -> Summary:
         """Be a member of a group whose members hold pieces of one net, until all its passes are made."""
         # Only here: other tasks need no WebSocket.
+        from crowdml.device.rows.kept_columns import ReleasedRows
         from crowdml.device.slice_member import SliceTaker, save_group_model
 
-        source = source_of(rows, self.live.task.data.contract, label_column, self._warn)
-        if not isinstance(source, KeptRows):
-            raise BadInput("a member of a group needs rows that are all there", where="--rows", hint="give a file")
-        table = source.table()
+        begun = self.releases
+        table, numbers, seen = self._gatherer(rows, label_column).all_rows()
+        released = None
+        if terms.cut is not None:
+            require_meaning_to(self.live, max(self.memory.samples.following, len(table)))
+            account, numbering = self.member.account, self.memory.samples.numbering
+            released = ReleasedRows(
+                terms.cut, self.memory.columns, self.ledger, account, seen, table.targets, numbers, numbering
+            )
         try:
             self._await_network()
             self._meet()
-            taker = SliceTaker(self.calls.connection, self.member, terms, self._tell)
+            taker = SliceTaker(self.calls.connection, self.member, terms, self._tell, released=released)
             with one_blas_thread():
-                found = taker.run(self.live.transform(table.rows), table.targets)
+                found = taker.run(seen, table.targets)
             reason = found.reason
             if found.model is not None:
                 save_group_model(self.home.folder(self.member), found.model, self.member.task)
@@ -220,7 +226,8 @@ class Device:
             self.ledger.close_task(self.member.account, public=True)
             reason = str(error)
         spent = self.ledger.spent(self.member.account)
-        return Summary(releases=0, used=0, refused=0, reason=reason, spent=spent)
+        made = self.releases - begun
+        return Summary(releases=made, used=made, refused=0, reason=reason, spent=spent)
 
     def _work(self, gatherer: Gatherer, until: int | None, note: Watch) -> str:
         """Go round until there is a reason to end."""

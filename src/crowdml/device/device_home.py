@@ -148,8 +148,11 @@ def build(document: TaskDocument, epsilon: float | None = None, model: Any = Non
 
 def terms_of(live: LiveTask) -> AcceptedTerms:
     """Return the terms that the ledger accepts for a task."""
-    promised = live.plan.terms.promised
-    return AcceptedTerms.of(live.plan) if promised else AcceptedTerms.of_nothing(live.task.stop.max_releases)
+    if live.plan.terms.promised:
+        return AcceptedTerms.of(live.plan)
+    if live.sliced is not None and live.sliced.cut is not None:
+        return AcceptedTerms.of_nothing_once()
+    return AcceptedTerms.of_nothing(live.task.stop.max_releases)
 
 
 class Home:

@@ -31,9 +31,11 @@ from crowdml.core.ops import Tree
 from crowdml.device.device_home import Member as Joined
 from crowdml.device.server_connection import BUSY, Answer, Connection
 from crowdml.slicing.cost_graph import DOMINATOR
-from crowdml.slicing.live.controls import Prepare, Welcome, read_of_server, write_control
+from crowdml.slicing.live.controls import OfMember, Prepare, Welcome, read_of_server, write_control
 from crowdml.slicing.live.dealing import row_order
-from crowdml.slicing.live.member_machine import RUNNING, Member, Out
+from crowdml.slicing.live.deposit_chunks import in_chunks
+from crowdml.slicing.live.member_machine import RUNNING, Member, Out, Released
+from crowdml.slicing.live.slice_frames import DEPOSIT, read_header
 from crowdml.slicing.live.slice_terms import SliceTerms
 
 GROUP_MODEL = "group-model.safetensors"
@@ -52,6 +54,7 @@ class SliceTaker:
         terms: What the group has agreed on.
         tell: Called with one line about what happens.
         clock: Monotonic seconds.
+        released: What is sent of rows, where noise on the first cut was agreed on.
     """
 
     def __init__(
@@ -61,13 +64,16 @@ class SliceTaker:
         terms: SliceTerms,
         tell: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        released: Released | None = None,
     ) -> None:
+        self._released = released
         self._connection, self._joined, self._clock = connection, joined, clock
         self._terms = replace(terms, task_hash=joined.task_hash)
         self._tell = tell or (lambda line: None)
         self._turn = self._passes = -1
         self._told_again = self._told_observers = 0
         self._batches: deque[float] = deque(maxlen=32)
+        self._behind: deque[bytes] = deque()
 
     def run(self, rows: Array, labels: Array) -> Member:
         """Take part until the server says that it is over."""
@@ -82,13 +88,16 @@ class SliceTaker:
             lambda turn, count: row_order(secret, turn, count),
             SigningKey(key.secret),
             os.urandom,
+            self._released,
         )
         tries, since = 0, self._clock()
         while True:
             try:
                 with self._socket() as socket:
                     tries, since = 0, self._clock()
-                    self._send(socket, member.hello())
+                    self._behind.clear()
+                    for message in member.hello():
+                        socket.send(_written(message))
                     self._talk(socket, member)
             except (OSError, WebSocketException) as error:
                 why = _said(error)
@@ -138,14 +147,20 @@ class SliceTaker:
         done, moved = member.batches, self._clock()
         while True:
             try:
-                message = socket.recv(timeout=self._patience(member, moved))
+                message = socket.recv(timeout=0 if self._behind else self._patience(member, moved))
             except TimeoutError:
+                if self._behind:
+                    # Nothing else is to be done: a part of the last deposit goes now.
+                    socket.send(self._behind.popleft())
+                    continue
                 self._send(socket, member.late())
                 moved = self._clock()
                 continue
             except ConnectionClosed:
                 return
             told = read_of_server(message) if isinstance(message, str) else bytes(message)
+            if isinstance(told, Prepare):
+                self._behind.clear()
             self._watch(told)
             try:
                 self._send(socket, member.handle(told))
@@ -157,6 +172,9 @@ class SliceTaker:
                 now = self._clock()
                 self._batches.append(now - moved)
                 done, moved = member.batches, now
+                if self._behind:
+                    # However busy it is, a deposit gets on with every batch.
+                    socket.send(self._behind.popleft())
             elif not isinstance(told, bytes):
                 moved = self._clock()
 
@@ -168,8 +186,14 @@ class SliceTaker:
         return max(0.01, moved + max(SLOW_S, SLOW_TIMES * usual) - self._clock())
 
     def _send(self, socket: ClientConnection, out: Out) -> None:
+        """Send messages; a deposit in chunks behind all others, and whole before the next one."""
         for message in out:
-            socket.send(message if isinstance(message, bytes) else write_control(message))
+            if isinstance(message, bytes) and read_header(message).kind == DEPOSIT:
+                while self._behind:
+                    socket.send(self._behind.popleft())
+                self._behind.extend(in_chunks(message))
+                continue
+            socket.send(_written(message))
 
     def _account(self, member: Member) -> None:
         """Tell the owner what it cost: who saw sums of the rows, and passes whose work was given up."""
@@ -211,6 +235,10 @@ def group_model(folder: Path) -> bytes:
             hint="crowdml device run --rows FILE",
         )
     return path.read_bytes()
+
+
+def _written(message: bytes | OfMember) -> str | bytes:
+    return message if isinstance(message, bytes) else write_control(message)
 
 
 def _said(error: BaseException) -> str:

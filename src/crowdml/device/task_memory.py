@@ -23,6 +23,7 @@ from crowdml.core import BadInput
 from crowdml.core.errors import TermsViolated
 from crowdml.device.device_home import Home, Member
 from crowdml.device.ledger_store import Ledger
+from crowdml.device.rows.kept_columns import KeptColumns
 from crowdml.device.rows.sample_numbers import SampleNumbers
 
 _SCHEMA = """
@@ -42,6 +43,7 @@ class Memory:
 
     Attributes:
         samples: Which sample has which number.
+        columns: What was drawn for samples, where that is done once.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -58,6 +60,7 @@ class Memory:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._facts: dict[str, int] = _NOTHING_SEEN | dict(self._db.execute("SELECT name, value FROM facts"))
             self.samples = SampleNumbers(self._db, self._transaction)
+            self.columns = KeptColumns(self._db, self._transaction)
         except sqlite3.DatabaseError as error:
             self._db.close()
             raise BadInput(

@@ -7,6 +7,7 @@ message bounded in L2, a part of its squared length is the same part of μ².
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from crowdml.core import record
@@ -38,6 +39,10 @@ def budget_parts(plan: Plan, releases: Releases, counted: str) -> tuple[BudgetPa
     """
     if not plan.terms.promised:
         return ()
+    if releases.sends == "pieces":
+        _, rho = plan.event.apart
+        share = _paid(plan, Event(pure=math.inf, rho=rho, gaussian=True)) / _paid(plan, plan.event)
+        return BudgetPart(what="first sums", share=share), BudgetPart(what="labels", share=1 - share)
     cost = replace(plan.last, counts=None).cost(1, plan.terms.changing)
     assert cost is not None  # noqa: S101  what is promised has a cost
     update = _paid(plan, cost.event()) / _paid(plan, plan.event)

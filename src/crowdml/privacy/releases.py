@@ -57,7 +57,9 @@ class Releases:
         sensitivity_factor: In a paper: how far one example moves a message, per unit of its gradient's norm.
         paper_scale: `paper_scale(epsilon, delta)`: the paper's noise scale for sensitivity 1; None: the best known.
         unproven: What the paper claims without a proof that covers it, in words; empty where nothing is.
-        unprotected: Why no ε can be stated, whatever the terms say; empty where one can.
+        label_epsilon: Where pieces of a net are sent: ε of labels that are answered at random, once for each row; 0
+            where they are open.
+        unprotected: Why no ε can be stated, unless labels are answered at random; empty where one can.
     """
 
     sends: Sends
@@ -75,6 +77,7 @@ class Releases:
     sensitivity_factor: float = 1.0
     paper_scale: Callable[[float, float], float] | None = None
     unproven: str = ""
+    label_epsilon: float = 0.0
     unprotected: str = ""
 
     @property
@@ -96,6 +99,7 @@ class ModelBounds:
         limit: Releases of one device at most (`stop.max-releases`).
         stable: A proof that one sample moves what is sent by little; None where there is none.
         shared: Law and least number of shares of noise where releases are masked; None where each is seen alone.
+        first_sums: Sums of the first layer that forms some, of one row.
     """
 
     gradient: Callable[[int], float | None] = lambda order: None
@@ -106,3 +110,4 @@ class ModelBounds:
     limit: int | None = None
     stable: Stability | None = None
     shared: Shared | None = None
+    first_sums: int = 1

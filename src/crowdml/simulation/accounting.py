@@ -65,6 +65,9 @@ def pooled_report(task: Task, dataset: Dataset, seed: int) -> dict[str, Any]:
 def sliced_report(task: Task) -> dict[str, Any]:
     """Say what is promised of sums and weights: nothing as they are, and what noise adds up to where there is some."""
     own, delta = task.algorithm, task.privacy.delta or SLICED_DELTA
+    if task.calibrated.terms.promised:
+        # What is said of a whole device grows with its rows, and nothing limits these.
+        return _of_plan(task.calibrated, 1, 1, 1) | {"device": None} | _summary(task, task.calibrated, 1)
     found: dict[str, Any] = {"mode": task.calibrated.terms.mode, "sample": None, "device": None, "paper_claim": None}
     told = "no formal guarantee: sums and weights leave devices as they are; crowdml audit measures what they tell"
     if own.cut_noise:

@@ -217,7 +217,7 @@ def _notes(task: Task, plan: Plan, owner: OwnerPromise) -> tuple[str, ...]:
         notes.append("hyper-parameters chosen by looking at private rows are a release too: tuning is not charged")
         if task.masking():
             notes.append("when a device takes part is not hidden")
-        elif tells_rows(owner.leaves):
+        elif tells_rows(owner.leaves) or owner.members:
             notes.append("how many rows stand behind a message, and when it is sent, are not hidden")
         else:
             notes.append("when a device sends a message is not hidden")

@@ -21,10 +21,11 @@ from crowdml.core.ops import ZeroCoins
 from crowdml.data.transforms import Fitted, compose, fit_rows
 from crowdml.models import flatten
 from crowdml.privacy import Plan
+from crowdml.privacy.sanitisers.first_sums import FirstCut
 from crowdml.task.averaging_terms import read_public
 from crowdml.task.masking import MaskedForm, make_masked_form
 from crowdml.task.plugins import load_plugins, require_extensions
-from crowdml.task.task import Task
+from crowdml.task.task import Task, first_sums_of
 from crowdml.task.user_models import device_model, require_live_model
 from crowdml.wire import Layout, Messages, TaskDocument, layouts, message
 
@@ -256,6 +257,7 @@ def sliced_net_of(task: Task) -> SlicedNet:
 
 def sliced_terms(task: Task) -> SliceTerms:
     """Return what groups of a task agree on; its hash is put in by whoever knows it. Refuse what cannot run live."""
+    from crowdml.slicing.first_cut import require_separate_rows
     from crowdml.slicing.live.slice_plan import slice_plan
     from crowdml.slicing.live.slice_terms import SliceTerms
     from crowdml.slicing.piece_messages import Plan as PiecePlan
@@ -265,20 +267,23 @@ def sliced_terms(task: Task) -> SliceTerms:
         raise BadInput(
             "between devices a group has at least one follower", where="algorithm.pieces", hint="such as pieces = 3"
         )
-    for name in ("cut_noise", "upload_noise"):
-        if getattr(settings, name):
-            raise BadInput(
-                "noise on what crosses a cut exists in simulation only",
-                where=f"algorithm.{name.replace('_', '-')}",
-                hint="leave it out: a live group has no formal guarantee",
-            )
-    net = sliced_net_of(task)
+    if settings.upload_noise:
+        raise BadInput(
+            "noise on uploads exists in simulation only",
+            where="algorithm.upload-noise",
+            hint='leave it out; cut-noise protects rows from everybody, and mode = "sound" labels as well',
+        )
+    net, cut = sliced_net_of(task), first_cut_of(task)
+    if cut is not None:
+        require_separate_rows(net.model, net.graph)
     plan = slice_plan(
         PiecePlan(
             net=net,
             like=net.model.zeros(),
-            micro_batches=settings.micro_batches,
+            # Noise is drawn for rows, not for batches, so the batch goes as a whole.
+            micro_batches=1 if cut else settings.micro_batches,
             normalisation=settings.normalisation,
+            released=cut is not None,
         )
     )
     largest = max(plan.piece_bytes(owner) for owner in plan.owners)
@@ -301,4 +306,14 @@ def sliced_terms(task: Task) -> SliceTerms:
         named=settings.members == "named",
         shuffle=settings.shuffle,
         cut_every=settings.cut_every,
+        cut=cut,
     )
+
+
+def first_cut_of(task: Task, plan: Plan | None = None) -> FirstCut | None:
+    """Return bound and noise of what crosses the first cut; None where sums are sent as they are."""
+    settings, promised = task.algorithm, (plan or task.calibrated).last
+    if isinstance(promised, FirstCut):
+        return promised
+    size = first_sums_of(task.model_for(NUMPY))
+    return FirstCut.of_noise(size, settings.cut_clip, settings.cut_noise) if settings.cut_noise else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,8 @@ from crowdml.privacy import Plan
 from crowdml.privacy.sanitisers import Sanitiser
 from crowdml.privacy.sanitisers.base import AS_IT_IS, CLEAR
 from crowdml.privacy.sanitisers.correlated import MATRIX
-from crowdml.task.task import Task
+from crowdml.task.live_task import first_cut_of
+from crowdml.task.task import Task, first_sums_of
 from crowdml.wire import message
 
 UPDATES = {
@@ -97,7 +97,7 @@ def message_parts(task: Task, plan: Plan) -> tuple[MessagePart, ...]:
     if sends == "nothing":
         return ()
     if isinstance(recipe, SlicedRecipe):
-        return _of_a_group_member(task)
+        return _of_a_group_member(task, plan)
     algorithm, nothing = task.build(NUMPY, _hyper(task, plan)), ZeroCoins()
     size = algorithm.schedule.batch
     batch = Batch(
@@ -123,27 +123,34 @@ def _hidden(part: MessagePart) -> MessagePart:
     return replace(part, protection="masked", plainly="hidden by a mask: only a sum of many can be read")
 
 
-def _of_a_group_member(task: Task) -> tuple[MessagePart, ...]:
+def _of_a_group_member(task: Task, plan: Plan) -> tuple[MessagePart, ...]:
     """Name what a device of a sliced net sends; bytes are for one example, and for the upload after a pass."""
-    model, settings = task.model_for(NUMPY), task.algorithm
-    sums = next(layer.shape for layer in model.layers if layer.factors and not layer.mixes)
-    first = 4 * math.prod(sums)
+    model, settings, cut = task.model_for(NUMPY), task.algorithm, first_cut_of(task, plan)
     upload = round(4 * settings.theta * trees.size(model.zeros()))
-    to_followers = "a dominator's sums of the first layer, to followers"
-    to_server = "a group's weights after a pass, to the server"
-    return (
-        _passed_on("sums", to_followers, first, settings.cut_noise, settings.cut_clip),
-        _passed_on("slopes", "slopes of these sums, back from followers", first),
-        _passed_on("weights", to_server, upload, settings.upload_noise, settings.upload_clip),
-    )
-
-
-def _passed_on(name: str, what: str, size_bytes: int, noise: float = 0.0, clip: float = 0.0) -> MessagePart:
-    """Say what a member of a group passes on, and what protects it."""
-    simulated = f"at most {clip:g} in L2; gaussian noise of s.d. {noise * clip:.3g}, simulated"
-    plainly = "noise of a simulation, which protects nobody" if noise else AS_IT_IS
-    return MessagePart(
-        name=name, what=what, size_bytes=size_bytes, protection=simulated if noise else "none", plainly=plainly
+    noisy, noise = cut.describe() if cut else {}, settings.upload_noise
+    plainly = cut.plainly() if cut else {}
+    if noise:
+        clip = settings.upload_clip
+        noisy["weights"] = f"at most {clip:g} in L2; gaussian noise of s.d. {noise * clip:.3g}, simulated"
+        plainly["weights"] = "noise of a simulation, which protects nobody"
+    elif plan.terms.promised:
+        noisy["weights"] = "found from sums with noise and from answers, nothing else"
+        plainly["weights"] = "made of what has noise already"
+    sums = 4 * first_sums_of(model)
+    sizes = {
+        "sums": ("a dominator's sums of the first layer, to followers", sums),
+        "slopes": ("slopes of these sums, back from followers", sums),
+        "weights": ("a group's weights after a pass, to the server", upload),
+    }
+    return tuple(
+        MessagePart(
+            name=name,
+            what=what,
+            size_bytes=size,
+            protection=noisy.get(name, "none"),
+            plainly=plainly.get(name, AS_IT_IS),
+        )
+        for name, (what, size) in sizes.items()
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -135,15 +136,15 @@ class Task(InWords):
     def calibrated(self) -> Plan:
         """Bound, noise and promise: worked out once. Raises `BadInput` where the terms cannot be kept."""
         model = self.model_for(NUMPY)
-        made = make_plan(self.privacy, self.releases, self._bounds(model))
-        if model.mixes and any(sanitiser.bounds_rows for sanitiser in made.sanitisers):
+        plan = make_plan(self.privacy, self.releases, self._bounds(model))
+        if model.mixes and any(made.bounds_rows and not made.once for made in plan.sanitisers):
             raise BadInput(
                 "batch normalisation mixes the rows of a batch: the gradient of one row depends on all others, so a "
                 "bound on it protects nobody",
                 where="model",
                 hint='use group normalisation; or unit = "device" with local steps, where the whole change is bounded',
             )
-        return made
+        return plan
 
     def _bounds(self, model: Model) -> ModelBounds:
         """Say what transforms and model prove of a message."""
@@ -161,6 +162,7 @@ class Task(InWords):
             limit=self.stop.max_releases,
             stable=stability(model, row_bound(2), self.model.regularisation, self.releases.steps),
             shared=masking.shared if masking else None,
+            first_sums=first_sums_of(model) if isinstance(self.recipe, SlicedRecipe) else 1,
         )
 
     def masking(self) -> Masking | None:
@@ -292,7 +294,10 @@ class Task(InWords):
     def covered_passes(self) -> int | None:
         """Passes that the ledger covers: a pass is one more use, and the epochs of a round are one together."""
         most = self.most_uses
-        return None if most is None else int(most * getattr(self.algorithm, "epochs", 1))
+        # What is drawn once for a row is sent again in every pass.
+        if most is None or self.releases.sends == "pieces":
+            return None
+        return int(most * getattr(self.algorithm, "epochs", 1))
 
     @property
     def rows_stay(self) -> bool:
@@ -307,6 +312,12 @@ class Task(InWords):
         """Releases that the ledger lets a sample enter, the one that opens the task included; None: any number."""
         terms = self.calibrated.terms
         return terms.releases if terms.promised and terms.unit == "sample" else None
+
+
+def first_sums_of(model: Model) -> int:
+    """Count the sums of the first layer that forms some; 1 where none does."""
+    found = (layer.shape for layer, own in zip(model.layers, model.zeros(), strict=True) if "w" in own)
+    return math.prod(next(found, (1,)))
 
 
 def _features_after(transforms: list[Transform], features: int) -> int:

@@ -89,7 +89,16 @@ def _check_comparing(task: Task) -> None:
 
 def _check_sliced(task: Task) -> None:
     """Refuse terms and a crowd that pieces of a net know nothing of."""
-    task.calibrated  # noqa: B018  what cannot be kept is refused here
+    promised, settings = task.calibrated.terms.promised, task.algorithm
+    for name in ("cut_noise", "upload_noise") if promised else ("label_epsilon",):
+        if getattr(settings, name):
+            raise BadInput(
+                "sound mode works the noise out from epsilon"
+                if promised
+                else "labels are answered at random where samples are promised something",
+                where=f"algorithm.{name.replace('_', '-')}",
+                hint="leave it out" if promised else 'leave it out, or use mode = "sound" with epsilon and delta',
+            )
     plain, names = CrowdSettings(), ("delays", "outages", "joining", "leaving")
     _refuse_given(
         {name: getattr(task.crowd, name) != getattr(plain, name) for name in names},

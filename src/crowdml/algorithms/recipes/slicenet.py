@@ -3,7 +3,8 @@
 L. Chen, T. Jung, H. Du, J. Qian, J. Hou, X.-Y. Li: Crowdlearning: crowded deep learning with data privacy.
 
 There is no check-in to sanitise: within a group partial sums cross from device to device, and weights go to the server
-in clear. So there is no formal guarantee; `crowdml audit` measures what is given away.
+in clear. So there is no formal guarantee, and `crowdml audit` measures what is given away. In sound mode there is one:
+the first sums of each row have noise, labels are answered at random, and layers before the cut stay as they are.
 """
 
 from __future__ import annotations
@@ -55,7 +56,16 @@ class SliceNetSettings(Settings):
         description="noise on what crosses the first cut, as a multiple of cut-clip; it is drawn once for each row, "
         "and the layers before the cut stay at their first values; 0: none",
     )
-    cut_clip: float = Field(1.0, gt=0, description="with cut-noise: largest L2 norm of the first sums of a row")
+    cut_clip: float = Field(
+        1.0, gt=0, description="with cut-noise, and in sound mode: largest L2 norm of the first sums of a row"
+    )
+    label_epsilon: float = Field(
+        0.0,
+        ge=0,
+        le=1000,
+        description="sound mode: part of privacy.epsilon for labels, which are answered at random, once for each row; "
+        "the rest pays for noise on what crosses the first cut",
+    )
     upload_noise: float = Field(
         0.0,
         ge=0,
@@ -101,31 +111,39 @@ def slicenet(parts: Parts) -> Algorithm:
     return one_phase(device, server, sanitiser, OnArrival(batch=1, buffer=1))
 
 
-def slicenet_sights(settings: SliceNetSettings) -> Sights:
+def slicenet_sights(settings: SliceNetSettings, promised: bool) -> Sights:
     """Say what members of a group, and the server, see of a device."""
-    noisy = " with noise" if settings.cut_noise else ""
+    noisy = " with noise, drawn once for each row" if settings.cut_noise or promised else ""
+    labels = "what your device has answered at random in place of your labels" if promised else "your labels exactly"
     sealed = "sums pass it sealed" if settings.members == "named" else "it reads all sums if it puts itself in between"
     server = "unlimited", f"weights after a pass, which nothing limits; {sealed}"
     group = "unlimited", f"those of your group: sums of your rows{noisy}, and your labels exactly"
+    of_rows = {
+        **{(who, what): server for who in ("operator", "intruder") for what in ("rows", "row")},
+        **{("owners", what): group for what in ("rows", "row")},
+    }
     return Sights(
         members={
             "followers with neurons of the first layer": f"sums of your rows{noisy}",
-            "holders of the last hidden layer": "your labels exactly",
+            "holders of the last hidden layer": labels,
             "the next dominator": "weights, as your rows have moved them",
             "a dummy that takes a piece over": "what the follower before it saw, of rows that are replayed",
             "the server": f"weights after a pass; who takes part, when, and with how many rows; {sealed}",
             "members that a server invents": "as much as others do",
         },
         told={
-            **{(who, what): server for who in ("operator", "intruder") for what in ("rows", "row")},
-            **{("owners", what): group for what in ("rows", "row")},
+            # Where something is promised, a guess has the same limit for everybody.
+            **({} if promised else of_rows),
             ("operator", "count"): ("yes", "yes: every batch says how many rows it has"),
             ("intruder", "count"): ("yes", "yes: of batches after the break-in"),
             ("owners", "part"): ("yes", "a key without your name, in the groups they share with you"),
             ("owners", "when"): ("yes", "yes, in the groups they share with you"),
             ("owners", "count"): ("yes", "yes, in the groups they share with you"),
         },
-        trust="It is for groups that trust each other: you have to trust the members of your group and whoever runs "
+        trust="You have to trust the program on your device. For the promise you need not trust the operator, the "
+        "server, or the members of your group."
+        if promised
+        else "It is for groups that trust each other: you have to trust the members of your group and whoever runs "
         "the server. No formal guarantee protects you.",
         course="Devices of a group take turns: one lets its rows in, the others hold pieces of the net and pass sums "
         "and slopes on, through the server and sealed. After each pass the server gets a share of the weights.",

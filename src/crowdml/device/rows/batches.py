@@ -96,6 +96,15 @@ class Gatherer:
         if isinstance(self._source, KeptRows) and self._source.fixed:
             self._number(self._source)
 
+    def all_rows(self) -> tuple[Table, Ints, Any]:
+        """Return all kept rows, the numbers of their samples, and the rows as the model sees them."""
+        if not isinstance(self._source, KeptRows):
+            raise BadInput("a member of a group needs rows that are all there", where="--rows", hint="give a file")
+        table, numbers, rows = self._number(self._source)
+        if self._most_uses is not None and self._source.fixed:
+            self._samples.compare_next_with(numbers)
+        return table, numbers, rows
+
     def gather(self) -> Gathered | None:
         """Return the next batch; None when a stream has ended.
 

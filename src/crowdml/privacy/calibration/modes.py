@@ -44,11 +44,13 @@ def make_plan(settings: PrivacySettings, releases: Releases, model: ModelBounds 
     mode: Mode = MODES[settings.mode]
     if releases.sends == "nothing":
         return no_plan(settings, releases, model)
-    if releases.unprotected and mode is not no_plan:
+    proven = mode is sound_plan and releases.label_epsilon > 0
+    if releases.unprotected and mode is not no_plan and not proven:
+        in_pieces = ', or "sound" with algorithm.label-epsilon' if releases.sends == "pieces" else ""
         raise BadInput(
             releases.unprotected,
             where="privacy.mode",
-            hint='mode = "none"; crowdml audit measures what is given away',
+            hint=f'mode = "none"{in_pieces}; crowdml audit measures what is given away',
         )
     plan = mode(settings, releases, model)
     if plan.terms.promised:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from crowdml.core import BadInput
 from crowdml.privacy.accounting import Filter, FilterKind
+from crowdml.privacy.calibration.first_cut_plan import first_cut_plan
 from crowdml.privacy.calibration.least_noise import Wanted, calibrate, calibrate_shared, noise_for
 from crowdml.privacy.calibration.term_checks import (
     refuse_given,
@@ -45,6 +46,8 @@ def sound_plan(settings: PrivacySettings, releases: Releases, model: ModelBounds
     steps are proven to be more stable than that (in L2, so for Gaussian noise).
     """
     refuse_steps(settings)
+    if releases.sends == "pieces":
+        return first_cut_plan(settings, releases, model)
     epsilon, uses = _checked(settings, releases, model)
     if settings.noise_at == "steps":
         return _in_steps(settings, releases, model, epsilon, uses)

@@ -27,6 +27,7 @@ the same bytes is a resend and costs nothing; the same key with other bytes woul
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context, Decimal
@@ -83,6 +84,12 @@ class AcceptedTerms:
         limit = Filter(kind="pure", epsilon=math.inf, delta=0.0)
         event = Event(pure=math.inf, rho=math.inf)
         return AcceptedTerms(unit="device", filter=limit, uses=releases or _ANY_NUMBER, event=event)
+
+    @staticmethod
+    def of_nothing_once() -> AcceptedTerms:
+        """Return the same where each sample is in one release all the same, which is kept and never made again."""
+        nothing = AcceptedTerms.of_nothing(1)
+        return dataclasses.replace(nothing, unit="sample")
 
     @property
     def promises(self) -> bool:

@@ -131,6 +131,13 @@ async def change_task(coordinator: In, running: Of, body: json_bodies.StateBody)
     return await _work(coordinator, running, lambda task: coordinator.set_state(task, body.state))
 
 
+@described("Say what a leak meter has read", status_code=201, response_model=json_bodies.Leak)
+async def note_leak(coordinator: In, running: Of, body: json_bodies.LeakBody) -> dict[str, Any]:
+    """Keep what the operator's leak meter has read of sums, and show it with the date."""
+    found = await asyncio.to_thread(coordinator.note_leak, running, body.right, body.chance, body.own_rows)
+    return vars(found)
+
+
 @described("Invite devices", status_code=201, response_model=json_bodies.Invites)
 async def make_invites(coordinator: In, running: Of, body: json_bodies.InvitesBody, request: Request) -> dict[str, Any]:
     """Make links, each good for one device."""

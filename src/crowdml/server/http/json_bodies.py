@@ -33,6 +33,14 @@ class StateBody(_Body):
     state: Literal["open", "paused", "stopped"] = Field(description="stopped is for good")
 
 
+class LeakBody(_Body):
+    """What a leak meter has read of the sums that members of a group are sent (`crowdml audit`)."""
+
+    right: float = Field(ge=0, le=1, description="share of labels that were right")
+    chance: float = Field(ge=0, le=1, description="share that is right for whoever always says the most frequent")
+    own_rows: int = Field(ge=1, le=10**9, description="rows that the reader has of its own")
+
+
 class InvitesBody(_Body):
     """Invites to be made."""
 
@@ -296,12 +304,22 @@ class GroupFigures(_Answer):
     events: list[GroupEvent] = Field(description="the last hundred")
 
 
+class Leak(_Answer):
+    """What a leak meter has read, and when that was noted."""
+
+    right: float = Field(description="share of labels that were right")
+    chance: float = Field(description="share that is right for whoever always says the most frequent")
+    own_rows: int = Field(description="rows that the reader has of its own")
+    time: float = Field(description="seconds since 1970")
+
+
 class Groups(_Answer):
     """All groups of a task that have begun since the server started."""
 
     waiting: int = Field(description="devices that wait for a group")
     size: int = Field(description="members of a group")
     groups: list[GroupFigures]
+    leak: Leak | None = Field(description="what the operator has measured; null where nobody has")
 
 
 class Health(_Answer):

@@ -53,6 +53,7 @@ _API: tuple[tuple[str, str, Who, str], ...] = (
     ("GET", "/v1/tasks/{task}/curve", "anyone", "status_routes.curve"),
     ("GET", "/v1/tasks/{task}/statistics", "anyone", "status_routes.statistics"),
     ("GET", "/v1/tasks/{task}/groups", "anyone", "status_routes.groups"),
+    ("POST", "/v1/tasks/{task}/leak", "operator", "control.note_leak"),
     ("GET", "/v1/tasks/{task}/events", "anyone", "status_routes.events"),
     ("POST", "/v1/tasks/{task}/invites", "operator", "control.make_invites"),
     ("GET", "/v1/tasks/{task}/devices", "operator", "control.list_devices"),

@@ -122,7 +122,13 @@ async def groups(
 ) -> Response:
     """Say how every group of a task stands; nothing in it is private."""
     found = coordinator.groups_of(running)
-    told = {"waiting": found.waiting_room, "size": found.terms.size, "groups": found.figures()}
+    leak = await asyncio.to_thread(coordinator.leak_of, running)
+    told = {
+        "waiting": found.waiting_room,
+        "size": found.terms.size,
+        "groups": found.figures(),
+        "leak": None if leak is None else vars(leak),
+    }
     return written(json.dumps(told).encode())
 
 

@@ -7,6 +7,7 @@ a little older, so that many watchers of a busy task cost no more than one.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ from crowdml.server.pages.rendering import WrittenPage
 from crowdml.server.pages.task_charts import TaskCharts, clamp, draw_charts
 from crowdml.server.pages.task_words import TaskWords, task_words
 from crowdml.server.tasks.figures.statistics import Statistics, statistics_of
+from crowdml.server.tasks.groups.leak_figure import NOT_MEASURED, LeakFigure
 from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.snapshot import Snapshot
 from crowdml.task.owners import OwnerPromise
@@ -54,6 +56,7 @@ class TaskPage:
         charts: The same, drawn.
         task_hash: Hash of the signed task.
         groups: Groups of devices that hold pieces of one net, where there are such.
+        leak: What can be read of sums that such devices are sent, as was measured; empty where none are sent.
     """
 
     summary: dict[str, Any]
@@ -67,6 +70,7 @@ class TaskPage:
     charts: TaskCharts
     task_hash: str
     groups: tuple[GroupCard, ...]
+    leak: str
 
 
 class TaskPages:
@@ -75,10 +79,16 @@ class TaskPages:
     Args:
         documents: Has the learning curves.
         groups: `groups(running)`: what can be told of the groups of a task; nothing where it has none.
+        leak: `leak(running)`: what the operator has measured of such a task; None: nothing.
     """
 
-    def __init__(self, documents: Documents, groups: Callable[[RunningTask], list[dict[str, Any]]]) -> None:
-        self._documents, self._groups = documents, groups
+    def __init__(
+        self,
+        documents: Documents,
+        groups: Callable[[RunningTask], list[dict[str, Any]]],
+        leak: Callable[[RunningTask], LeakFigure | None],
+    ) -> None:
+        self._documents, self._groups, self._leak = documents, groups, leak
         self._words: dict[str, TaskWords] = {}
         self._made: dict[str, tuple[object, float, WrittenPage]] = {}
 
@@ -104,6 +114,8 @@ class TaskPages:
         statistics = statistics_of(running, now)
         curve = await self._documents.points(running, now)
         error, error_more = _error(statistics)
+        found = await asyncio.to_thread(self._leak, running) if running.live.sliced else None
+        leak = found.words if found else NOT_MEASURED if running.live.sliced else ""
         return TaskPage(
             summary=running.summary(now),
             words=self.words(running),
@@ -116,6 +128,7 @@ class TaskPages:
             charts=draw_charts(running.live.task.target, statistics, curve),
             task_hash=running.task_hash,
             groups=tuple(group_card(told) for told in self._groups(running)),
+            leak=leak,
         )
 
 

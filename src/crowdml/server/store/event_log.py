@@ -108,6 +108,12 @@ def entries(statements: Statements, before: int | None, task: int | None, most: 
     return [Event(**row) for row in statements.records(text, *given, most)]
 
 
+def latest(statements: Statements, task: int, action: str) -> Event | None:
+    """Return the last entry about something that was done to a task; None where it never was."""
+    text = f"{_FOUND} WHERE event_log.task = ? AND action = ? ORDER BY event_log.id DESC LIMIT 1"
+    return next((Event(**row) for row in statements.records(text, task, action)), None)
+
+
 def plain(text: str) -> str:
     r"""Make one line of a text, without anything a terminal would obey.
 

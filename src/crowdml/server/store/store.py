@@ -324,6 +324,11 @@ class Store:
         with self._failing(), self._database.look_up() as cursor:
             return event_log.entries(self._database.statements(cursor), before, task, most)
 
+    def latest(self, task: int, action: str) -> Event | None:
+        """Return the last entry of the event log about something that was done to a task; None where it never was."""
+        with self._failing(), self._database.look_up() as cursor:
+            return event_log.latest(self._database.statements(cursor), task, action)
+
     def backup(self, path: Path) -> None:
         """Copy everything into a new file, while this store goes on."""
         # Here, because it brings SQLAlchemy along, which a server that is started does not wait for.

@@ -23,6 +23,7 @@ from crowdml.server.tasks.device_tokens import DeviceState, Tokens
 from crowdml.server.tasks.enrolment import Enrolment
 from crowdml.server.tasks.figures.task_activity import ActivityLog
 from crowdml.server.tasks.figures.validation import Validation
+from crowdml.server.tasks.groups.leak_figure import LeakFigure, note_leak, noted_leak
 from crowdml.server.tasks.groups.slice_groups import SliceGroups
 from crowdml.server.tasks.mutable_task import MutableTask
 from crowdml.server.tasks.new_task import EntropyCoins, TaskRequest, make_task, read_validation_set
@@ -103,6 +104,7 @@ class Coordinator:
         self.tokens = Tokens()
         self.enrolment = Enrolment(store, self.tokens, fingerprint(self._key.public))
         self._groups: dict[str, SliceGroups] = {}
+        self._leaks: dict[int, LeakFigure | None] = {}
         self.tasks: dict[str, RunningTask] = {}
         self.writers: dict[str, Writer] = {}
         self.validations: dict[str, Validation] = {}
@@ -162,6 +164,24 @@ class Coordinator:
     def group_figures(self, running: RunningTask) -> list[dict[str, Any]]:
         """Say how the groups of a task stand; nothing where devices hold no pieces of a net."""
         return self.groups_of(running).figures() if running.live.sliced is not None else []
+
+    def leak_of(self, running: RunningTask) -> LeakFigure | None:
+        """Return what the operator has measured of a task whose devices hold pieces of one net; None: nothing."""
+        if running.live.sliced is None:
+            return None
+        if running.id not in self._leaks:
+            self._leaks[running.id] = noted_leak(self.store, running.id)
+        return self._leaks[running.id]
+
+    def note_leak(self, running: RunningTask, right: float, chance: float, own_rows: int) -> LeakFigure:
+        """Keep what the operator has measured, for everybody to see."""
+        if running.live.sliced is None:
+            raise Refusal(404, "no-groups", "devices of this task hold no pieces of a net")
+        note_leak(self.store, running.id, right, chance, own_rows)
+        found = noted_leak(self.store, running.id)
+        assert found is not None  # noqa: S101  noted just now
+        self._leaks[running.id] = found
+        return found
 
     def create(self, request: TaskRequest, by: Actor = "operator") -> StoredTask:
         """Make a task from its file; open unless it is to stay a draft. `start` must follow."""

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdml.core import NUMPY, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
 from crowdml.models import Model, flatten
+from crowdml.privacy.sanitisers.first_sums import FirstCut
 from crowdml.simulation import accounting
 from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
@@ -19,7 +21,7 @@ from crowdml.simulation.prepare import measured_loss, measured_on, prepare
 from crowdml.simulation.result import Result, Watcher, watched
 from crowdml.simulation.slices.sliced_course import GroupCourse, relay_report, traffic
 from crowdml.slicing import SlicedNet, batch_gradients
-from crowdml.slicing.first_cut import CutNoise, Released, release
+from crowdml.slicing.first_cut import CutNoise, Released, release, release_on_grid
 from crowdml.slicing.sharing import WINDOWS, UploadNoise, Window, owners_of_parameters
 from crowdml.slicing.stages import Indices
 from crowdml.slicing.training import Gradient, Group, Rows, Rules, make_groups, share, train_pass
@@ -127,11 +129,35 @@ def released_by(
     task: Task, net: SlicedNet, first: Tree, rows: Sequence[Rows], generator: np.random.Generator
 ) -> Released | None:
     """Draw what devices release at the first cut; None where they send their sums as they are."""
-    settings = task.algorithm
+    settings, promised = task.algorithm, task.calibrated.last
+    if isinstance(promised, FirstCut):
+        return release_on_grid(promised, net.model, net.graph, first, rows, SeededWords(generator))
     if not settings.cut_noise:
         return None
     noise = CutNoise(clip=settings.cut_clip, noise=settings.cut_noise)
     return release(noise, net.model, net.graph, first, [examples for examples, _ in rows], generator)
+
+
+class SeededWords:
+    """Words of a simulation, which protect nobody.
+
+    Args:
+        generator: Where they come from.
+    """
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def take(self, count: int) -> npt.NDArray[np.uint64]:
+        """Return the next `count` words."""
+        return self._generator.integers(0, 1 << 64, count, np.uint64)
+
+
+def taught(rows: Sequence[Rows], released: Released | None) -> list[Rows]:
+    """Return what devices train with: answers in place of labels, where these are not open."""
+    if released is None or released.labels is None:
+        return list(rows)
+    return [(examples, labels) for (examples, _), labels in zip(rows, released.labels, strict=True)]
 
 
 def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -> Trained:
@@ -146,7 +172,8 @@ def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -
     rows, rules = deal(task, dataset, generator), rules_of(task)
     window = WINDOWS[settings.window](settings.omega or len(groups), size=trees.size(like))
     owners = owners_of_parameters(net, like)
-    gradient = gradient_of(task, net, released_by(task, net, like, rows, generator))
+    released = released_by(task, net, like, rows, generator)
+    rows, gradient = taught(rows, released), gradient_of(task, net, released)
     noise = UploadNoise(clip=settings.upload_clip, noise=settings.upload_noise) if settings.upload_noise else None
     planned = traffic(task, net, like)
     # Losses have coins of their own: without any the crowd learns what it learnt before.

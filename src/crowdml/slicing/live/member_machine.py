@@ -46,6 +46,9 @@ _CODES = {name: code for code, name in _KINDS.items()}
 Out = list[say.OfMember | bytes]
 Order = Callable[[int, int], Indices]
 """`order(turn, rows)`: in which order a dominator's rows go in; the same whenever it is asked."""
+Released = Callable[[Callable[[Array], Array]], tuple[Array, Array]]
+"""`released(sums)`: what is sent of all rows in place of their sums, a column each, and what stands for their labels.
+`sums(rows)` forms a column for each of some rows. The same numbers come back whenever it is asked, charged before."""
 
 
 class Member:
@@ -58,6 +61,7 @@ class Member:
         order: In which order they go in.
         identity: The device's key of this task, where members are named.
         entropy: `entropy(count)`: random bytes, such as `os.urandom`.
+        released: What is sent of rows, where noise on the first cut was agreed on.
 
     Attributes:
         stage: Where in the table this member stands.
@@ -77,7 +81,11 @@ class Member:
         order: Order,
         identity: SigningKey | None,
         entropy: Callable[[int], bytes],
+        released: Released | None = None,
     ) -> None:
+        if (released is None) != (terms.cut is None):
+            raise ValueError("noise on the first cut, and what is released with it, belong together")
+        self._released, self._sent = released, (np.zeros((0, 0), np.float32), labels)
         self._terms, self._rows, self._labels, self._order, self._entropy = terms, rows, labels, order, entropy
         self._keys = MemberKeys(terms.task_hash, entropy(32), identity if terms.named else None)
         self.stage, self.role, self.reason, self.again = IDLE, None, "", False
@@ -166,6 +174,9 @@ class Member:
         if (message.turn, message.attempt) != self._now or self._worker is None:
             return self._drop()
         self.stage, self._turn = RUNNING, message
+        if self.role == DOMINATOR and self._released is not None and message.batches:
+            # Before anything of a row is sent: whoever gives them has kept and charged them.
+            self._sent = self._released(self._worker.first_sums)
         out: Out = [self._deposit()] if message.at_once else []
         return out + (self._next_batch() if self.role == DOMINATOR else [])
 
@@ -260,7 +271,11 @@ class Member:
         order = self._order(self._now[0], len(self._labels))
         chosen = order[worker.batches * terms.batch : (worker.batches + 1) * terms.batch]
         self._rows_of[worker.batches] = len(chosen)
-        return self._carry(worker.batches, worker.begin(self._rows[chosen], self._labels[chosen]))
+        if self._released is None:
+            return self._carry(worker.batches, worker.begin(self._rows[chosen], self._labels[chosen]))
+        columns, labels = self._sent
+        told = worker.begin(self._rows[chosen], labels[chosen], np.ascontiguousarray(columns[:, chosen]))
+        return self._carry(worker.batches, told)
 
     def _carry(self, before: int, found: list[Told]) -> Out:
         """Seal what goes to others; leave a deposit where a batch was finished, if it is time for one."""

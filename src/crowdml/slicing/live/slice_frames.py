@@ -18,7 +18,7 @@ _LAYOUT = struct.Struct("<BBBBIIIIHHHHHHI")
 HEADER_BYTES = _LAYOUT.size
 TAG_BYTES = 16
 VERSION = 1
-FORWARD, BACKWARD, TIED, DEPOSIT, UPLOAD, DOWNLOAD = 1, 2, 3, 4, 5, 6
+FORWARD, BACKWARD, TIED, DEPOSIT, UPLOAD, DOWNLOAD, CHUNK = 1, 2, 3, 4, 5, 6, 7
 KINDS = {
     FORWARD: "forward",
     BACKWARD: "backward",
@@ -26,6 +26,7 @@ KINDS = {
     DEPOSIT: "deposit",
     UPLOAD: "upload",
     DOWNLOAD: "download",
+    CHUNK: "chunk",
 }
 BETWEEN_MEMBERS = (FORWARD, BACKWARD, TIED)
 FORMATS = 3
@@ -47,8 +48,8 @@ class Header(NamedTuple):
         turn: Turn of the group since it was dealt.
         attempt: Attempt at that turn; never used twice.
         batch: Batches of the turn before this one; of a deposit, those that are in it.
-        micro: Number of the micro-batch; of a deposit, whether it ends the turn.
-        micros: Micro-batches of this batch.
+        micro: Number of the micro-batch; of a deposit, whether it ends the turn; of a chunk, its number.
+        micros: Micro-batches of this batch; of a chunk, how many there are.
         rows: Rows of the whole batch.
         sender: Member that sends.
         receiver: Member that receives.

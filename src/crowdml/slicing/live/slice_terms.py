@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from crowdml.core import record
 from crowdml.core.errors import MalformedMessage
+from crowdml.privacy.sanitisers.first_sums import FirstCut
 from crowdml.slicing.live.slice_frames import HEADER_BYTES, plain_header
 from crowdml.slicing.live.slice_plan import SlicePlan
 from crowdml.slicing.piece_state import PieceState
@@ -36,6 +37,7 @@ class SliceTerms:
         named: Whether peers see signed cards, and pin identities.
         shuffle: Whether all pieces are dealt anew in every turn, or as few as possible.
         cut_every: Batches between two cuts of a turn; 0: as the server finds from the group's pace.
+        cut: Bound and noise of what crosses the first cut; None where sums are sent as they are.
     """
 
     task_hash: str
@@ -50,6 +52,7 @@ class SliceTerms:
     named: bool = True
     shuffle: Literal["all", "least"] = "all"
     cut_every: int = 0
+    cut: FirstCut | None = None
 
     @property
     def size(self) -> int:

@@ -26,7 +26,7 @@ from crowdml.privacy.odds import Odds
 from crowdml.task.live_task import require_live
 from crowdml.task.message_parts import MessagePart, message_parts
 from crowdml.task.owners.dots import Dots
-from crowdml.task.owners.promise_words import in_epsilon, rests_on, same_sample, short, trust
+from crowdml.task.owners.promise_words import in_epsilon, noise_at_cut, rests_on, same_sample, short, trust
 from crowdml.task.owners.unit_totals import GROWS, NOT_LIMITED, UnitTotal, whole_task
 from crowdml.task.owners.who_sees import AUDIENCES, FACTS, Sight, sights_of, who_sees
 from crowdml.task.task import Task
@@ -259,4 +259,6 @@ def _no_promise(task: Task, plan: Plan) -> str:
         return "Only a simulation can run this task. No device can join it, and nobody is promised anything."
     sums = "Only sums over many devices can be read, but they carry no noise."
     sent = sums if task.masking() else "What your device sends carries no noise."
+    if noise_at_cut(task):
+        sent = "Sums of your rows carry noise, but members of your group see your labels exactly."
     return f"Nothing is promised. {sent} {GAME} {COIN} If you join, a method may be right 100 times in 100."

@@ -22,11 +22,18 @@ def in_epsilon(task: Task, plan: Plan) -> str:
     if not terms.promised:
         sums = "the server sees sums over many devices alone, but these carry no noise."
         plain = "what devices send carries no noise, and the server sees it as it is."
+        if noise_at_cut(task):
+            plain = "first sums of rows carry noise, but labels are open to members of a group."
         return f"No formal guarantee: {sums if task.masking() else plain}"
     whom = "Each sample" if terms.unit == "sample" else "Each device, with all its samples,"
     times = f"the {terms.releases} releases it may enter" if terms.releases > 1 else "the one release it may enter"
     against = "" if plan.last.shared is None else ", against whoever sees nothing but sums over many devices"
     return f"{whom} is promised ε = {terms.limit.epsilon:g}{_delta(terms.limit.delta)} over {times}{against}."
+
+
+def noise_at_cut(task: Task) -> bool:
+    """Tell whether what a net in pieces lets through its first cut carries noise, whatever else does not."""
+    return task.releases.sends == "pieces" and task.algorithm.cut_noise > 0
 
 
 def rests_on(task: Task, plan: Plan) -> str:

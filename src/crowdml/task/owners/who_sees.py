@@ -68,7 +68,9 @@ def who_sees(
 
 def sights_of(task: Task) -> Sights | None:
     """Return what a task's devices show to each other, where its algorithm lets them."""
-    return task.recipe.sights(task.algorithm) if task.recipe.sights is not None else None
+    if task.recipe.sights is None:
+        return None
+    return task.recipe.sights(task.algorithm, task.calibrated.terms.promised)
 
 
 def _told(

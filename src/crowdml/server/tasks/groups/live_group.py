@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crowdml.server.tasks.device_tokens import DeviceState
+from crowdml.slicing.live.deposit_chunks import ChunkGatherer
 from crowdml.slicing.live.group_machine import Group
 from crowdml.slicing.live.group_records import DONE, Event, role_name
 from crowdml.slicing.live.slice_terms import SliceTerms
@@ -37,6 +38,7 @@ class Line:
         self.device, self.most_bytes, self.rtt_s = device, most_bytes, rtt_s or (lambda: 0.0)
         self._send_now = send_now or (lambda message: False)
         self.group: LiveGroup | None = None
+        self.chunks: ChunkGatherer | None = None
         self.number = self.bytes = 0
         self.waiting: deque[str | bytes] = deque()
         self.news = asyncio.Event()

@@ -26,6 +26,7 @@ from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.task_writer import Writer
 from crowdml.slicing.live import controls as say
 from crowdml.slicing.live import slice_frames as frames
+from crowdml.slicing.live.deposit_chunks import ChunkGatherer
 from crowdml.slicing.live.deposits import deposit_bytes
 from crowdml.slicing.live.group_machine import Group, Out
 from crowdml.slicing.live.group_records import GATHERING, PAUSED, RUNNING, SHARING, WAITING, GroupStart
@@ -147,6 +148,11 @@ class SliceGroups:
             raise MalformedMessage(f"a frame of member {header.sender} of group {header.group}, sent by another")
         if header.turn != machine.turn or header.attempt != machine.attempt:
             group.counted["frames of another attempt"] += 1
+            return
+        if header.kind == frames.CHUNK:
+            line.chunks = line.chunks or ChunkGatherer(max(self._pieces))
+            whole = line.chunks.take(header, message)
+            self._deliver(group, machine.handle(number, whole) if whole is not None else [])
             return
         if header.kind not in frames.BETWEEN_MEMBERS:
             self._deliver(group, machine.handle(number, message))
