@@ -135,6 +135,13 @@ def settings_of(study: Study) -> dict[str, list[str]]:
     return {"task": [study.task.name], **curves}
 
 
+def has_changed(study: Study, record: Record) -> bool:
+    """Say whether a study has other settings than those that were run: as it stands, or all or a part of it in full."""
+    whole = settings_of(study.in_full)
+    in_full = study.full is not None and all(whole.get(key) == value for key, value in record.settings.items())
+    return record.settings != settings_of(study) and not in_full
+
+
 def today() -> str:
     """Return the day, in UTC."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
