@@ -14,6 +14,7 @@ from docs.writers.capacity import capacity_page
 from docs.writers.commands import cli_page
 from docs.writers.http import http_page
 from docs.writers.layer_map import draw_layers
+from docs.writers.measured import measured_page
 from docs.writers.messages import messages_page
 from docs.writers.others import others_page
 from docs.writers.papers import papers_page
@@ -32,6 +33,7 @@ PAGES = {
     REFERENCE.parent / "papers.md": papers_page,
     REFERENCE.parent / "reproduce-others.md": others_page,
     REFERENCE.parent / "benchmarks.md": benchmarks_page,
+    REFERENCE.parent / "concepts" / "what-we-measured.md": measured_page,
     REFERENCE.parent / "concepts" / "speed.md": speed_page,
     REFERENCE.parent / "concepts" / "capacity.md": capacity_page,
     REFERENCE.parent / "images" / "layer-map.svg": draw_layers,

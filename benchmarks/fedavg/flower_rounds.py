@@ -51,7 +51,7 @@ def cpu_seconds() -> float:
 
 
 def load(path: str) -> tuple[torch.Tensor, ...]:
-    """Read rows and labels, once in a process; where it is kept must be found by name, as functions travel as copies."""
+    """Read rows and labels, once in a process. Functions travel as copies: what is kept must be found by name."""
     kept = vars(torch)
     if "_crowdml_rows" not in kept:
         kept["_crowdml_rows"] = read(path)

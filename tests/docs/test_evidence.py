@@ -14,6 +14,8 @@ from crowdml.studies import STUDIES
 from crowdml.studies.records import Record, has_changed, settings_of, write_record
 from crowdml.studies.study import Row
 from docs.writers.benchmarks import QUESTIONS, benchmarks_page, ratios
+from docs.writers.measured import QUESTIONS as ASKED
+from docs.writers.measured import figures, measured_page
 from docs.writers.others import TABLES, others_page
 
 NIID = STUDIES["external/niid"]
@@ -142,3 +144,14 @@ def test_every_claim_names_a_script_and_environments_that_exist(root: Path) -> N
         assert set(claim.peers) <= set(environments.REQUIREMENTS)
     verbs = (root / "Makefile").read_text(encoding="utf-8")
     assert "bench-peers: setup" in verbs and "benchmarks.peers.run $(CLAIM)" in verbs
+
+
+@pytest.mark.parametrize("question", ASKED, ids=lambda question: question.study)
+def test_every_figure_that_advice_rests_on_is_in_its_record(question: Any) -> None:
+    assert set(figures(question)) == set(question.settings)
+
+
+def test_what_we_measured_says_what_was_not_run_and_marks_the_best(tmp_path: Path) -> None:
+    assert measured_page(tmp_path).count("| not run |") == sum(len(question.settings) for question in ASKED)
+    tables = re.findall(r"^\| \| .*?\n\n", measured_page(), re.M | re.S)
+    assert len(tables) == len(ASKED) and all("**" in table for table in tables)
