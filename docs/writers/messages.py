@@ -82,7 +82,8 @@ def messages(source: Path = SOURCE) -> dict[str, set[Message]]:
     """Return all messages by the folder of the source in which they stand."""
     found: dict[str, set[Message]] = defaultdict(set)
     for path in sorted(source.rglob("*.py")):
-        area = path.relative_to(source).parts[0].removesuffix(".py").replace("_", " ").capitalize()
+        folder = path.relative_to(source).parts[0].removesuffix(".py")
+        area = "Commands" if folder == "cli" else folder.replace("_", " ").capitalize()
         said = set(_said(ast.parse(path.read_text(encoding="utf-8"))))
         if said:
             found[area] |= said

@@ -273,7 +273,8 @@ def _figure(value: float) -> str:
 def this_machine() -> Machine:
     """Describe this machine: cores that this process may use, processor and memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return Machine(cores=len(os.sched_getaffinity(0)), cpu=_cpu(), memory_gib=round(memory, 1))
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # not on macOS
+    return Machine(cores=usable, cpu=_cpu(), memory_gib=round(memory, 1))
 
 
 def _cpu() -> str:
