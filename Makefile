@@ -7,7 +7,7 @@ STAMP := .venv/.complete
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-live test-torch test-flower check docs site web soak soak-short bench reproduce lock release system-packages clean
+.PHONY: help setup demo test test-live test-torch test-flower check docs site web soak soak-short bench bench-peers reproduce lock release system-packages clean
 MINUTES ?= 60
 TORCH ?= torch
 FLOWER ?= flwr
@@ -18,7 +18,7 @@ help:  ## Print this list
 
 setup: $(STAMP)  ## Make .venv and install everything into it
 
-$(STAMP): bootstrap.lock requirements.lock pyproject.toml
+$(STAMP): bootstrap.lock requirements.lock pyproject.toml src/crowdml/version.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "crowdml needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 setup"; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing. On Debian: apt-get install python3-venv"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -86,6 +86,9 @@ bench: setup  ## Measure the engine against a plain NumPy loop and a C loop; sam
 	$(BIN)/python benchmarks/admm/bench.py
 	$(BIN)/python benchmarks/own_models/bench.py
 
+bench-peers: setup  ## Compare with Flower, pfl-research, FedJAX, Opacus and PyTorch, each in its own environment: make bench-peers CLAIM=fedavg
+	$(BIN)/python -m benchmarks.peers.run $(CLAIM)
+
 reproduce: setup  ## Run a small version of every figure of the papers into reproduced/ (minutes); TRIALS=1 for the real ones (hours)
 	$(BIN)/crowdml reproduce --all --plot reproduced $(if $(TRIALS),--trials $(TRIALS) --record reproduced --resume,--quick)
 
@@ -106,4 +109,4 @@ system-packages:  ## Install what some tests need beyond Python (Debian; as root
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends caddy chromium openssh-client strace
 
 clean:  ## Remove the environment and caches
-	rm -rf .venv .venv-torch .venv-flower site web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-torch .venv-flower .venv-peers site web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

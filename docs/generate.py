@@ -9,10 +9,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from docs.writers.benchmarks import benchmarks_page
 from docs.writers.capacity import capacity_page
 from docs.writers.commands import cli_page
 from docs.writers.http import http_page
 from docs.writers.layer_map import draw_layers
+from docs.writers.measured import measured_page
+from docs.writers.messages import messages_page
+from docs.writers.others import others_page
 from docs.writers.papers import papers_page
 from docs.writers.python_api import python_page
 from docs.writers.speed import speed_page
@@ -25,7 +29,11 @@ PAGES = {
     REFERENCE / "cli.md": cli_page,
     REFERENCE / "http.md": http_page,
     REFERENCE / "python.md": python_page,
+    REFERENCE / "messages.md": messages_page,
     REFERENCE.parent / "papers.md": papers_page,
+    REFERENCE.parent / "reproduce-others.md": others_page,
+    REFERENCE.parent / "benchmarks.md": benchmarks_page,
+    REFERENCE.parent / "concepts" / "what-we-measured.md": measured_page,
     REFERENCE.parent / "concepts" / "speed.md": speed_page,
     REFERENCE.parent / "concepts" / "capacity.md": capacity_page,
     REFERENCE.parent / "images" / "layer-map.svg": draw_layers,

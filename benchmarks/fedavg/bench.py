@@ -1,16 +1,17 @@
 """Federated averaging: what a round costs here and with others, all in one run.
 
-    sh benchmarks/fedavg/setup.sh FOLDER
-    python benchmarks/fedavg/bench.py FOLDER [--rounds 60] [--repeats 3] [--json FILE]
+    make bench-peers CLAIM=fedavg                   # makes the environments, runs this and keeps the record
+    python benchmarks/fedavg/bench.py FOLDER [--rounds 40] [--repeats 3] [--json FILE]
     python benchmarks/fedavg/bench.py --products    # a round over its matrix products alone; needs no environments
 
-A net 784-200-10 learns MNIST: 100 devices with 576 rows each, 10 of them in a round, 18 batches of 32, plain SGD. The
-figure is CPU time per round, the best of the repeats; compiling is apart. crowdml is measured as it is, and with whole
-rows: as it is, it multiplies without the columns that are zero in most rows, and adds what they hold number by number.
-The same could be done elsewhere; no peer does. The floor is what the matrix products of a round cost alone, each by
-NumPy's library (OpenBLAS) on one thread, with all columns and with those that crowdml multiplies. Flower is a different
-measurement and named so: what its simulation spends on a round in which devices do nothing but send their parameters
-back. The data set is found as `crowdml data list` says.
+A net 784-200-10 learns MNIST: 100 devices with 576 rows each, 10 of them in a round, 18 batches of 32, plain SGD.
+The figure is CPU time per round, the best of the repeats; compiling is apart. crowdml is measured as it is, and
+with whole rows: as it is, it multiplies without the columns that are zero in most rows, and adds what they hold
+number by number. The same could be done elsewhere; no peer does. The floor is what the matrix products of a round
+cost alone, each by NumPy's library (OpenBLAS) on one thread, with all columns and with those that crowdml
+multiplies. Flower's devices train as the plain PyTorch loop does, and the CPU time of all its processes counts;
+what its simulation spends on a round in which devices do nothing but send their parameters back is shown apart. A
+peer that is not installed is left out. The data set is found as `crowdml data list` says.
 """
 
 from __future__ import annotations
@@ -78,6 +79,15 @@ GOAL = 1.25
 """Most that a round may cost, as a multiple of its matrix products alone."""
 
 FLOWER_ROUNDS = 12
+PEERS = {
+    "PyTorch, plain loop": ("torch", "torch_loop.py"),
+    "pfl-research": ("pfl", "pfl_rounds.py"),
+    "FedJAX": ("fedjax", "fedjax_rounds.py"),
+}
+"""Environment and script of everybody who does the same work in one process, and so is measured in turns with ours."""
+
+COUNTED = {"Flower, training": ("train", 30), "Flower, idle devices": ("idle", FLOWER_ROUNDS)}
+"""What Flower's devices do, and rounds at most: it is measured once, as starting it takes long."""
 
 
 def task(rounds: int) -> Task:
@@ -146,9 +156,9 @@ def over_products(repeats: int) -> None:
         print(f"{name + ' rows':24}{width:9}{best[name]:11.1f}{best[of]:14.1f}{ratio:7.2f}{GOAL:7.2f}")
 
 
-def peer(folder: Path, name: str, script: str, data: Path, rounds: int) -> dict[str, float]:
+def peer(folder: Path, name: str, script: str, data: Path, rounds: int, *more: str) -> dict[str, float]:
     """Run a peer in its own environment."""
-    command = [str(folder / name / "bin" / "python"), str(HERE / script), str(data), str(rounds)]
+    command = [str(folder / name / "bin" / "python"), str(HERE / script), str(data), str(rounds), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own scripts
     if done.returncode:
         raise SystemExit(f"{name} failed:\n{done.stderr[-2000:]}")
@@ -172,17 +182,18 @@ def write_rows(path: Path) -> None:
 def main() -> None:
     """Measure everything and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, nargs="?", help="environments made by setup.sh")
+    parser.add_argument("folder", type=Path, nargs="?", help="environments that `make bench-peers` has made")
     parser.add_argument("--products", action="store_true", help="compare with the matrix products alone")
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.products:
         return over_products(given.repeats)
     if given.folder is None:
-        parser.error("give the folder that setup.sh has made, or --products")
+        parser.error("give the folder of the environments, or --products")
     found: dict[str, dict[str, float]] = {}
+    installed = {name: entry for name, entry in PEERS.items() if (given.folder / entry[0] / "installed.json").is_file()}
 
     def note(name: str, figures: dict[str, float]) -> None:
         if name not in found or figures["ms"] < found[name]["ms"]:
@@ -198,25 +209,47 @@ def main() -> None:
                 note("its products", floor(columns))
                 note("crowdml", sparse() | {"accuracy": 1 - learnt.test_error})
                 note("crowdml, whole rows", whole() | {"accuracy": 1 - learnt.test_error})
-            note("PyTorch, plain loop", peer(given.folder, "torch", "torch_loop.py", data, given.rounds))
-            note("pfl-research", peer(given.folder, "pfl", "pfl_rounds.py", data, given.rounds))
-        note("Flower", peer(given.folder, "flower", "flower_rounds.py", data, FLOWER_ROUNDS))
+            for name, (environment, script) in installed.items():
+                note(name, peer(given.folder, environment, script, data, given.rounds))
+        if (given.folder / "flower" / "installed.json").is_file():
+            for name, (kind, most) in COUNTED.items():
+                rounds = min(given.rounds, most)
+                note(name, peer(given.folder, "flower", "flower_rounds.py", data, rounds, kind))
+    show(found, columns)
+    print(f"crowdml compiled in {learnt.compile_seconds:.1f} s, apart")
+    if given.json:
+        given.json.write_text(json.dumps(as_record(found, given.rounds), indent=2) + "\n")
+
+
+def show(found: dict[str, dict[str, float]], columns: int) -> None:
+    """Print everybody's round beside ours, and ours beside its matrix products."""
     least = found["crowdml"]["ms"]
-    for name in ("crowdml", "crowdml, whole rows", "PyTorch, plain loop", "pfl-research"):
-        figures = found[name]
-        ratio = f"{figures['ms'] / least:5.2f} ×"
-        print(f"{name:22} {figures['ms']:8.1f} ms of CPU per round {ratio}   accuracy {figures['accuracy']:.3f}")
+    for name, figures in found.items():
+        if not name.endswith("products"):
+            learnt = f"   accuracy {figures['accuracy']:.3f}" if "accuracy" in figures else ""
+            print(f"{name:22} {figures['ms']:8.1f} ms of CPU per round {figures['ms'] / least:6.2f} ×{learnt}")
     for name, of, width in (("its products", "crowdml", columns), ("all products", "crowdml, whole rows", INPUTS)):
         share = found[name]["ms"] / found[of]["ms"]
         print(f"{name} alone     {found[name]['ms']:8.1f} ms, with {width} columns: {share:.0%} of {of}")
     ratio = found["crowdml"]["ms"] / found["its products"]["ms"]
     print(f"crowdml over its products alone: {ratio:.2f} (goal: {GOAL})")
-    most = found["pfl-research"]["ms"] / found["all products"]["ms"]
-    print(f"                       who makes all of them is at most {most:.1f} times as fast as pfl-research")
-    print(f"Flower's overhead      {found['Flower']['ms']:8.1f} ms of CPU per round in which devices do nothing")
-    print(f"crowdml compiled in {learnt.compile_seconds:.1f} s, apart")
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def as_record(found: dict[str, dict[str, float]], rounds: int) -> dict[str, Any]:
+    """Return the figures in the form that all comparisons with peers have."""
+    idle = "devices send back what they got: nothing is learnt, and training would come on top"
+    rows = [
+        {"name": name, "value": figures["ms"], "accuracy": figures.get("accuracy")}
+        | ({"beside": idle} if name == "Flower, idle devices" else {})
+        for name, figures in found.items()
+        if not name.endswith("products")
+    ]
+    return {
+        "unit": "ms of CPU per round",
+        "seed": 0,
+        "setting": f"MNIST, net 784-200-10, 10 of 100 devices in a round, 18 batches of 32 each; {rounds} rounds",
+        "rows": rows,
+    }
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Secure aggregation: CPU time of a device and of the server, and bytes; beside it Flower's SecAgg+ functions.
 
-    sh benchmarks/secagg/setup.sh FOLDER
+    make bench-peers CLAIM=secagg    # makes the environment, runs this and keeps the record
     python benchmarks/secagg/bench.py [FOLDER] [--json FILE]
 
 1,000 devices with 100,000 values of 16 bits each, a tenth of them corrupt at most, 10 % or 30 % of them lost after they
@@ -204,7 +204,36 @@ def main() -> None:
             f"the server {found['flower']['server_s'] / found['complete']['server_s']:.0f} times less"
         )
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        options.json.write_text(json.dumps(as_record(found), indent=2) + "\n")
+
+
+def as_record(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures in the form that all comparisons with peers have."""
+    named = {"complete": "crowdml", "flower": "Flower's SecAgg+ functions"}
+    rows = [
+        {
+            "name": named[key],
+            "value": found[key]["device_ms"],
+            "server, s": found[key]["server_s"],
+            "bytes over plain 16-bit values": found[key]["upload"],
+        }
+        for key in named
+        if key in found
+    ]
+    notes = [
+        f"crowdml with {each['devices']:,} devices, {each['lost']} of them lost: a device {each['device_ms']:.0f} ms "
+        f"({each['first_ms']:.0f} more at first contact), the server {each['server_s']:.1f} s, "
+        f"{each['neighbours']} neighbours"
+        for key, each in found.items()
+        if key.startswith("large")
+    ]
+    return {
+        "unit": "ms of CPU per device",
+        "seed": 1,
+        "setting": f"a sum of {SIZE:,} values over 50 devices, 5 of them lost, everybody everybody's neighbour",
+        "rows": rows,
+        "notes": notes,
+    }
 
 
 def flower(folder: Path) -> dict[str, Any]:

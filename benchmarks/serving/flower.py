@@ -1,9 +1,9 @@
 """What a reply costs Flower's SuperLink, with nodes that do nothing else.
 
-    sh benchmarks/fedavg/setup.sh /tmp/peers
-    /tmp/peers/flower/bin/python benchmarks/serving/flower.py [--database FILE] [--messages 300]
+    make bench-peers CLAIM=serving    # makes the environment, and compares with ours
+    .venv-peers/flower/bin/python benchmarks/serving/flower.py [--database FILE] [--messages 300]
 
-Runs in Flower's own environment (flwr 1.41). The SuperLink's Fleet API runs in a process of its own, as the SuperLink
+Runs in Flower's own environment. The SuperLink's Fleet API runs in a process of its own, as the SuperLink
 starts it; a node here is a gRPC stub that pulls its messages and pushes replies of 500 float32 numbers, as a SuperNode
 does, but without an application behind it. Messages to nodes are put into the SuperLink's state directly, so the
 ServerApp costs nothing. The figure is CPU time of the SuperLink's process per reply.

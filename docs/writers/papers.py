@@ -70,7 +70,7 @@ def papers_page(results: Path = RESULTS) -> str:
 def _section(name: str, results: Path) -> tuple[str, str]:
     """Return a study's word, and everything that its record says."""
     from crowdml.studies import STUDIES
-    from crowdml.studies.records import cells, curve_lines, place, provenance, read_record, settings_of
+    from crowdml.studies.records import cells, curve_lines, has_changed, place, provenance, read_record
 
     study = STUDIES[name]
     intro = f"{study.title[0].upper()}{study.title[1:]}."
@@ -83,7 +83,7 @@ def _section(name: str, results: Path) -> tuple[str, str]:
     for row in record.rows:
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in (*cells(row), row.rule)) + " |")
     notes = [f"- {note}" for note in (*curve_lines(record), *record.notes)]
-    if record.settings != settings_of(study):
+    if has_changed(study, record):
         notes.append("- **settings have changed since this was run**")
     said = [intro, f"**{record.verdict}.** {provenance(record)}", "\n".join(rows), "\n".join(notes)]
     return record.verdict, "\n\n".join(part for part in said if part)

@@ -7,7 +7,7 @@ import functools
 import subprocess
 from pathlib import Path
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 @functools.cache

@@ -6,10 +6,12 @@ import contextlib
 import io
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import crowdml
 from crowdml.cli import main
@@ -170,9 +172,28 @@ def test_what_is_no_token_is_called_that(token: str, refused: Run, monkeypatch: 
     assert "operator.token: this is no token" in refused("task", "devices", "walk", "--home", ".")
 
 
-def test_every_command_that_stands_for_another_word_exists() -> None:
-    import typer
+def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command that does something, with its words."""
+    for name, child in getattr(command, "commands", {}).items():
+        yield from leaves(child, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path, command
 
+
+LEAVES = dict(leaves(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_every_command_refuses_bad_input_in_words(path: tuple[str, ...], refused: Run) -> None:
+    assert "--no-such-option" in refused(*path, "--no-such-option")
+    needed = [option for option in LEAVES[path].params if option.param_type_name == "argument" and option.required]
+    if needed:
+        said = refused(*path, *("no-such-thing" for _ in needed))
+        assert said.lstrip().startswith(("error: ", "Usage: ")) and "Traceback" not in said
+        assert len(said.splitlines()) > 1, "it says what would be right"
+
+
+def test_every_command_that_stands_for_another_word_exists() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for words, ours in MEANT.items():
         for word in words.split():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -209,7 +208,7 @@ def in_full(study: Study, study_id: str) -> Study:
 
     if study.full is None:
         raise BadInput(f"{study_id} has no larger setting", where="--full", hint="leave it out")
-    return replace(study, task=study.full, curves=study.full_curves or study.curves, missing=())
+    return study.in_full
 
 
 def _print_record(record: Record) -> None:

@@ -135,6 +135,13 @@ def settings_of(study: Study) -> dict[str, list[str]]:
     return {"task": [study.task.name], **curves}
 
 
+def has_changed(study: Study, record: Record) -> bool:
+    """Say whether a study has other settings than those that were run: as it stands, or all or a part of it in full."""
+    whole = settings_of(study.in_full)
+    in_full = study.full is not None and all(whole.get(key) == value for key, value in record.settings.items())
+    return record.settings != settings_of(study) and not in_full
+
+
 def today() -> str:
     """Return the day, in UTC."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
@@ -266,7 +273,8 @@ def _figure(value: float) -> str:
 def this_machine() -> Machine:
     """Describe this machine: cores that this process may use, processor and memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return Machine(cores=len(os.sched_getaffinity(0)), cpu=_cpu(), memory_gib=round(memory, 1))
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # not on macOS
+    return Machine(cores=usable, cpu=_cpu(), memory_gib=round(memory, 1))
 
 
 def _cpu() -> str:

@@ -238,6 +238,13 @@ class Study:
         what = "the comparisons of this study need several curves each"
         raise BadInput(what, where="--curve", hint="leave it out: all curves are run")
 
+    @property
+    def in_full(self) -> Study:
+        """The same in the paper's own setting, where that is another; else itself."""
+        if self.full is None:
+            return self
+        return dataclasses.replace(self, task=self.full, curves=self.full_curves or self.curves, missing=())
+
     def compare(self, results: Results) -> tuple[Row, ...]:
         """Set results beside the paper's figures."""
         return tuple(self.rows(results))

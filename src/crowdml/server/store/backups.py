@@ -118,7 +118,8 @@ def _discard(path: Path) -> None:
 def _copy_sqlite(source: Path, target: Path) -> None:
     """Copy one file of a store as it is at one moment."""
     if not source.is_file():
-        raise BadInput(f"there is no file {source}", hint="--home FOLDER or --db URL says where a server keeps it")
+        hint = "give a backup that is there; --home FOLDER or --db URL says where a server keeps its tasks"
+        raise BadInput(f"there is no file {source}", hint=hint)
     address = f"{source.resolve().as_uri()}?mode=ro"
     with closing(sqlite3.connect(address, uri=True)) as read, closing(sqlite3.connect(target)) as written:
         try:

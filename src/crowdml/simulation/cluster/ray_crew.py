@@ -77,13 +77,13 @@ class RayWorker:
         except (self.ray.exceptions.RayActorError, self.ray.exceptions.ObjectLostError) as error:
             self.broken = True
             why = " ".join(str(error).split())[:200]
-            what = f"a worker of the cluster is gone: {why}"
+            what = f"a worker process of the cluster is gone: {why}"
             raise WorkerLost(what, hint="perhaps there was too little memory: fewer trials or devices") from None
         except self.ray.exceptions.RayTaskError as error:
             self.broken = True
             why = " ".join(str(error.cause if error.cause is not None else error).split())[-300:]
             hint = "crowdml[simulation,ray] of the same version must be installed on all machines"
-            raise BadInput(f"a worker of the cluster cannot work: {why}", where=WHERE, hint=hint) from None
+            raise BadInput(f"a worker process of the cluster cannot work: {why}", where=WHERE, hint=hint) from None
         except BaseException:  # interrupted: nobody knows what would come next
             self.broken = True
             raise
@@ -123,7 +123,7 @@ class RayCrew:
         for versions in (each["versions"] for each in said):
             for name, version in ours["versions"].items():
                 if versions[name] != version:
-                    what = f"a worker of the cluster has {name} {versions[name]}, and this process {version}"
+                    what = f"a worker process of the cluster has {name} {versions[name]}, and this process {version}"
                     raise BadInput(what, where=WHERE, hint="install the same versions on all machines")
         others = {each["processor"] for each in said} - {ours["processor"]}
         if others:

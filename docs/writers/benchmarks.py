@@ -1,0 +1,145 @@
+"""The page of benchmarks: one command per claim, and what it found beside others, from `results/peers`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers.run import CLAIMS, RECORDS
+from docs.writers.phrases import GENERATED
+from docs.writers.speed import RECORDS as SPEED
+from docs.writers.speed import SECTIONS
+
+INTRODUCTION = """\
+Every claim about speed has one command that anybody can run, and the record that it wrote stands in `results/peers`
+with versions, seed, machine, date and commit; this page is made of those records. Everybody does the same work in
+one run on one machine, and the figure is CPU time unless it says otherwise: *1* is crowdml, *2* takes twice as
+much, *0.5* half. Other machines, nets and sizes will give other ratios. Peers are installed in environments of
+their own, below `.venv-peers`, by `make bench-peers` itself; what did not install is named.
+
+What these figures do not say: crowdml is written for the processor, and nothing here was run on a GPU, for which
+PyTorch, pfl-research and FedJAX are made. Flower spends its time on keeping devices apart from each other, in
+processes, which a simulation in one compiled program does not do. If a comparison wrongs a project, please open an
+issue."""
+
+QUESTIONS = {
+    "fedavg": (
+        "A round of federated averaging",
+        "The same net, rows, batches and rate with crowdml, with a plain PyTorch loop and in other frameworks' "
+        "simulations. *Whole rows*: crowdml without its trick of leaving out columns that are zero in nearly all rows.",
+    ),
+    "dpsgd": (
+        "A private training step",
+        "DP-SGD: every row's gradient is clipped, then noise is added. Opacus by its two ways, and both frameworks "
+        "without privacy beside it.",
+    ),
+    "cnn": (
+        "A training step of a convolutional net",
+        "Without privacy, beside PyTorch with its channels last, its faster way on this kind of processor.",
+    ),
+    "secagg": (
+        "A secure sum",
+        "All that a device does in one sum, and the server's part. Flower's functions are called in the order of its "
+        "own workflow. A sum is exact in crowdml; there values are rounded, and seeds folded into 32 bits.",
+    ),
+    "serving": (
+        "A message of a device, taken by a server",
+        "CPU time of the server's process. Both keep 500 numbers in a SQLite file before they answer. crowdml also "
+        "folds them into the model; the SuperLink also hands out the message that is replied to, in several calls, "
+        "and leaves averaging to a ServerApp. So it is the cost of one contribution, not of one call.",
+    ),
+    "browser": (
+        "A gradient in the browser",
+        "The browser device's own engine beside TensorFlow.js with WebAssembly, in one process, by a clock.",
+    ),
+}
+"""Heading and words, by claim."""
+
+
+def benchmarks_page(records: Path = RECORDS) -> str:
+    """Put all claims on one page; what nobody has recorded says so."""
+    parts = [GENERATED, "# Benchmarks", INTRODUCTION, "## One command per claim", _overview(records)]
+    for name in CLAIMS:
+        heading, words = QUESTIONS[name]
+        parts += [f"## {heading}", words, *_section(name, records)]
+    parts += ["## Without peers", *_own()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _read(name: str, records: Path) -> dict[str, Any] | None:
+    path = records / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _overview(records: Path) -> str:
+    lines = ["| claim | command | CPU time beside crowdml's |", "|---|---|---|"]
+    for name in CLAIMS:
+        found = _read(name, records)
+        told = "not run" if found is None else "; ".join(_beside(found))
+        anchor = QUESTIONS[name][0].lower().replace(",", "").replace(" ", "-")
+        lines.append(f"| [{QUESTIONS[name][0]}](#{anchor}) | `make bench-peers CLAIM={name}` | {told} |")
+    return "\n".join(lines)
+
+
+def ratios(found: dict[str, Any]) -> list[float]:
+    """Return what each row takes as a multiple of ours: of the row that is named, or the first of its group."""
+    rows = found["rows"]
+    ours = {}
+    for row in reversed(rows):
+        if row["name"] == found.get("ours") or ("ours" not in found and row["name"].startswith("crowdml")):
+            ours[row.get("of")] = row["value"]
+    return [row["value"] / ours[row.get("of")] for row in rows]
+
+
+def _beside(found: dict[str, Any]) -> list[str]:
+    """Name every peer with its ratio, ours left out."""
+    pairs = zip(found["rows"], ratios(found), strict=True)
+    return [f"{row['name']} {_figure(ratio)}" for row, ratio in pairs if not row["name"].startswith("crowdml")]
+
+
+def _section(name: str, records: Path) -> list[str]:
+    found = _read(name, records)
+    if found is None:
+        return [f"Nobody has recorded this yet: `make bench-peers CLAIM={name}`."]
+    fixed = ("name", "value", "of", "beside")
+    more = list(dict.fromkeys(key for row in found["rows"] for key in row if key not in fixed))
+    lines = [
+        "| " + " | ".join(["", found["unit"], "beside crowdml's", *more]) + " |",
+        "|---|--:|--:|" + "--:|" * len(more),
+    ]
+    for row, ratio in zip(found["rows"], ratios(found), strict=True):
+        others = ["" if row.get(key) is None else _figure(row[key]) for key in more]
+        lines.append("| " + " | ".join([row["name"], _figure(row["value"]), _figure(ratio), *others]) + " |")
+    notes = [f"{row['name']}: {row['beside']}" for row in found["rows"] if "beside" in row]
+    notes += [f"{peer} was left out: {why}" for peer, why in found["absent"].items()] + found.get("notes", [])
+    return [f"{found['setting']}.", "\n".join(lines), "\n".join(f"- {note}" for note in [*notes, _provenance(found)])]
+
+
+def _provenance(found: dict[str, Any]) -> str:
+    packages = [f"{name} {version}" for peer in found["versions"].values() for name, version in peer.items()]
+    packages += [f"{name} {found[name]}" for name in ("jax", "numpy")]
+    seed = "" if found["seed"] is None else f"seed {found['seed']}; "
+    return (
+        f"`{found['command']}`, {found['date']}, commit {found['commit']}; {seed}{found['machine']}, {found['cores']} "
+        f"cores, load {found['load']} before it; Python {found['python']}, {', '.join(dict.fromkeys(packages))}"
+    )
+
+
+def _own() -> list[str]:
+    """List what crowdml measures of itself."""
+    lines = ["| what | command |", "|---|---|"]
+    for name, heading, _ in SECTIONS:
+        found = _read(name, SPEED)
+        if found:
+            anchor = heading.lower().replace(",", "").replace(" ", "-")
+            lines.append(f"| [{heading}](concepts/speed.md#{anchor}) | `{found['command']}` |")
+    words = "What crowdml costs by itself stands, with what each command printed, on [speed](concepts/speed.md)"
+    return [f"{words}; what that means for a server, on [capacity](concepts/capacity.md).", "\n".join(lines)]
+
+
+def _figure(value: float) -> str:
+    """Write three digits: more are not known."""
+    if isinstance(value, int) or value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
