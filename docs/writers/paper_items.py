@@ -197,6 +197,31 @@ ITEMS = (
     ),
     Item(
         SLICES,
+        "devices known to each other by pseudonyms and pinned keys only",
+        "cards that are signed for one task; pages show pseudonyms",
+        "tests/slicing/live/test_frames.py::test_cards_are_signed_for_one_task_and_identities_are_pinned",
+    ),
+    Item(
+        SLICES,
+        "overlap: micro-batches follow each other through the pieces",
+        "`algorithm.micro-batches`",
+        "tests/simulation/test_sliced_course.py::test_hops_are_the_floor_and_slow_links_want_micro_batches",
+    ),
+    Item(
+        SLICES,
+        "followers and dummies dealt anew in every turn; a dummy steps in within a turn",
+        "`algorithm.dummies`, `crowd.relay`; simulated and live",
+        "tests/simulation/test_sliced_course.py::"
+        "test_a_dummy_takes_the_piece_of_a_lost_follower_and_batches_are_replayed_from_the_cut",
+    ),
+    Item(
+        SLICES,
+        "a group keeps a model of its own beside what it shares",
+        "every group has one; `slicenet` tells the mean of their errors, and live each hands over its own",
+        "tests/slicing/live/test_following_the_task.py::test_a_stopped_group_hands_over_its_last_cut_and_says_why",
+    ),
+    Item(
+        SLICES,
         "convergence (figures 3 to 6)",
         "`slicenet/fig3` to `slicenet/fig6`",
         "tests/studies/test_slicenet.py::test_convergence_is_alike_or_not",
@@ -252,7 +277,7 @@ ITEMS = (
     Item(
         ODPFL,
         "loss curves",
-        '`crowd.measure = ["loss"]`, `crowdml simulate --plot`',
+        '`odpfl/fig1` and `odpfl/fig2` draw them; anywhere `crowd.measure = ["loss"]`, `crowdml simulate --plot`',
         "tests/simulation/reporting/test_measures.py::test_loss_and_errors_are_those_of_the_model",
     ),
     Item(
@@ -260,6 +285,11 @@ ITEMS = (
         "private training without convolutions, and with random fixed ones",
         "`odpfl/fixed-features` and `odpfl/private`: fixed features and a linear model; the paper's net: not run",
         "tests/studies/test_odpfl_private.py::test_fixed_features_ask_for_what_was_wanted_and_for_the_promise",
+    ),
+    _refused(
+        ODPFL,
+        "rows of figure 1 drawn with replacement",
+        "a row on two devices would be charged by two ledgers that know nothing of each other; every row is dealt once",
     ),
     _refused(
         ODPFL,

@@ -15,6 +15,7 @@ from crowdml.data import load as load_dataset
 from crowdml.simulation import Result, prepare
 from crowdml.studies import STUDIES, Report, reproduce, search
 from crowdml.studies.comparisons import gaps, statement
+from crowdml.studies.quick import in_small
 from crowdml.task import load
 
 needs_mnist = pytest.mark.skipif(locate("mnist") is None, reason="MNIST is not on this machine: crowdml data get mnist")
@@ -91,7 +92,7 @@ def test_every_curve_is_a_task_that_loads(name: str) -> None:
         changes = [*study.settled, *curve.changes, *(f"{key}={value}" for key, value in curve.chosen.items())]
         load(study.task, changes)
         if curve.grid:
-            assert set(curve.grid) == set(curve.chosen)
+            assert set(curve.grid) <= set(curve.chosen)
             assert all(curve.chosen[key] in values for key, values in curve.grid.items()), "chosen outside the search"
 
 
@@ -166,3 +167,16 @@ def test_the_search_never_sees_the_test_rows(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(prepare, "load_dataset", garbled)
     monkeypatch.setattr(prepare, "_prepared", {})
     assert search(quick, trials=2)[0] == found
+
+
+def test_a_search_goes_through_one_curve_where_it_is_named() -> None:
+    study = in_small("crowdml-2015/fig4", STUDIES["crowdml-2015/fig4"])
+    curves = tuple(replace(each, grid={"model.regularisation": (0.0, 1e-3)}) for each in study.curves)
+    only = replace(study, curves=(*curves[:2], replace(curves[2], grid={})))
+    label = only.curves[0].label
+    (found,) = search(only, trials=1, curves=[label])
+    assert found.label == label and len(found.cells) == 2
+    # What the grid does not name stays as chosen.
+    assert all(set(only.curves[0].chosen) == {part.split(" = ")[0] for part in c.name.split(", ")} for c in found.cells)
+    with pytest.raises(BadInput, match="nothing is searched"):
+        search(only, trials=1, curves=[only.curves[2].label])

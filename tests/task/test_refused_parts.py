@@ -47,6 +47,7 @@ ASKED: dict[tuple[str, str], tuple[str, str]] = {
         "data.transform=[{ kind = 'norm', order = 2, exactly = 1.0 }]",
     ),
     ("offline-steps", ""): ("algorithm.offline-steps=10", "algorithm.local-steps=10"),
+    ("replacement", ""): ("crowd.partition={ kind = 'iid', replacement = true }", "crowd.partition={ kind = 'iid' }"),
     ("light", ""): ("secure-aggregation={ enabled = true, light = true }", "secure-aggregation={ enabled = true }"),
 }
 

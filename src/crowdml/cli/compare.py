@@ -15,10 +15,11 @@ from crowdml.cli.parts import shards
 from crowdml.simulation.workers import start
 
 if TYPE_CHECKING:
+    from crowdml.core import BadInput
     from crowdml.data.rows.row_files import RowFile
     from crowdml.studies.sweeps import Comparison
     from crowdml.studies.tracking import Tracker
-    from crowdml.studies.variations import Variation
+    from crowdml.studies.variations import Cell, Variation
 
 MEASURES = ("loss", "devices")
 
@@ -131,6 +132,40 @@ def compare_all(
 ) -> None:
     """Check everything that could be refused, run all cells, then print and write."""
     output.check_paths(json, plot)
+    _check_axis_and_table(against, csv)
+    _require_something_to_compare(tasks, vary)
+    if on is None:
+        start.start_early()
+    from crowdml.studies.variations import make_cells, read_base, read_variation
+
+    varied = [read_variation(text, option) for text in vary]
+    file = _row_file(data, varied, option)
+    cells = make_cells([read_base(task, changes) for task in tasks], varied, option)
+    if plot and against == "epsilon":
+        _require_epsilon(cells)
+    if shard:
+        shards.refuse_outputs({"--json": json, "--plot": plot, "--csv": csv, "--track": tracking[0], "--data": data})
+        request = shards.compare_request(cells, varied, trials=trials, seed=seed, engine=engine)
+        _compare_part(shard, cells, request, on, resume)
+        return
+    tracker = open_tracking(*tracking, cells[0].task.name)
+    for note in dict.fromkeys(note for cell in cells for note in cell.notes):
+        output.say(f"note: {note}")
+    title = f"{len(cells)} cells of {trials} trial{'s' * (trials > 1)}"
+    options: dict[str, Any] = {"trials": trials, "seed": seed, "resume": resume, "engine": engine, "data": file}
+    with output.Progress(title, quiet=json == Path("-"), lines=True) as progress:
+        found, refused = _run_cells(cells, varied, on, progress, options)
+    deliver(found, trials, json=json, plot=plot, csv=csv, against=against)
+    for cell in found.cells:
+        track_result(tracker, cell.label, found[cell.label])
+    for problem in refused:  # last, where it is seen; what the other cells have found is there by now
+        output.say(f"error: {problem}")
+    if refused:
+        sys.exit(2)
+
+
+def _check_axis_and_table(against: str, csv: Path | None) -> None:
+    """Refuse an axis that there is not, and a table that cannot be written."""
     from crowdml.core import BadInput
     from crowdml.core.files import writable
     from crowdml.core.registry import nearest
@@ -140,58 +175,49 @@ def compare_all(
         writable(csv)
     if against not in AGAINST:
         raise BadInput(f'"{against}" is no axis', where="--against", hint=nearest(against, AGAINST))
+
+
+def _require_something_to_compare(tasks: Sequence[Path], vary: Sequence[str]) -> None:
+    from crowdml.core import BadInput
+
     if len(tasks) == 1 and not vary:
         raise BadInput(
             "one task alone has nothing to be compared with",
             where="--vary",
             hint="give --vary algorithm.kind=fedavg,crowd-sgd, or more task files",
         )
-    if on is None:
-        start.start_early()
-    from crowdml.studies.variations import make_cells, read_base, read_variation
 
-    varied = [read_variation(text, option) for text in vary]
-    file = _row_file(data, varied, option)
-    cells = make_cells([read_base(task, changes) for task in tasks], varied, option)
-    if plot and against == "epsilon" and not any(any(cell.task.calibrated.scales.values()) for cell in cells):
+
+def _require_epsilon(cells: Sequence[Cell]) -> None:
+    from crowdml.core import BadInput
+
+    if not any(any(cell.task.calibrated.scales.values()) for cell in cells):
         raise BadInput("no ε is known: none of the tasks adds noise", where="--against", hint="draw against samples")
-    if shard:
-        from crowdml.studies.sweeps import side_by_side
 
-        shards.refuse_outputs({"--json": json, "--plot": plot, "--csv": csv, "--track": tracking[0], "--data": data})
-        request = shards.compare_request(cells, varied, trials=trials, seed=seed, engine=engine)
-        groups = [[cell.task for cell in group] for group in side_by_side(cells)]
-        shards.run_shard(shard, groups, request, on=on, resume=resume)
-        return
-    tracker = open_tracking(*tracking, cells[0].task.name)
-    for note in dict.fromkeys(note for cell in cells for note in cell.notes):
-        output.say(f"note: {note}")
+
+def _compare_part(shard: str, cells: Sequence[Cell], request: dict[str, Any], on: str | None, resume: bool) -> None:
+    """Run one part of a comparison, and keep it for `crowdml merge`."""
+    from crowdml.studies.sweeps import side_by_side
+
+    groups = [[cell.task for cell in group] for group in side_by_side(cells)]
+    shards.run_shard(shard, groups, request, on=on, resume=resume)
+
+
+def _run_cells(
+    cells: Sequence[Cell],
+    varied: Sequence[Variation],
+    on: str | None,
+    progress: output.Progress,
+    options: dict[str, Any],
+) -> tuple[Comparison, list[BadInput]]:
+    """Run all cells; return what they found, and why some were refused."""
+    from crowdml.simulation.cluster.hiring import hire
+    from crowdml.studies.sweeps import run_cells
+
     refused: list[BadInput] = []
-    title = f"{len(cells)} cells of {trials} trial{'s' * (trials > 1)}"
-    with output.Progress(title, quiet=json == Path("-"), lines=True) as progress:
-        from crowdml.simulation.cluster.hiring import hire
-        from crowdml.studies.sweeps import run_cells
-
-        with hire(on) as crew:
-            found = run_cells(
-                cells,
-                varied,
-                trials=trials,
-                seed=seed,
-                resume=resume,
-                engine=engine,
-                watch=progress.named,
-                data=file,
-                refused=refused.append,
-                crew=crew,
-            )
-    deliver(found, trials, json=json, plot=plot, csv=csv, against=against)
-    for cell in found.cells:
-        track_result(tracker, cell.label, found[cell.label])
-    for problem in refused:  # last, where it is seen; what the other cells have found is there by now
-        output.say(f"error: {problem}")
-    if refused:
-        sys.exit(2)
+    with hire(on) as crew:
+        found = run_cells(cells, varied, watch=progress.named, refused=refused.append, crew=crew, **options)
+    return found, refused
 
 
 def deliver(

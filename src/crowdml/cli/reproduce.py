@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,69 +58,143 @@ def reproduce(
     Each row says whether the paper's statement holds, goes beyond, is a trend at another level, or differs; rows of
     which nothing is claimed are shown, and what nobody has run says so.
     """
-    from crowdml.core import BadInput
-    from crowdml.simulation.cluster.hiring import hire
-    from crowdml.studies import STUDIES
-    from crowdml.studies import reproduce as run
-    from crowdml.studies import search as run_search
-    from crowdml.studies.records import read_record
-    from crowdml.studies.run import groups_of
-
+    asked = Asked(trials=trials, seed=seed, resume=resume, on=on, quick=quick, full=full)
+    outputs = Outputs(json=json, plot=plot, record=record)
     if all_:
         unused = {"ID": id_, "--json": json, "--curve": curve, "--full": full, "--search": search, "--shard": shard}
         _refuse(unused | {"--recorded": recorded, "--record": record and quick}, "--all goes through all figures")
-        with hire(on) as crew:
-            _reproduce_all(trials, seed, plot, record, quick, resume, crew)
-        return
-    if id_ is None:
-        for name, study in STUDIES.items():
-            print(f"{name:24} {study.title}")
-        return
-    output.check_paths(json, plot)
-    study = STUDIES[id_]
-    if recorded:
-        if record or json or plot or search or full or trials or resume or curve or on or shard:
-            raise BadInput("nothing is run here", where="--recorded", hint="leave out all other options")
-        _print_record(read_record(recorded, id_))
-        return
-    if search and curve:
-        raise BadInput("a search goes through all curves", where="--curve", hint="leave one of the two out")
-    if shard:
-        given = {
-            "--json": json,
-            "--plot": plot,
-            "--record": record,
-            "--search": search,
-            "--curve": curve,
-            "--quick": quick,
-        }
-        shards.refuse_outputs(given)
-        chosen = in_full(study, id_) if full else study
-        number = trials or chosen.trials
-        request = {"command": "reproduce", "name": id_, "full": full, "trials": number, "seed": seed, "engine": None}
-        shards.run_shard(shard, groups_of(chosen), request, on=on, resume=resume)
-        return
-    stored = None
-    if record:
-        if search or full:
-            raise BadInput("only the study itself has a record", where="--record", hint="without --search and --full")
-        stored = _require_place(record, id_, bool(curve))
-    if quick:
-        _refuse({"--full": full, "--search": search, "--record": record}, "a small version shows only that it runs")
-        from crowdml.studies.quick import SMALL_ENGINE, in_small
-
-        study = in_small(id_, study)
-    study = in_full(study, id_) if full else study
-    with output.Progress(id_, quiet=json == Path("-")) as progress, hire(on) as crew:
-        if search:
-            found = run_search(study, trials or 2, seed, progress.named, crew)
-        else:
-            engine = SMALL_ENGINE if quick else None
-            report = run(id_, study, trials, seed, progress.named, resume, curve or (), crew, engine)
-    if search:
-        _print_search(found)
+        _reproduce_all(asked, outputs)
+    elif id_ is None:
+        _list_studies()
+    elif recorded:
+        asked_for_more = record or json or plot or search or full or trials or resume or curve or on or shard
+        _show_recorded(id_, recorded, bool(asked_for_more))
+    elif shard:
+        given = {"--json": json, "--plot": plot, "--record": record, "--search": search, "--curve": curve}
+        shards.refuse_outputs(given | {"--quick": quick})
+        _run_part(id_, shard, asked)
+    elif search:
+        _refuse({"--record": record}, ONLY_ITSELF)
+        _refuse({"--quick": quick}, SMALL)
+        _search(id_, curve or (), asked)
     else:
-        deliver(report, stored, record, json, plot)
+        _run_study(id_, curve or (), asked, outputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is run, and how: options of the same names."""
+
+    trials: int | None
+    seed: int
+    resume: bool
+    on: str | None
+    quick: bool
+    full: bool
+
+    def study(self, study_id: str) -> Study:
+        """Return the study as it stands, in small or in full."""
+        from crowdml.studies import STUDIES
+        from crowdml.studies.quick import in_small
+
+        study = STUDIES[study_id]
+        if self.quick:
+            _refuse({"--full": self.full}, SMALL)
+            return in_small(study_id, study)
+        return in_full(study, study_id) if self.full else study
+
+    @property
+    def engine(self) -> str | None:
+        """Who computes: small versions are not worth compiling."""
+        from crowdml.studies.quick import SMALL_ENGINE
+
+        return SMALL_ENGINE if self.quick else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """Where a report goes: options of the same names."""
+
+    json: Path | None
+    plot: Path | None
+    record: Path | None
+
+
+SMALL = "a small version shows only that it runs"
+ONLY_ITSELF = "only the study itself has a record"
+
+
+def _list_studies() -> None:
+    from crowdml.studies import STUDIES
+
+    for name, study in STUDIES.items():
+        print(f"{name:24} {study.title}")
+
+
+def _show_recorded(study_id: str, folder: Path, asked_for_more: bool) -> None:
+    """Print a record; nothing is run, so no other option has a meaning."""
+    from crowdml.core import BadInput
+    from crowdml.studies import STUDIES
+    from crowdml.studies.records import read_record
+
+    _ = STUDIES[study_id]  # refused by name where there is none
+    if asked_for_more:
+        raise BadInput("nothing is run here", where="--recorded", hint="leave out all other options")
+    _print_record(read_record(folder, study_id))
+
+
+def _run_part(study_id: str, shard: str, asked: Asked) -> None:
+    """Run one part of a study, and keep it for `crowdml merge`."""
+    from crowdml.studies.run import groups_of
+
+    study = asked.study(study_id)
+    request = {
+        "command": "reproduce",
+        "name": study_id,
+        "full": asked.full,
+        "trials": asked.trials or study.trials,
+        "seed": asked.seed,
+        "engine": None,
+    }
+    shards.run_shard(shard, groups_of(study), request, on=asked.on, resume=asked.resume)
+
+
+def _search(study_id: str, curves: Sequence[str], asked: Asked) -> None:
+    """Search hyper-parameters, of all curves or of some."""
+    from crowdml.simulation.cluster.hiring import hire
+    from crowdml.studies import search
+
+    study = asked.study(study_id)
+    with output.Progress(study_id) as progress, hire(asked.on) as crew:
+        found = search(study, asked.trials or 2, asked.seed, progress.named, crew, curves)
+    _print_search(found)
+
+
+def _run_study(study_id: str, curves: Sequence[str], asked: Asked, outputs: Outputs) -> None:
+    """Run a study, or some curves of it, and print and write what was found."""
+    from crowdml.simulation.cluster.hiring import hire
+    from crowdml.studies import reproduce as run
+
+    output.check_paths(outputs.json, outputs.plot)
+    if outputs.record:
+        _refuse({"--quick": asked.quick}, SMALL)
+        _refuse({"--full": asked.full}, ONLY_ITSELF)
+    study, stored = asked.study(study_id), None
+    if outputs.record:
+        stored = _require_place(outputs.record, study_id, bool(curves))
+    with output.Progress(study_id, quiet=outputs.json == Path("-")) as progress, hire(asked.on) as crew:
+        report = run(
+            study_id,
+            study,
+            asked.trials,
+            asked.seed,
+            progress.named,
+            asked.resume,
+            curves,
+            crew,
+            asked.engine,
+        )
+    deliver(report, stored, outputs.record, outputs.json, outputs.plot)
 
 
 def _refuse(given: Mapping[str, object], why: str) -> None:
@@ -130,47 +205,51 @@ def _refuse(given: Mapping[str, object], why: str) -> None:
         raise BadInput(why, where=name, hint="leave it out")
 
 
-def _reproduce_all(
-    trials: int | None, seed: int, plots: Path | None, record: Path | None, quick: bool, resume: bool, crew: Crew
-) -> None:
+def _reproduce_all(asked: Asked, outputs: Outputs) -> None:
     """Reproduce one figure after the other, with a line for each; those of other systems take hours and are left out.
 
     A study that is interrupted goes on with --resume; those whose records are there already are not run again then.
     """
+    from crowdml.simulation.cluster.hiring import hire
     from crowdml.studies import STUDIES
-    from crowdml.studies import reproduce as run
-    from crowdml.studies.quick import SMALL_ENGINE, in_small
-    from crowdml.studies.records import place, record_of, write_record
+    from crowdml.studies.records import place
 
     seconds = 0.0
-    for name, study in STUDIES.items():
-        if name.startswith("external/") and not quick:
-            output.say(f"{name}: left out, it takes hours; crowdml reproduce {name}")
-            continue
-        if resume and record and place(record, name).is_file():
-            output.say(f"{name}: its record is there")
-            continue
-        with output.Progress(name) as progress:
-            report = run(
-                name,
-                in_small(name, study) if quick else study,
-                trials,
-                seed,
-                progress.named,
-                resume,
-                crew=crew,
-                engine=SMALL_ENGINE if quick else None,
-            )
-        made = record_of(report)
-        seconds += report.cpu_seconds or 0.0
-        output.show(f"{name:26} {'ran' if quick else made.verdict}, {report.cpu_seconds or 0:.0f} s of CPU time")
-        if record:
-            place(record, name).parent.mkdir(parents=True, exist_ok=True)
-            write_record(made, record)
-        if plots:
-            plots.mkdir(parents=True, exist_ok=True)
-            report.plot(plots / f"{name.replace('/', '-')}.png")
+    with hire(asked.on) as crew:
+        for name in STUDIES:
+            if name.startswith("external/") and not asked.quick:
+                output.say(f"{name}: left out, it takes hours; crowdml reproduce {name}")
+            elif asked.resume and outputs.record and place(outputs.record, name).is_file():
+                output.say(f"{name}: its record is there")
+            else:
+                seconds += _reproduce_next(name, asked, outputs, crew)
     output.show(f"{seconds:.0f} s of CPU time in all")
+
+
+def _reproduce_next(name: str, asked: Asked, outputs: Outputs, crew: Crew) -> float:
+    """Run one of all figures, say what it found, and write it; return the processor time that it took."""
+    from crowdml.studies import reproduce as run
+    from crowdml.studies.records import record_of, write_record
+
+    with output.Progress(name) as progress:
+        report = run(
+            name,
+            asked.study(name),
+            asked.trials,
+            asked.seed,
+            progress.named,
+            asked.resume,
+            crew=crew,
+            engine=asked.engine,
+        )
+    made, seconds = record_of(report), report.cpu_seconds or 0.0
+    output.show(f"{name:26} {'ran' if asked.quick else made.verdict}, {seconds:.0f} s of CPU time")
+    if outputs.record:
+        write_record(made, outputs.record)
+    if outputs.plot:
+        outputs.plot.mkdir(parents=True, exist_ok=True)
+        report.plot(outputs.plot / f"{name.replace('/', '-')}.png")
+    return seconds
 
 
 def deliver(report: Report, stored: Record | None, record: Path | None, json: Path | None, plot: Path | None) -> None:

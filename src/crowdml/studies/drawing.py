@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -111,17 +111,26 @@ def _band(at: Any, x: Floats, values: Floats, colour: str, alpha: float, ddof: i
 
 
 def draw_curves(results: Results, path: Path, title: str) -> None:
-    """Draw accuracy against rows used; bands of one standard deviation over trials for the two that are compared."""
-    with panel(path, title, (7.0, 5.0)) as (figure, axes):
-        axes.set_axisbelow(True)
-        for label, (colour, style, width) in _LINES.items():
-            found = 100 * (1 - results[label].measured["test_error"])
-            samples = np.asarray(results[label].samples) / 1000
-            axes.plot(samples, found.mean(axis=1), style, color=colour, linewidth=width, label=label)
-            if label in _WITH_BANDS:
-                _band(axes, samples, found, colour, 0.12, ddof=1 if found.shape[1] > 1 else 0)
-        axes.set(xlabel="rows used by the crowd, thousands", ylabel="test accuracy, %", xlim=(0, None))
-        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="medium")
+    """Draw accuracy against rows used, and beside it the loss where it was measured."""
+    with_loss = all("test_loss" in result.measured for result in results.values())
+    with panels(path, (11.0, 5.0) if with_loss else (7.0, 5.0), columns=1 + with_loss, grid="y") as (figure, axes):
+        _draw_ways(axes[0, 0], results, "test accuracy, %", lambda found: 100 * (1 - found["test_error"]))
+        if with_loss:
+            _draw_ways(axes[0, 1], results, "test loss", lambda found: np.asarray(found["test_loss"]))
+        head(figure, title, 150 if with_loss else 90)
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize="medium")
+
+
+def _draw_ways(at: Any, results: Results, ylabel: str, values: Callable[[Mapping[str, Floats]], Floats]) -> None:
+    """Draw a line for every way to average; bands of one standard deviation over trials for the two compared."""
+    at.set_axisbelow(True)
+    for label, (colour, style, width) in _LINES.items():
+        found, samples = values(results[label].measured), np.asarray(results[label].samples) / 1000
+        at.plot(samples, found.mean(axis=1), style, color=colour, linewidth=width, label=label)
+        if label in _WITH_BANDS:
+            _band(at, samples, found, colour, 0.12, ddof=1 if found.shape[1] > 1 else 0)
+    at.set(xlabel="rows used by the crowd, thousands", ylabel=ylabel, xlim=(0, None))
 
 
 def draw_bars(

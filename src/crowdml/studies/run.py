@@ -168,23 +168,61 @@ class Found:
         return min(self.cells, key=lambda cell: cell.value).name
 
 
-def search(study: Study, trials: int, seed: int = 0, watch: Watcher | None = None, crew: Crew = HERE) -> list[Found]:
-    """Try what the paper leaves open and every cell of every curve's grid, on rows held back from training."""
+def search(
+    study: Study,
+    trials: int,
+    seed: int = 0,
+    watch: Watcher | None = None,
+    crew: Crew = HERE,
+    curves: Sequence[str] = (),
+) -> list[Found]:
+    """Try what the paper leaves open and every cell of every curve's grid, on rows held back from training.
+
+    Args:
+        study: Whose settings are searched.
+        trials: Repetitions of every cell.
+        seed: First seed; those of a search begin 1000 later than those of the study itself.
+        watch: Told of every curve that is done.
+        crew: Whose workers run them.
+        curves: Labels of those to search; not given: all, and what the paper leaves open.
+    """
+    if curves:
+        searched = [_searchable(study, label) for label in curves]
+        return [_search_curve(study, curve, trials, seed, watch, crew) for curve in searched]
     found = _search_unstated(study, study.unstated, trials, seed, watch, crew) if study.unstated else []
-    for curve in (curve for curve in study.curves if curve.grid):
-        grid = [dict(zip(curve.grid, values, strict=True)) for values in itertools.product(*curve.grid.values())]
-        setting = study.settled
-        tasks = [_task(study, [*setting, *curve.changes, *_changes(cell)], validation=True) for cell in grid]
-        results = simulate_cells(tasks, trials=trials, seed=seed + 1000, on=crew)
-        cells = tuple(
-            Cell(name=_words(cell), value=result.validation_error) for cell, result in zip(grid, results, strict=True)
-        )
-        if watch:
-            watch(curve.label, 1.0, min(cell.value for cell in cells))
-        found.append(
-            Found(label=curve.label, measure="validation error", cells=cells, chosen=_words(dict(curve.chosen)))
-        )
-    return found
+    return found + [_search_curve(study, each, trials, seed, watch, crew) for each in study.curves if each.grid]
+
+
+def _searchable(study: Study, label: str) -> Curve:
+    """Return the curve of that name; refuse one for which nothing is searched."""
+    by_label = {curve.label: curve for curve in study.curves if curve.grid}
+    if label not in by_label:
+        known = ", ".join(f'"{each}"' for each in by_label) or "none"
+        raise BadInput(f'nothing is searched for "{label}"', where="--curve", hint=f"there are: {known}")
+    return by_label[label]
+
+
+def _search_curve(study: Study, curve: Curve, trials: int, seed: int, watch: Watcher | None, crew: Crew) -> Found:
+    """Try every cell of one curve's grid; what the grid does not name stays as chosen."""
+    varied = (dict(zip(curve.grid, values, strict=True)) for values in itertools.product(*curve.grid.values()))
+    grid = [{**curve.chosen, **cell} for cell in varied]
+    tasks = [_task(study, [*study.settled, *curve.changes, *_changes(cell)], validation=True) for cell in grid]
+    errors: dict[int, float] = {}
+    for places in _alike(tasks):
+        results = simulate_cells([tasks[at] for at in places], trials=trials, seed=seed + 1000, on=crew)
+        errors |= {at: result.validation_error for at, result in zip(places, results, strict=True)}
+    cells = tuple(Cell(name=_words(cell), value=errors[at]) for at, cell in enumerate(grid))
+    if watch:
+        watch(curve.label, 1.0, min(errors.values()))
+    return Found(label=curve.label, measure="validation error", cells=cells, chosen=_words(dict(curve.chosen)))
+
+
+def _alike(tasks: Sequence[Task]) -> list[list[int]]:
+    """Put the places of tasks together that share one compilation."""
+    groups: dict[str, list[int]] = {}
+    for at, task in enumerate(tasks):
+        groups.setdefault(task.structure(), []).append(at)
+    return list(groups.values())
 
 
 def _search_unstated(

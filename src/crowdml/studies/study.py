@@ -86,6 +86,24 @@ class Unstated:
     finalists: int = 4
 
 
+def searched_rate(label: str, used: float, *others: float, key: str = "algorithm.rate.c") -> Unstated:
+    """Choose a rate for all curves by one of them: that with the least error on rows held back is used.
+
+    Args:
+        label: The curve that decides; a plain one, so that the others compete with the best of its kind.
+        used: The rate in use, which is the task file's.
+        *others: What else was tried.
+        key: Where the rate stands.
+    """
+    return Unstated(
+        candidates={f"rate {used:g}": (), **{f"rate {rate:g}": (f"{key}={rate}",) for rate in others}},
+        used=f"rate {used:g}",
+        curves=(label,),
+        criterion=f"error of {label} on rows held back",
+        score=lambda results: (float(results[label].validation_error), ""),
+    )
+
+
 @record
 class Row:
     """One comparison with the paper.

@@ -119,6 +119,11 @@ REFUSED: Mapping[tuple[str, str], tuple[str, str]] = {
         "masks from pairwise seeds alone fall when the server calls a device lost that is only late: it can be read",
         "leave it out: every sum is masked twice, and the survivors agree before anything is unmasked",
     ),
+    ("replacement", ""): (
+        "a row drawn twice would be on two devices, whose ledgers know nothing of each other: its ε would be theirs "
+        "together",
+        'leave it out: kind = "iid" deals every row to one device',
+    ),
 }
 """What the papers have and crowdml has not, on purpose, by key and value (empty: the key itself): why, and what there
 is instead."""

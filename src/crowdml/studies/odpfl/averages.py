@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from crowdml.studies.comparisons import gaps, learns, level, not_run, shown_accuracies, statement
 from crowdml.studies.drawing import draw_curves
-from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve
+from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve, searched_rate
 
 FULL = TASKS / "odpfl-cifar10.toml"
 LEARNED = "algorithm.averaging=learned"
@@ -104,13 +104,22 @@ def _unfinished(crowd: str, *levels: tuple[str, float]) -> tuple[Row, ...]:
     return tuple(not_run(f"CIFAR-10, {crowd}: {name}", "test accuracy", paper, why) for name, paper in levels)
 
 
-_averages = functools.partial(Study, task=TASKS / "fashion.toml", tuned="not recorded", trials=5, draw=draw_curves)
+_averages = functools.partial(
+    Study,
+    task=TASKS / "fashion.toml",
+    tuned="held back",
+    trials=5,
+    draw=draw_curves,
+    unstated=searched_rate(PLAIN, 1.0, 0.3, 3.0),
+)
+LOSS = "crowd.measure=['loss']"
+"""Figures 1 and 2 have the loss along the curve, too."""
 
 FIG1 = _averages(
     title="plain and learned averaging, IID",
     claim="where rows are dealt at random, learned averaging is as good as plain averaging",
     refuted_by=f"a gain or loss of more than {GAIN_TOLERANCE:g}, or a trial that loses more than {LOSS_ALLOWED:g}",
-    curves=curves(),
+    curves=curves(LOSS),
     rows=_iid,
     notes=NOTES,
     full=FULL,
@@ -120,11 +129,11 @@ FIG2 = _averages(
     title="plain and learned averaging, two shards of sorted rows per device",
     claim="where devices hold different rows, learned averaging gains fifteen points over plain averaging",
     refuted_by=f"a gain below {LEAST_GAIN:g}, a third of the paper's",
-    curves=curves('crowd.partition={ kind = "shards" }'),
+    curves=curves('crowd.partition={ kind = "shards" }', LOSS),
     rows=_shards,
     notes=(*NOTES, "the paper's non-IID crowd is drawn without replacement, which is IID"),
     full=FULL,
-    full_curves=curves("crowd.passes=200"),
+    full_curves=curves("crowd.passes=200", LOSS),
     missing=_unfinished("its own non-IID crowd, 200 rounds", ("plain", 0.65), ("learned", 0.80)),
 )
 MISLABELLED = _averages(

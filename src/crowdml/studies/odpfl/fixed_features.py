@@ -21,7 +21,7 @@ NEAR = 0.01
 """How far from the published figure is still the same."""
 PUBLIC, BATCH, STEPS, PASSES = 1000, 4096, 100, 3
 RATE = "algorithm.rate.c"
-RATES = (30.0, 100.0, 300.0)
+RATES = (30.0, 100.0, 200.0, 300.0)
 LABELS = ", ".join(f"'{label}'" for label in range(10))
 
 
@@ -53,7 +53,7 @@ CURVES = (
         60_000,
         f"dataset = 'mnist', features = 784, labels = [{LABELS}]",
         "{ kind = 'scattering', size = 28, colours = 1, grid = 7 }",
-        rate=100.0,
+        rate=200.0,
         epsilon=3.0,
         components=400,
     ),
@@ -62,7 +62,7 @@ CURVES = (
         50_000,
         "dataset = 'cifar10', features = 3072, labels = [" + ", ".join(f"'{name}'" for name in OBJECTS) + "]",
         "{ kind = 'random-features', filters = 320 }",
-        rate=100.0,
+        rate=200.0,
         epsilon=8.0,
         components=400,
     ),
@@ -91,8 +91,8 @@ FIXED_FEATURES = Study(
     trials=1,
     notes=(
         f"principal components are fitted on {PUBLIC} of the training rows, declared public and not trained on",
-        "directions, rate, clip and steps were chosen on 5000 rows held back, by the same arithmetic in NumPy; "
-        "--search tries rates again: tuning not charged",
+        "directions, rate, clip and steps were chosen on 5000 rows held back, by the same arithmetic in NumPy: 0.986 "
+        "for digits, 0.667 for photographs; --search tries rates again: tuning not charged",
         "neighbours differ in one row that is there or not; δ = 1e-5; noise in floating point, simulation only",
     ),
 )

@@ -6,7 +6,7 @@ error is within a tenth of the last one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -37,60 +37,56 @@ def passes_needed(result: Result) -> float:
 
 
 def _alike(results: Results, but: Sequence[str] = ()) -> Iterator[Row]:
+    """Compare the slowest setting with the quickest."""
     found = {name: passes_needed(result) for name, result in results.items()}
-    for name, count in found.items():
-        yield shown(name, METRIC, count)
     compared = [count for name, count in found.items() if name not in but]
     width = max(compared) - min(compared)
     alike = width <= ALIKE and learns(*results.values())
     rule = f"at most {ALIKE}, and all learn"
+    yield from _shown(found)
     yield statement("slowest minus quickest setting", METRIC, width, alike, rule)
 
 
 def _near_the_number_of_groups(results: Results) -> Iterator[Row]:
+    """Compare a window of as many uploads as there are groups with the others."""
     found = {name: passes_needed(result) for name, result in results.items()}
-    for name, count in found.items():
-        yield shown(name, METRIC, count)
-    others = [count for name, count in found.items() if name != BEST]
-    later = found[BEST] - float(np.mean(others))
+    later = found[BEST] - float(np.mean([count for name, count in found.items() if name != BEST]))
     slower = later > 0 and learns(*results.values())
+    yield from _shown(found)
     yield statement(f"{BEST} minus the mean of the others", METRIC, later, slower, "above 0, and all learn")
 
 
-def _by_pass(study: Study, passes: int) -> Study:
-    """Measure after every pass."""
+def _shown(found: Mapping[str, float]) -> Iterator[Row]:
+    return (shown(name, METRIC, count) for name, count in found.items())
+
+
+def _by_pass(
+    study: Study, passes: int, of: str, rows: Callable[[Results], Iterator[Row]], *, claim: str, refuted_by: str
+) -> Study:
+    """Turn a table into its figure: measured after every pass, and judged by when it has converged."""
     curves = tuple(replace(curve, changes=(*curve.changes, f"crowd.curve={passes}")) for curve in study.curves)
-    return replace(study, curves=curves, draw=None, missing=(), unstated=None, notes=NOTES)
+    figure = replace(study, title=f"convergence for {of}", claim=claim, refuted_by=refuted_by, curves=curves, rows=rows)
+    return replace(figure, draw=None, missing=(), unstated=None, notes=NOTES)
 
 
 _SAME = "the number of passes until the error has converged hardly depends on"
 _REFUTED = f"settings whose passes until convergence differ by more than {ALIKE}"
 
-FIG3 = replace(
-    _by_pass(TABLE_1, 8),
-    title="convergence for groups of n devices",
-    rows=_alike,
-    claim=f"{_SAME} the number of pieces",
-    refuted_by=_REFUTED,
-)
-FIG4 = replace(
-    _by_pass(TABLE_2, 4),
-    title="convergence for the share θ of weights that is uploaded",
-    rows=_alike,
-    claim=f"{_SAME} θ",
-    refuted_by=_REFUTED,
-)
-FIG5 = replace(
-    _by_pass(TABLE_3, 8),
-    title="convergence for the threshold τ of taking over",
-    rows=lambda results: _alike(results, but=("τ = 1",)),
+FIG3 = _by_pass(TABLE_1, 8, "groups of n devices", _alike, claim=f"{_SAME} the number of pieces", refuted_by=_REFUTED)
+FIG4 = _by_pass(TABLE_2, 4, "the share θ of weights that is uploaded", _alike, claim=f"{_SAME} θ", refuted_by=_REFUTED)
+FIG5 = _by_pass(
+    TABLE_3,
+    8,
+    "the threshold τ of taking over",
+    lambda results: _alike(results, but=("τ = 1",)),
     claim=f"{_SAME} τ, as long as groups share at all",
     refuted_by=_REFUTED,
 )
-FIG6 = replace(
-    _by_pass(TABLE_4, 4),
-    title="convergence for the window ω",
-    rows=_near_the_number_of_groups,
+FIG6 = _by_pass(
+    TABLE_4,
+    4,
+    "the window ω",
+    _near_the_number_of_groups,
     claim="a window of as many uploads as there are groups converges later than the others",
     refuted_by=f"{BEST} converging no later than the others do on average",
 )
