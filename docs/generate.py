@@ -15,6 +15,7 @@ from docs.writers.http import http_page
 from docs.writers.layer_map import draw_layers
 from docs.writers.papers import papers_page
 from docs.writers.python_api import python_page
+from docs.writers.soak import soak_page
 from docs.writers.speed import speed_page
 from docs.writers.task_file import task_file_page
 
@@ -25,6 +26,7 @@ PAGES = {
     REFERENCE / "cli.md": cli_page,
     REFERENCE / "http.md": http_page,
     REFERENCE / "python.md": python_page,
+    REFERENCE / "soak.md": soak_page,
     REFERENCE.parent / "papers.md": papers_page,
     REFERENCE.parent / "concepts" / "speed.md": speed_page,
     REFERENCE.parent / "concepts" / "capacity.md": capacity_page,

@@ -47,8 +47,8 @@ WELCOME_S = 1.0
 READY_S = 60.0
 """How long a start waits for tables that another one makes."""
 END_S = 10.0
-"""How long an end waits for what is being stored. Then the process ends all the same, and its lock with it: whatever was
-not acknowledged is sent again, to whoever aggregates then."""
+"""How long an end waits for what is being stored. Then the process ends all the same, and its lock with it: whatever
+was not acknowledged is sent again, to whoever aggregates then."""
 FRAMEWORK = "crowdml.server.setup.framework"
 _LATE = Refusal(503, "busy", "this server has not heard from its database for a while", retry_after_s=1)
 

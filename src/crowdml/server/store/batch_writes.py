@@ -87,7 +87,7 @@ LOOK_UP_EACH = FOUND.format(
     'unnest(?::INTEGER[], ?::TEXT[]) AS wanted(slot, "key") CROSS JOIN LATERAL (SELECT * FROM receipts '
     'WHERE receipts.task = ? AND receipts."key" = wanted."key" AND receipts.slot = wanted.slot LIMIT 1) AS receipts',
 )
-"""The same for PostgreSQL, which would join the lists with all receipts of the task, as long as it has not counted them:
+"""The same for PostgreSQL, which would join the lists with all receipts of the task as long as it has not counted them:
 one by one it finds them by their index, whatever it believes."""
 WALK = (
     "WITH RECURSIVE walk AS (SELECT * FROM receipts WHERE id = ? AND number > ? UNION ALL SELECT receipts.* "
