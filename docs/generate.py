@@ -19,6 +19,7 @@ from docs.writers.messages import messages_page
 from docs.writers.others import others_page
 from docs.writers.papers import papers_page
 from docs.writers.python_api import python_page
+from docs.writers.soak import soak_page
 from docs.writers.speed import speed_page
 from docs.writers.task_file import task_file_page
 
@@ -30,6 +31,7 @@ PAGES = {
     REFERENCE / "http.md": http_page,
     REFERENCE / "python.md": python_page,
     REFERENCE / "messages.md": messages_page,
+    REFERENCE / "soak.md": soak_page,
     REFERENCE.parent / "papers.md": papers_page,
     REFERENCE.parent / "reproduce-others.md": others_page,
     REFERENCE.parent / "benchmarks.md": benchmarks_page,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import shutil
@@ -58,7 +59,7 @@ class Form:
         self.costs: list[float] = []
         self.rates: list[float] = []
         self.parts: list[list[float]] = []
-        self.sent = 0
+        self.sent = self.turns = 0
 
     def _start(self, home: Path) -> None:
         home.mkdir(mode=0o700)
@@ -94,8 +95,7 @@ async def _answer(reader: asyncio.StreamReader) -> None:
         await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
 
 
-async def _device(form: Form, number: int, count: int) -> None:
-    port, token = form.ports[number % len(form.ports)], form.tokens[number]
+async def _device(port: int, token: str, form: Form, count: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     ask = (
         f"GET /v1/tasks/bench/check-out HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
@@ -110,7 +110,11 @@ async def _device(form: Form, number: int, count: int) -> None:
 
 
 async def _load(form: Form, connections: int, each: int) -> None:
-    await asyncio.gather(*(_device(form, number, each) for number in range(connections)))
+    # Other devices than in the last turn: a quick server would find the same ones too fast.
+    tokens = [form.tokens[(form.turns * connections + number) % len(form.tokens)] for number in range(connections)]
+    form.turns += 1
+    ports = itertools.cycle(form.ports)
+    await asyncio.gather(*(_device(port, token, form, each) for port, token in zip(ports, tokens, strict=False)))
 
 
 def backends(database: str) -> list[int]:

@@ -28,7 +28,7 @@ from tests.support.postgres import Postgres
 
 def run(folder: Path, database: str, devices: int, kills: int) -> dict[str, Any]:
     """Kill and update; return what was measured."""
-    failovers, updates = [], []
+    failovers, stops, updates = [], [], []
     with FrontEnds(folder, database) as fronts:
         fronts.open()
         crowd = join(fronts, folder, devices)
@@ -51,6 +51,7 @@ def run(folder: Path, database: str, devices: int, kills: int) -> dict[str, Any]
             began = time.monotonic()
             server.process.send_signal(signal.SIGTERM)
             server.process.wait()
+            stops.append(round(time.monotonic() - began, 2))
             server.start()
             fronts.wait_until_ready(server)
             updates.append(round(time.monotonic() - began, 2))
@@ -61,6 +62,7 @@ def run(folder: Path, database: str, devices: int, kills: int) -> dict[str, Any]
     return {
         "devices": devices,
         "failover_s": failovers,
+        "stop_s": stops,
         "update_s": updates,
         "longest_without_success_s": round(longest, 2),
         "receipts": receipts,
@@ -84,7 +86,7 @@ def main() -> None:
         shutil.rmtree(place)
         shutil.rmtree(folder)
     print(f"failover after kill -9 of the aggregator: {found['failover_s']} s")
-    print(f"rolling update, each front end: {found['update_s']} s")
+    print(f"rolling update, each front end: {found['update_s']} s, of it until it had ended: {found['stop_s']} s")
     print(f"longest time for which a device had no success in it: {found['longest_without_success_s']} s")
     print(
         f"{found['receipts']} receipts: none lost, none twice, the model equals the replay (load {found['load']:.1f})"

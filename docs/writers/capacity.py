@@ -31,9 +31,10 @@ SHORTAGES = (
         "[more front ends](../how-to/front-ends.md) on one PostgreSQL",
     ),
     (
-        "folding: the aggregator of a task",
-        "check-ins of one task wait while front ends are idle",
-        "a task has one aggregator: larger batches on devices, or longer intervals; other tasks have their own",
+        "folding: the aggregator",
+        "check-ins wait while front ends are idle",
+        "one front end folds in the check-ins of all tasks of a database: larger batches on devices, longer intervals, "
+        "or a database of its own for a busy task",
     ),
     ("the database", "commits take longer than check-ins", "a disk of its own with fast `fsync`"),
 )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import crowdml
+from crowdml.studies import STUDIES
+from crowdml.studies.quick import in_small
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "digits.toml")
 SHORT = ("--set", "crowd.passes=1", "--set", "crowd.curve=3", "--trials", "3")
@@ -64,3 +67,26 @@ def test_compare_in_parts(run: Run, tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused(run: Run, arguments: tuple[str, ...], said: str) -> None:
     code, _, errors = run(*arguments)
     assert code == 2 and said in errors
+
+
+def test_reproduce_in_parts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small version of a figure stands for the figure, as its rows are not at hand everywhere."""
+    name = "crowdml-2015/fig4"
+    monkeypatch.setitem(STUDIES._entries, name, in_small(name, STUDIES[name]))
+    figure = ("reproduce", name, "--trials", "2")
+    assert run(*figure, "--json", "whole.json")[0] == 0
+    for number in ("1", "2"):
+        code, printed, said = run(*figure, "--shard", f"{number}/2")
+        assert code == 0 and not printed and f"part: crowdml-2015-fig4-{number}-of-2.part" in said
+    parts = [f"crowdml-2015-fig4-{number}-of-2.part" for number in (2, 1)]
+    code, printed, _ = run("merge", *parts, "--json", "together.json")
+    assert code == 0 and printed
+    whole, together = (json.loads((tmp_path / file).read_text()) for file in ("whole.json", "together.json"))
+    assert _without_times(whole) == _without_times(together)
+
+
+def _without_times(found: Any) -> Any:
+    """Leave out what differs from run to run."""
+    if isinstance(found, dict):
+        return {key: _without_times(value) for key, value in found.items() if "second" not in key and key != "machine"}
+    return [_without_times(each) for each in found] if isinstance(found, list) else found

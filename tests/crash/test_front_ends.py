@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from crowdml.server.setup.application import FAILED_EXIT
@@ -58,8 +59,7 @@ def test_an_aggregator_that_was_stopped_cannot_go_on_where_it_was(fronts: FrontE
     wait_for(crowd, 100)
     stopped, other = fronts.aggregator(), fronts.follower()
     stopped.process.send_signal(signal.SIGSTOP)
-    while not (other.folder / "server.log").read_text().rstrip().endswith("aggregates"):
-        time.sleep(0.05)
+    fronts.wait_for_role(other, "aggregates")
     stopped.process.send_signal(signal.SIGCONT)
     assert stopped.process.wait(60) == FAILED_EXIT
     wait_for(crowd, 60)
@@ -93,3 +93,23 @@ def test_a_rolling_update_loses_nobody(fronts: FrontEnds, tmp_path: Path) -> Non
         wait_for(crowd, 60)
     finish(crowd)
     check(fronts, crowd, least=200)
+
+
+def test_an_aggregator_that_cannot_store_gives_up_its_lock_when_it_is_ended(fronts: FrontEnds, tmp_path: Path) -> None:
+    """As in an update while somebody holds a table: its successor must not wait for that."""
+    crowd = join(fronts, tmp_path, 4)
+    wait_for(crowd, 20)
+    ending, other = fronts.aggregator(), fronts.follower()
+    with psycopg.connect(fronts.database) as holder:
+        holder.execute("LOCK TABLE receipts IN ACCESS EXCLUSIVE MODE")
+        # Somebody waits for the table: a batch is being stored, or looked up.
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'receipts'::regclass"
+        while not holder.execute(waits).fetchone()[0]:  # type: ignore[index]
+            time.sleep(0.05)
+        ending.process.send_signal(signal.SIGTERM)
+        assert ending.process.wait(60) == FAILED_EXIT
+    fronts.wait_for_role(other, "aggregates")
+    wait_for(crowd, 20)
+    ending.start()
+    finish(crowd)
+    check(fronts, crowd, least=40)

@@ -1,11 +1,12 @@
 """Soak: a real server, a busy crowd and everything that goes wrong, for as long as you like.
 
-    python -m tests.soak.run [--minutes 4] [--devices 20] [--seed 1] [--postgres]
+    python -m tests.soak.run [--minutes 4] [--kills 0] [--devices 20] [--seed 1] [--postgres]
 
-Two thirds of the time are a storm: the server is killed (SIGKILL), paused (SIGSTOP), ended properly (SIGTERM) or killed
-before it serves, again and again, while a share of all check-ins is cut off, sent twice, or not answered. Then the
-server is left alone and watched: memory, open files and the database's log must stay as they are. In the end everything
-devices were told, have charged and have sent is compared with what the server has: see `tests/support/crowd.py`.
+Two thirds of the time are a storm, and it lasts until there were as many kills as were asked for: the server is killed
+(SIGKILL), paused (SIGSTOP), ended properly (SIGTERM) or killed before it serves, again and again, while a share of all
+check-ins is cut off, sent twice, or not answered. Then the server is left alone and watched: memory, open files and the
+database's log must stay as they are. In the end everything devices were told, have charged and have sent is compared
+with what the server has: see `tests/support/crowd.py`.
 Somebody reads every route all through the storm, and nothing that was shown may be taken back: see
 `tests/support/reading.py`.
 
@@ -42,15 +43,21 @@ STREAM = (("max-releases = 400", "max-releases = 1000000"), ("batch = 10", "batc
 """Rows are a stream, every sample is new: a ledger covers as many releases as there is time for."""
 
 
-def storm(server: Server, crowd: list[Busy], chance: random.Random, until: float) -> tuple[Counter[str], list[float]]:
+def storm(
+    server: Server, crowd: list[Busy], chance: random.Random, until: float, kills: int
+) -> tuple[Counter[str], list[float]]:
     """End the server in all ways there are; return how often each, and the seconds of starts that were real ones."""
     done, starts = Counter[str](), []
-    while time.monotonic() < until:
+
+    def goes_on() -> bool:
+        return time.monotonic() < until or len(starts) + sum(done.values()) - done["ended"] < kills
+
+    while goes_on():
         server.kill()
         with Nursery(server) as nursery:
             for _ in range(10):
                 done[_strike(nursery, crowd, chance)] += 1
-                if time.monotonic() > until:
+                if not goes_on():
                     break
         began = time.monotonic()
         server.start()
@@ -91,7 +98,7 @@ def served(postgres: bool) -> Iterator[Server]:
         yield server
 
 
-def soak(server: Server, folder: Path, minutes: float, devices: int, seed: int) -> None:
+def soak(server: Server, folder: Path, minutes: float, kills: int, devices: int, seed: int) -> None:
     """Run a storm and a calm, then compare; print what happened."""
     began = time.monotonic()
     server.open(*STREAM)
@@ -103,17 +110,18 @@ def soak(server: Server, folder: Path, minutes: float, devices: int, seed: int) 
     wait_for(crowd, devices)
     reader = Reader(server, crowd[0])
     reader.start()
-    done, starts = storm(server, crowd, random.Random(seed), began + minutes * 60 * (1 - CALM))
+    done, starts = storm(server, crowd, random.Random(seed), began + minutes * 60 * (1 - CALM), kills)
     stormy = acknowledgements(crowd)
     reader.stop.set()
     reader.join(60.0)
     watch = Watch(server.process.pid, server.folder)
-    watch.look_on(lambda: acknowledgements(crowd), began + minutes * 60)
+    watch.look_on(lambda: acknowledgements(crowd), max(began + minutes * 60, time.monotonic() + minutes * 60 * CALM))
     finish(crowd)
     seen = check_history(reader, crowd, least=1)
     receipts = check(server, crowd, least=devices)
     faults = sum((device.recorder.network.faults for device in crowd), Counter[str]())
-    print(f"ends of the server: {sum(done.values()) + len(starts)} {dict(done)}")
+    killed = sum(done.values()) + len(starts) - done["ended"]
+    print(f"ends of the server: {sum(done.values()) + len(starts)}, {killed} of them kills; {dict(done)}")
     print(f"faults of the network: {faults.total()} {dict(faults)}")
     print(f"acknowledged: {stormy} in the storm, {acknowledgements(crowd) - stormy} in the calm; receipts: {receipts}")
     print(f"median time from start to listening: {statistics.median(starts):.2f} s")
@@ -130,13 +138,14 @@ def main() -> None:
     """Read the options and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=4.0)
+    parser.add_argument("--kills", type=int, default=0, help="kills at least, however long they take")
     parser.add_argument("--devices", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--postgres", action="store_true", help="keep everything in a PostgreSQL of its own")
     given = parser.parse_args()
     with served(given.postgres) as server, tempfile.TemporaryDirectory(prefix="crowdml-soak-") as folder:
         try:
-            soak(server, Path(folder), given.minutes, given.devices, given.seed)
+            soak(server, Path(folder), given.minutes, given.kills, given.devices, given.seed)
         except AssertionError:
             sys.stderr.write((server.folder / "server.log").read_text()[-4000:])
             raise

@@ -87,6 +87,14 @@ class FrontEnds:
         return next(each for each in self.servers if each is not aggregator and each.process.poll() is None)
 
     @staticmethod
+    def wait_for_role(server: Server, role: str) -> None:
+        """Wait until a front end says what it does: aggregates, or follows."""
+        end = time.monotonic() + READY_S
+        while _role(server) != role:
+            assert time.monotonic() < end, (server.folder / "server.log").read_text()
+            time.sleep(0.02)
+
+    @staticmethod
     def wait_until_ready(*servers: Server) -> None:
         """Wait until front ends answer."""
         for server in servers:

@@ -97,6 +97,7 @@ class Course:
         strike_s: Seconds between two strikes, on average.
         pause_s: Seconds between two rows of a device, on average.
         slow_disk: Part of all accesses to the disk that take seconds.
+        file: The task's file; empty: that of its kind.
     """
 
     seed: int
@@ -108,6 +109,7 @@ class Course:
     strike_s: float
     pause_s: float
     slow_disk: float
+    file: str = ""
 
 
 STRIKES = (

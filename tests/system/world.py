@@ -7,14 +7,16 @@ ever is stuck, and that is as wrong as a receipt that is lost.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.system.courses import TASKS, Course, course_of
 from tests.system.device_process import DeviceProcess
@@ -28,6 +30,7 @@ from tests.system.timeline import Process, Stuck, Timeline
 
 CALM_S = 7200.0
 """By then everything must have come to its end."""
+Some = TypeVar("Some", bound="World")
 DAY_S, DECADE_S = 86_400.0, 10 * 365 * 86_400.0
 
 
@@ -93,7 +96,7 @@ class World:
                 self.history,
                 self._own(f"device {number}"),
                 course.pause_s,
-                _row,
+                self.row,
             )
             for number in range(course.devices)
         ]
@@ -104,11 +107,17 @@ class World:
         for device in self.devices:
             device.collapsed = lambda device=device: self._bury(device, self.chance.random() < 0.5)  # type: ignore[misc]
 
+    @staticmethod
+    def row(chance: Random) -> tuple[list[float], str]:
+        """Draw a row with its label."""
+        row = [chance.gauss(0.0, 1.0) for _ in range(3)]
+        return row, "walking" if row[0] > 0 else "standing"
+
     def run(self) -> None:
         """Go through the course; what is wrong with it is in the history."""
         self.server.start()
         self._await(lambda: self.server.serving)
-        made = self._ask("POST", "/v1/tasks", {"file": TASKS[self.course.kind]})
+        made = self._ask("POST", "/v1/tasks", {"file": self.course.file or TASKS[self.course.kind]})
         self.links = self._ask("POST", "/v1/tasks/walk/invites", {"count": len(self.devices)})["invites"]
         assert made["state"] == "open"
         for device, link in zip(self.devices, self.links, strict=True):
@@ -275,27 +284,29 @@ class World:
         return f"{', '.join(waiting)} wait; {self.history.answers.most_common(4)}"
 
 
-def _row(chance: Random) -> tuple[list[float], str]:
-    row = [chance.gauss(0.0, 1.0) for _ in range(3)]
-    return row, "walking" if row[0] > 0 else "standing"
+@contextlib.contextmanager
+def made(course: Course, kind: type[Some]) -> Iterator[Some]:
+    """A world of some kind, in which everything follows from the seed."""
+    place = Path(tempfile.mkdtemp(prefix="crowdml-system-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))  # noqa: S108
+    try:
+        world = kind(course, place, _template())
+        with seeded(course.seed, world.timeline, world.disk):
+            yield world
+            world.server.tidy_up()
+    finally:
+        shutil.rmtree(place)
 
 
 def run_seed(seed: int, course: Course | None = None) -> Report:
     """Go through the course of a seed."""
     began = time.process_time()
-    place = Path(tempfile.mkdtemp(prefix="crowdml-system-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))  # noqa: S108
-    try:
-        world = World(course or course_of(seed), place, _template())
-        with seeded(seed, world.timeline, world.disk):
-            try:
-                world.run()
-            except Exception:
-                # Once a promise is broken, nothing that follows is certain; before, it is a mistake of ours.
-                if not world.history.violations:
-                    raise
-            world.server.tidy_up()
-    finally:
-        shutil.rmtree(place)
+    with made(course or course_of(seed), World) as world:
+        try:
+            world.run()
+        except Exception:
+            # Once a promise is broken, nothing that follows is certain; before, it is a mistake of ours.
+            if not world.history.violations:
+                raise
     history = world.history
     return Report(
         seed=seed,

@@ -41,6 +41,16 @@ CREATE TABLE IF NOT EXISTS entries
   (number INTEGER PRIMARY KEY, raw BLOB NOT NULL, samples BLOB NOT NULL, hash BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS unsettled (key TEXT PRIMARY KEY, task TEXT NOT NULL, body BLOB NOT NULL);
 """
+_DAMAGED = {
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_SCHEMA,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_TOOBIG,
+}
+"""What SQLite says of a file whose bytes are not those that it has written."""
 PLACE = 512
 _SIZE = 8 + 32
 
@@ -78,8 +88,11 @@ class Ledger:
         new = not self.path.exists()
         with ExitStack() as files:
             self._db = files.enter_context(closing(sqlite3.connect(self.path, isolation_level=None, timeout=5.0)))
-            self._prepare(new)
-            self._load(self._known(files))
+            try:
+                self._prepare(new)
+                self._load(self._known(files))
+            except sqlite3.DatabaseError as error:
+                raise self._explained(error) from error
             self._files = files.pop_all()
 
     def __enter__(self) -> Ledger:
@@ -180,6 +193,15 @@ class Ledger:
         if new:
             sync_folder(self.path.parent)
 
+    def _explained(self, error: sqlite3.DatabaseError) -> Exception:
+        """Say of an error whether the file is to blame: a disk that fails, or a file in use, is another matter."""
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+        if code in _DAMAGED:
+            return TermsViolated(f"{self.path} is damaged ({error}): what was spent cannot be told from it")
+        if code == sqlite3.SQLITE_READONLY:
+            return BadInput(f"{self.path} cannot be written: {error}")
+        return error
+
     def _require_format(self) -> None:
         """Refuse entries of another format, which nothing here could replay; a ledger without entries gets ours."""
         found = self._db.execute("PRAGMA user_version").fetchone()[0]
@@ -197,6 +219,8 @@ class Ledger:
     def _load(self, known: Head) -> None:
         """Replay all entries and compare with the hashes that stand beside them, and with the file of the head."""
         for raw, numbers, digest in self._db.execute("SELECT raw, samples, hash FROM entries ORDER BY number"):
+            if not all(isinstance(part, bytes) for part in (raw, numbers, digest)):
+                raise TermsViolated(f"{self.path}: entry {self.chain.length} is not the one that was written")
             self.chain.replay(raw, numbers)
             if self.chain.head != digest:
                 raise TermsViolated(f"{self.path}: entry {self.chain.length - 1} is not the one that was written")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 from crowdml.core import BadInput
 from crowdml.server.store import Store, StoreFailed, open_store
+from crowdml.server.store.batch_writes import LOOK_UP_EACH
 from crowdml.server.store.open_database import parse
 
 pytestmark = pytest.mark.postgres
@@ -103,3 +106,18 @@ def test_a_connection_that_cannot_be_used_is_closed(url: str) -> None:
             connection.exec_driver_sql("SELECT pg_sleep(0.05)")
             connection.rollback()
         assert left == 0
+
+
+def test_receipts_are_found_by_their_index_in_a_table_that_nobody_has_counted(url: str) -> None:
+    with open_store(url), closing(psycopg.connect(str(url), autocommit=True)) as connection:
+        connection.execute("CREATE TEMP TABLE receipts (LIKE receipts INCLUDING ALL)")
+        connection.execute(
+            'INSERT INTO receipts (id, task, slot, "key", body, number, version, started, status) SELECT i, 1, i % 64, '
+            "'check-in-' || i, '', i, i, i, 'applied' FROM generate_series(1, 20000) AS i"
+        )
+        wanted = ([1, 2, 3], ["check-in-1", "check-in-66", "check-in-99999"], 1)
+        query = LOOK_UP_EACH.replace("?", "%s")
+        assert sorted(row[1] for row in connection.execute(query, wanted)) == ["check-in-1", "check-in-66"]
+        ((plan,),) = connection.execute(f"EXPLAIN (FORMAT JSON) {query}", wanted)
+        (condition,) = re.findall(r"'Relation Name': 'receipts'.*?'Index Cond': ['\"](.*?slot\))", str(plan))
+        assert all(f"{column} = " in condition for column in ("task", "key", "slot")), plan

@@ -15,6 +15,7 @@ import asyncio
 import dataclasses
 import importlib
 import logging
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,7 @@ from crowdml.server.http.direct import Expected
 from crowdml.server.http.front_door import Access, FrontDoor
 from crowdml.server.http.requests import Asgi, Limiter, Receive, Scope, Send, send_answer
 from crowdml.server.refusals import Answer, Refusal
-from crowdml.server.setup.application import end_process, make_door
+from crowdml.server.setup.application import FAILED_EXIT, end_process, make_door
 from crowdml.server.store import Store, open_store
 from crowdml.server.store.open_database import HEAD, VERSION_TABLE
 from crowdml.server.store.postgres import DatabaseTaken
@@ -45,6 +46,9 @@ WELCOME_S = 1.0
 """How long a start waits for the aggregator to take note of it."""
 READY_S = 60.0
 """How long a start waits for tables that another one makes."""
+END_S = 10.0
+"""How long an end waits for what is being stored. Then the process ends all the same, and its lock with it: whatever
+was not acknowledged is sent again, to whoever aggregates then."""
 FRAMEWORK = "crowdml.server.setup.framework"
 _LATE = Refusal(503, "busy", "this server has not heard from its database for a while", retry_after_s=1)
 
@@ -153,6 +157,10 @@ class FrontEnd:
 
     async def _end(self) -> None:
         self._ended = True
+        # A thread, as the event loop itself may wait for a database that does not answer.
+        late = threading.Timer(END_S, _end_late)
+        late.daemon = True
+        late.start()
         if self._aggregator is not None and self._life is not None:
             await self._aggregator.close()
             await self._life.end()
@@ -163,6 +171,7 @@ class FrontEnd:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._post.close()
+        late.cancel()
 
     async def _follow(self) -> None:
         """Begin to follow, once the tables are there; and wait in a thread for the lock."""
@@ -328,6 +337,11 @@ class FrontEnd:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._lost(error)
+
+
+def _end_late() -> None:
+    log.critical("the database did not answer for %d s, so this server ends as it is", END_S)
+    os._exit(FAILED_EXIT)
 
 
 class _Life:

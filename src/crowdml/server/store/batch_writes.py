@@ -82,6 +82,13 @@ LOOK_UP = FOUND.format(
     '{} JOIN receipts ON receipts.slot = wanted.slot AND receipts."key" = wanted."key" AND receipts.task = ?',
 )
 """Finds receipts by slot and key."""
+LOOK_UP_EACH = FOUND.format(
+    "receipts",
+    'unnest(?::INTEGER[], ?::TEXT[]) AS wanted(slot, "key") CROSS JOIN LATERAL (SELECT * FROM receipts '
+    'WHERE receipts.task = ? AND receipts."key" = wanted."key" AND receipts.slot = wanted.slot LIMIT 1) AS receipts',
+)
+"""The same for PostgreSQL, which would join the lists with all receipts of the task as long as it has not counted them:
+one by one it finds them by their index, whatever it believes."""
 WALK = (
     "WITH RECURSIVE walk AS (SELECT * FROM receipts WHERE id = ? AND number > ? UNION ALL SELECT receipts.* "
     "FROM receipts, walk WHERE receipts.id = walk.previous AND receipts.number > ?)"
@@ -158,7 +165,7 @@ class BatchWrites:
         self._put_row, self._put_point, self._chain = sql(PUT_ROW), sql(PUT_POINT), sql(CHAIN)
         self._put_day, self._end_day = sql(PUT_DAY), sql(END_DAY)
         self._inserts = {size: sql(PUT_RECEIPTS.format(", ".join([RECEIPT] * size))) for size in INSERTS}
-        self._arrays = sql(LOOK_UP.format('unnest(?::INTEGER[], ?::TEXT[]) AS wanted(slot, "key")'))
+        self._each = sql(LOOK_UP_EACH)
         pairs = {size: ", ".join(["(?, ?)"] * size) for size in GROUPS}
         self._groups = {
             size: f'WITH wanted(slot, "key") AS (VALUES {pair}) {LOOK_UP.format("wanted")}'
@@ -205,7 +212,7 @@ class BatchWrites:
         found: list[Any] = []
         if self._postgres and keys:
             slots, names = zip(*keys, strict=True)
-            cursor.execute(self._arrays, (list(slots), list(names), task))
+            cursor.execute(self._each, (list(slots), list(names), task))
             found += cursor.fetchall()
         elif keys:
             for at in range(0, len(keys), GROUPS[-1]):
