@@ -62,9 +62,11 @@ def introduction(rows: list[Row]) -> str:
 
 def published_rows(study: Study, record: Record | None) -> list[Row]:
     """Return a row for everything that is published: from the record, or saying that nobody has run it."""
-    ran = [row for row in record.rows if row.verdict != "not run"] if record else []
-    there = {row.setting for row in ran}
     by_curve = study.by_curve
+    # A record also shows a constant predictor, which nobody has published.
+    kept = [row for row in record.rows if row.setting in by_curve.published] if record else []
+    ran = [row for row in kept if row.verdict != "not run"]
+    there = {row.setting for row in ran}
     left = [by_curve.not_run(label, "nobody has run it") for label in by_curve.published if label not in there]
     order = list(by_curve.published)
     return sorted([*ran, *left], key=lambda row: order.index(row.setting))
