@@ -1,7 +1,7 @@
 """One row of the published DP-SGD tables, run in Opacus itself: the same net, rows, sampling, clip and noise as ours.
 
-    sh benchmarks/dpsgd/setup.sh FOLDER
-    FOLDER/opacus/bin/python benchmarks/dpsgd/opacus_table.py MNIST RATE NOISE CLIP EPOCHS [--keras] [--seed 0]
+    make bench-peers CLAIM=dpsgd    # makes the environment
+    .venv-peers/opacus/bin/python benchmarks/dpsgd/opacus_table.py MNIST RATE NOISE CLIP EPOCHS [--keras] [--seed 0]
 
 MNIST is the folder with the four idx files. `--keras` is TF-Privacy's example: rows in 0..1, Keras' first numbers, 234
 steps of about 256 rows; without it Opacus' own: standardised rows, PyTorch's first numbers, 250 steps of about 240.
