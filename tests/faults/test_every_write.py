@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from crowdml.server.store import StoredTask, open_store
+from crowdml.server.store import StoredDevice, StoredTask, open_store
 from tests.faults.conftest import _why_not
 from tests.faults.test_power_loss import CALLS, IMAGES, Call, applied, image, parsed
 
@@ -72,14 +72,14 @@ def check(place: Path, acknowledged: Sequence[str]) -> None:
 
 
 def _holds(
-    what: str, rest: str, told: str, tasks: dict[str, StoredTask], devices: dict[str, object], receipts: set[str]
+    what: str, rest: str, told: str, tasks: dict[str, StoredTask], devices: dict[str, StoredDevice], receipts: set[str]
 ) -> bool:
     if what == "task":
         return rest in tasks
     if what == "device":
         return rest in devices
     if what == "revoked":
-        return bool(devices[rest].revoked)  # type: ignore[attr-defined]
+        return devices[rest].revoked
     if what == "receipt":
         return told in receipts
     if what == "version":

@@ -47,7 +47,7 @@ def storm(
     server: Server, crowd: list[Busy], chance: random.Random, until: float, kills: int
 ) -> tuple[Counter[str], list[float]]:
     """End the server in all ways there are; return how often each, and the seconds of starts that were real ones."""
-    done, starts = Counter[str](), []
+    done, starts = Counter[str](), list[float]()
 
     def goes_on() -> bool:
         return time.monotonic() < until or len(starts) + sum(done.values()) - done["ended"] < kills
