@@ -31,10 +31,8 @@ LARGEST_BATCH = 256
 BUSY = 4
 """A batch of so many is followed by a short wait."""
 LINGER_S = 0.002
-LINGER_SHARED_S = 0.024
-"""At most so long where other front ends send batches of their own: whoever spoke in the last two transactions is about
-to speak again, and to store all of them together saves more than it delays."""
-LOOK_S = 0.003
+LINGER_SHARED_S = 0.006
+"""The same where other front ends send batches of their own: to store them together saves more than it delays."""
 
 Work = Callable[[MutableTask], Answer]
 """Something else that changes the task, between two batches; it may use the store. It is lent the state for that."""
@@ -76,7 +74,6 @@ class Writer:
         self._capacity, self._largest_batch, self._shared = capacity, largest_batch, shared
         self.stored, self.transactions, self.seconds = 0, 0, 0.0
         self._waiting: deque[Waiting] = deque()
-        self._spoke: tuple[set[int], set[int]] = set(), set()
         self._news = asyncio.Event()
         self._closing = False
         self._storing: asyncio.Future[None] | None = None
@@ -130,7 +127,7 @@ class Writer:
                     continue
                 if busy:
                     # Where many speak, the others are about to: one transaction then serves them all.
-                    await self._linger()
+                    await asyncio.sleep(LINGER_SHARED_S if self._shared() else LINGER_S)
                 batch = self._gather()
                 busy, answers = len(batch) >= BUSY, await self._handle(batch)
                 done, batch = zip(batch, answers, strict=True), []
@@ -142,16 +139,6 @@ class Writer:
                 answered(failure)
             self._failed(error)
 
-    async def _linger(self) -> None:
-        """Wait for those who are about to come; those of other front ends take longer, and come all at once."""
-        if not self._shared():
-            await asyncio.sleep(LINGER_S)
-            return
-        last, before = self._spoke
-        wanted, end = min(len(last | before), self._largest_batch), self._loop.time() + LINGER_SHARED_S
-        while len(self._waiting) < wanted and self._loop.time() < end and not self._closing:
-            await asyncio.sleep(LOOK_S)
-
     def _gather(self) -> list[Waiting]:
         """Take whatever waits; other work than check-ins is done alone."""
         batch = [self._waiting.popleft()]
@@ -159,7 +146,6 @@ class Writer:
             if not (isinstance(batch[-1][0], CheckIn) and isinstance(self._waiting[0][0], CheckIn)):
                 break
             batch.append(self._waiting.popleft())
-        self._spoke = {work.device.slot for work, _ in batch if isinstance(work, CheckIn)}, self._spoke[0]
         return batch
 
     async def _handle(self, batch: list[Waiting]) -> list[Answer]:
