@@ -184,10 +184,10 @@ def test_the_task_is_stopped(crowd: SlicedCrowd) -> None:
 
 
 def test_large_pieces_go_in_chunks_and_a_killed_follower_costs_no_bit(tmp_path: Path) -> None:
-    text = TEXT.replace("layers = [12, 8]", "layers = [300, 200]").replace("cut-every = 15", "cut-every = 5")
+    text = TEXT.replace("layers = [12, 8]", "layers = [150, 120]").replace("cut-every = 15", "cut-every = 5")
     with SlicedCrowd(tmp_path, MEMBERS, text, rows) as crowd:
         terms = sliced_terms(crowd.task)
-        assert max(terms.plan.piece_bytes(owner) for owner in terms.plan.owners) > 2 * CHUNK_BYTES
+        assert max(terms.plan.piece_bytes(owner) for owner in terms.plan.owners) > CHUNK_BYTES
         course = Course(crowd)
         course.until_turn(1)
         killed = crowd.roles()["follower 1"]

@@ -51,7 +51,7 @@ mode = "none"
 [stop]
 max-releases = 2
 """
-PATIENCE_S = 240.0
+PATIENCE_S = 180.0
 """Long: a machine may have much else to do. Nothing is measured by it."""
 _CONTEXT = multiprocessing.get_context("forkserver")
 
