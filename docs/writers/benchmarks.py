@@ -73,7 +73,7 @@ def _read(name: str, records: Path) -> dict[str, Any] | None:
 
 
 def _overview(records: Path) -> str:
-    lines = ["| claim | command | CPU time beside crowdml's |", "|---|---|---|"]
+    lines = ["| claim | command | what others take beside crowdml |", "|---|---|---|"]
     for name in CLAIMS:
         found = _read(name, records)
         told = "not run" if found is None else "; ".join(_beside(found))
