@@ -107,7 +107,7 @@ def _unfinished(crowd: str, *levels: tuple[str, float]) -> tuple[Row, ...]:
 _averages = functools.partial(
     Study,
     task=TASKS / "fashion.toml",
-    tuned="held back",
+    tuned="not recorded",
     trials=5,
     draw=draw_curves,
     unstated=searched_rate(PLAIN, 1.0, 0.3, 3.0),

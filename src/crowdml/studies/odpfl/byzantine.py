@@ -53,7 +53,7 @@ ATTACKED = Study(
     claim="(ours, not the paper's) robust rules keep the loss small: 0.02 with 20 % Byzantine devices, 0.03 with 40 %, "
     "0.002 with a single one",
     refuted_by="an attack that costs more",
-    tuned="held back",
+    tuned="not recorded",
     unstated=searched_rate(HONEST, 10.0, 3.0, 30.0),
     task=TASKS / "mnist-attacks.toml",
     curves=(
