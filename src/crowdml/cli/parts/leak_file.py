@@ -8,6 +8,8 @@ from typing import Any
 
 from crowdml.core import BadInput
 
+MADE_BY = "crowdml audit TASK.toml --json FILE, of a slicenet task"
+
 
 def read_leak(path: Path) -> dict[str, Any]:
     """Return the reading of sums that tells most; refuse a file that has none."""
@@ -20,13 +22,13 @@ def read_leak(path: Path) -> dict[str, Any]:
         ]
         own_rows = int(told["own_rows"])
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+        raise BadInput(f"{path} cannot be read: {error.strerror}", hint=MADE_BY) from None
     except (ValueError, KeyError, TypeError):
         read, own_rows = [], 0
     if not read:
         raise BadInput(
             f"{path} says nothing about sums that were read",
-            hint="crowdml audit TASK.toml --json FILE, of a slicenet task",
+            hint=MADE_BY,
         )
     right, chance = max(read)
     return {"right": right, "chance": chance, "own_rows": own_rows}

@@ -66,7 +66,7 @@ class FirstCut(Floats):
         """Make noise of a given size, as a multiple of the bound; labels are open.
 
         >>> cut = FirstCut.of_noise(48, 1.0, 0.5)
-        >>> cut.mechanism.scale / cut.mechanism.grid.levels, cut.labels
+        >>> round(cut.mechanism.scale / cut.mechanism.grid.levels, 2), cut.labels
         (0.5, None)
         """
         grid = make_grid(2, size, clip, "example")
