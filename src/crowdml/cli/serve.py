@@ -109,13 +109,12 @@ def serve(
     place = Place(host=endpoint.host, port=port, certificate=certificate, key=tls_key, proxy=endpoint.proxy)
     _log_to_stderr()
     opened = ExitStack()
-    database = database_url(folder, db)
-    listening = opened.enter_context(bind(place, listen=not _is_shared(database)))
+    listening = opened.enter_context(bind(place))
     address_here = endpoint.local_address(listening.getsockname()[1])
     with opened, _written(folder):
         access = _access(endpoint, address_here, lan, allow_host or [])
         options = Options(patience_s=patience, token_file=folder / TOKEN_FILE)
-        app = _open_app(database, folder, options, access, opened)
+        app = _open_app(database_url(folder, db), folder, options, access, opened)
         remember_server(folder, address_here, local.authority_file if local else None)
         opened.pop_all()  # from here on they are the application's
     for line in (*_warnings(endpoint, insecure), *(_trust_lines(local) if local else ())):
@@ -124,14 +123,9 @@ def serve(
     run(app, place, listening)
 
 
-def _is_shared(url: str) -> bool:
-    """Tell whether other front ends may serve the same tasks."""
-    return url.startswith("postgresql")
-
-
 def _open_app(url: str, folder: Path, options: Options, access: Access, opened: ExitStack) -> Asgi:
     """Make the application: on PostgreSQL one of any number of front ends, else the only server of its file."""
-    if _is_shared(url):
+    if url.startswith("postgresql"):
         from crowdml.server.setup.front_end import FrontEnd
 
         front_end = FrontEnd(url, folder, options, access)

@@ -72,21 +72,15 @@ class Place:
         return "https" if self.certificate else "http"
 
 
-def bind(place: Place, listen: bool = True) -> socket.socket:
-    """Take the port, or say who may have it.
-
-    Args:
-        place: Where to listen.
-        listen: Whether whoever connects from now on waits to be served. One of several front ends turns them away until
-            it can serve them, so that they ask another one.
-    """
+def bind(place: Place) -> socket.socket:
+    """Take the port, or say who may have it."""
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     taken = socket.socket(family, socket.SOCK_STREAM)
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         taken.bind((place.host, place.port))
-        if listen:
-            taken.listen(BACKLOG)
+        # From here on whoever connects waits to be served, instead of being turned away.
+        taken.listen(BACKLOG)
     except OSError as error:
         taken.close()
         raise BadInput(
