@@ -48,3 +48,9 @@ def test_fold_goes_through_the_first_axis_in_order(ops: Ops) -> None:
 @BOTH
 def test_fold_over_nothing_returns_the_carry(ops: Ops) -> None:
     assert float(ops.fold(lambda carry, x: carry + x, ops.xp.asarray(4.0), ops.xp.zeros((0,)))) == 4.0
+
+
+@BOTH
+def test_a_product_of_what_is_not_finite_is_not_a_number_and_raises_no_alarm(ops: Ops) -> None:
+    endless = ops.xp.asarray([[np.inf]], np.float32)
+    assert np.isnan(ops.dot(endless, ops.xp.zeros((1, 1), np.float32))).all()

@@ -123,15 +123,22 @@ def _solve(a: Array, b: Array) -> Array:
     return np.linalg.solve(a, b) if problem else found
 
 
+@np.errstate(invalid="ignore")
+def _dot(a: Array, b: Array) -> Array:
+    # Some kernels of OpenBLAS compute on what stands beside a small matrix and throw that away: finite numbers, a right
+    # product, and yet, once in many thousand calls, a warning. What is not finite is refused where it is used.
+    return a @ b
+
+
 NUMPY = Ops(
     name="numpy",
     xp=np,
-    dot=lambda a, b: a @ b,
-    dot_t=lambda a, b: a @ b.T,
-    t_dot=lambda a, b: a.T @ b,
-    long_t_dot=lambda a, b: a.T @ b,
-    each_t_dot=lambda a, b: a.transpose(0, 2, 1) @ b,
-    each_dot_t=lambda a, b: a @ b.transpose(0, 2, 1),
+    dot=_dot,
+    dot_t=lambda a, b: _dot(a, b.T),
+    t_dot=lambda a, b: _dot(a.T, b),
+    long_t_dot=lambda a, b: _dot(a.T, b),
+    each_t_dot=lambda a, b: _dot(a.transpose(0, 2, 1), b),
+    each_dot_t=lambda a, b: _dot(a, b.transpose(0, 2, 1)),
     sum_each=_sum_each,
     weigh=lambda weights, rows: _sum_each(weights[:, None] * rows, (0,)),
     sum_of_squares=_sum_of_squares,

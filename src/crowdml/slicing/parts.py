@@ -101,6 +101,7 @@ class DensePart(Part):
         """Write lines one after the other."""
         return total["w"].reshape(-1)
 
+    @np.errstate(invalid="ignore")  # as in core.ops
     def product(self, weighted: Array, x: Array, into: Array) -> None:
         """Put the gradient from weighted slopes and inputs into its columns of the layer's."""
         if isinstance(self.place, slice) and 1 not in (*self.shape, x.shape[-1]):
