@@ -11,7 +11,7 @@ import pytest
 
 from crowdml.core import trees
 from crowdml.core.ops import Tree
-from crowdml.slicing.live.deposit_chunks import CHUNK_BYTES
+from crowdml.slicing.live.deposits import CHUNK_BYTES
 from crowdml.task.live_task import sliced_terms
 from tests.support.live_slices import TASK, SlicedCrowd, chance_rows, trained
 

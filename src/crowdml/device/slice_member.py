@@ -33,7 +33,7 @@ from crowdml.device.server_connection import BUSY, Answer, Connection
 from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.live.controls import OfMember, Prepare, Welcome, read_of_server, write_control
 from crowdml.slicing.live.dealing import row_order
-from crowdml.slicing.live.deposit_chunks import in_chunks
+from crowdml.slicing.live.deposits import in_chunks
 from crowdml.slicing.live.member_machine import RUNNING, Member, Out, Released
 from crowdml.slicing.live.slice_frames import DEPOSIT, read_header
 from crowdml.slicing.live.slice_terms import SliceTerms

@@ -11,7 +11,7 @@ import pytest
 from crowdml.core.errors import MalformedMessage
 from crowdml.device.slice_member import SliceTaker
 from crowdml.slicing.live import controls as say
-from crowdml.slicing.live.deposit_chunks import CHUNK_BYTES, ChunkGatherer, in_chunks
+from crowdml.slicing.live.deposits import CHUNK_BYTES, ChunkGatherer, in_chunks
 from crowdml.slicing.live.slice_frames import CHUNK, DEPOSIT, FORWARD, HEADER_BYTES, plain_header, read_header
 from tests.support.group_courses import TASK, TERMS
 

@@ -4,6 +4,12 @@ A piece is sealed once, under a key of its own, and that key is wrapped for ever
 dummy can take any piece, and the server can read none.
 
     header │ owner's key 32, salt 16, count u16 │ count × (receiver's key 32, wrapped key 48) │ sealed piece
+
+A piece may be megabytes, and sums of the next batches must not wait behind it. So it goes in chunks, one whenever
+nothing else is to be done, which the server puts together in their order; what a new attempt fences off is dropped on
+either side.
+
+    header of the deposit, with kind "chunk", number and count │ part of the deposit's bytes, its own header included
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from crowdml.core.errors import MalformedMessage
 from crowdml.slicing.live.member_cards import KEY_BYTES, MemberKeys
-from crowdml.slicing.live.slice_frames import HEADER_BYTES, TAG_BYTES, Header, read_header
+from crowdml.slicing.live.slice_frames import CHUNK, DEPOSIT, HEADER_BYTES, TAG_BYTES, Header, read_header
 from crowdml.slicing.live.slice_plan import SlicePlan
 
 _SALT_BYTES = 16
@@ -24,6 +30,7 @@ _COUNT = struct.Struct("<H")
 _PREFIX = HEADER_BYTES + KEY_BYTES + _SALT_BYTES + _COUNT.size
 _WRAP = KEY_BYTES + 32 + TAG_BYTES
 _NONCE = bytes(12)
+CHUNK_BYTES = 1 << 16
 
 
 def deposit_bytes(plan: SlicePlan, owner: int, members: int) -> int:
@@ -107,3 +114,49 @@ def sealed_for(frame: bytes) -> set[bytes]:
     """Return the keys of the cards of all who can open a deposit."""
     count = require_deposit(frame)
     return {frame[at : at + KEY_BYTES] for at in range(_PREFIX, _PREFIX + count * _WRAP, _WRAP)}
+
+
+def in_chunks(deposit: bytes, size: int = CHUNK_BYTES) -> list[bytes]:
+    """Cut a deposit up; a short one goes as it is.
+
+    >>> in_chunks(b"short")
+    [b'short']
+    """
+    if len(deposit) <= size:
+        return [deposit]
+    count, header = -(-len(deposit) // size), read_header(deposit)
+    return [
+        header._replace(kind=CHUNK, micro=number, micros=count).pack() + deposit[number * size : (number + 1) * size]
+        for number in range(count)
+    ]
+
+
+class ChunkGatherer:
+    """Puts the chunks of one member together.
+
+    Args:
+        largest: Bytes that no deposit exceeds.
+    """
+
+    def __init__(self, largest: int) -> None:
+        self._largest, self._parts, self._bytes = largest, list[bytes](), 0
+        self._of: tuple[int, ...] = ()
+
+    def take(self, header: Header, frame: bytes) -> bytes | None:
+        """Take a chunk; return the deposit with its last one. Raises MalformedMessage for what cannot be."""
+        of = (*header[4:8], header.micros, *header[11:14])
+        if header.micro == 0:
+            self._of, self._parts, self._bytes = of, [], 0
+        if of != self._of or header.micro != len(self._parts):
+            raise MalformedMessage(f"chunk {header.micro} of {header.micros} after {len(self._parts)} of a deposit")
+        self._parts.append(frame[HEADER_BYTES:])
+        self._bytes += len(frame) - HEADER_BYTES
+        if self._bytes > self._largest:
+            raise MalformedMessage(f"chunks of more than {self._largest} bytes")
+        if len(self._parts) < header.micros:
+            return None
+        whole, self._parts, self._of = b"".join(self._parts), [], ()
+        inside = read_header(whole)
+        if inside.kind != DEPOSIT or (*inside[4:8], *inside[11:14]) != (*of[:4], *of[5:]):
+            raise MalformedMessage("chunks of something else than the deposit that they name")
+        return whole

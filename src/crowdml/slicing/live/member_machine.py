@@ -9,12 +9,11 @@ with the server. A loss takes everybody back to the last cut, from which the sam
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import numpy as np
 
-from crowdml.core import Array, trees
+from crowdml.core import Array
 from crowdml.core.errors import MalformedMessage, NotAuthorised
 from crowdml.core.keys import SigningKey
 from crowdml.core.ops import Tree
@@ -22,12 +21,13 @@ from crowdml.slicing.cost_graph import DOMINATOR
 from crowdml.slicing.live import controls as say
 from crowdml.slicing.live import slice_frames as frames
 from crowdml.slicing.live.deposits import open_deposit, seal_deposit
+from crowdml.slicing.live.kept_pieces import HandedOver, Kept, KeptPieces
 from crowdml.slicing.live.member_cards import Channels, MemberKeys, context_of
 from crowdml.slicing.live.member_guard import MemberGuard
-from crowdml.slicing.live.slice_frames import Header, plain_header, read_header
+from crowdml.slicing.live.slice_frames import Header, read_header
 from crowdml.slicing.live.slice_terms import Floats, SharedNumbers, SliceTerms, body_of, clear_frame, most_important
-from crowdml.slicing.number_formats import NUMBERS
-from crowdml.slicing.piece_messages import Kind, Told
+from crowdml.slicing.live.turn_frames import KINDS, TurnFrames
+from crowdml.slicing.piece_messages import Told
 from crowdml.slicing.piece_owner import PieceOwner
 from crowdml.slicing.piece_state import Leaf, PieceState, length
 from crowdml.slicing.stages import Indices
@@ -40,8 +40,6 @@ ACCEPTED: dict[str, tuple[str, ...]] = {
     RUNNING: ("prepare", "cut", "forward", "backward", "tied", "keep", "stop", "ask"),
 }
 """What a member takes in each stage; everything else is dropped."""
-_KINDS: dict[int, Kind] = {frames.FORWARD: "forward", frames.BACKWARD: "backward", frames.TIED: "tied"}
-_CODES = {name: code for code, name in _KINDS.items()}
 
 Out = list[say.OfMember | bytes]
 Order = Callable[[int, int], Indices]
@@ -94,20 +92,16 @@ class Member:
         self.dropped = self.batches = 0
         self._group = self._number = 0
         self._now = (0, -1)
-        self._assignment: tuple[int, ...] = ()
         self._prepared: say.Prepare | None = None
         self._worker: PieceOwner | None = None
-        self._snapshots: dict[tuple[int, int, int], tuple[int, bytes, bytes]] = {}
-        self._held: tuple[int, int] = (-1, -1)
-        self._came: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        self._rows_of: dict[int, int] = {}
-        self._keeping: tuple[say.Keep, dict[int, bytes]] | None = None
+        self._kept = KeptPieces()
+        self._handed_over: HandedOver | None = None
 
     role: int | None
 
     def hello(self) -> Out:
         """Introduce oneself, and show the last deposits again: the server may have lost them."""
-        shown = [frame for _, _, frame in self._snapshots.values()]
+        shown = self._kept.shown()
         return [say.Hello(card=say.CardText.of(self._keys.card), deposits=len(shown)), *shown]
 
     def handle(self, message: say.OfServer | bytes) -> Out:
@@ -138,7 +132,7 @@ class Member:
         if self._group not in (0, message.group):
             self.guard.change_group()
             self._keys.forget_peers()
-            self._now, self._snapshots, self._held = (0, -1), {}, (-1, -1)
+            self._now, self._kept = (0, -1), KeptPieces()
         self._group, self._number = message.group, message.number
         return []
 
@@ -148,32 +142,28 @@ class Member:
         self._keys.meet(cards, self._number)
         self.role = assignment.index(self._number) - 1 if self._number in assignment else None
         self.guard.begin(message, cards, self.role)
-        top = message.cut.place if message.cut else (-1, -1)
-        self._snapshots = {
-            place: kept
-            for place, kept in self._snapshots.items()
-            if place[1:] < top or (place[1:] == top and message.cut and kept[0] == message.cut.attempt)
-        }
-        self._held = min(self._held, top)
-        self._now, self._prepared, self._assignment = (message.turn, message.attempt), message, assignment
+        self._kept.go_back(message.cut)
+        self._now, self._prepared = (message.turn, message.attempt), message
         self._cards, self._worker = cards, None
-        context = context_of((self._terms.task_hash.encode(), message.context()))
-        self._channels = Channels(self._keys, self._number, cards, context)
         self.stage = IDLE if self.role is None else PREPARING
         self._loaded: PieceState | None = None
         if self.role is None:
             return []
+        context = context_of((self._terms.task_hash.encode(), message.context()))
+        channels = Channels(self._keys, self._number, cards, context)
+        fence, own = (self._group, *self._now), (self._number, self.role)
+        self._frames = TurnFrames(self._terms, channels, assignment, fence, own)
         if message.cut is None:
             return self._load(
                 PieceState(numbers=np.zeros(length(self._layout), np.float32), importance=self._unmoved())
             )
-        kept = self._snapshots.get((self.role, *top))
-        return self._load(PieceState.from_bytes(kept[1], self._layout)) if kept else []
+        kept = self._kept.find(self.role, message.cut.place)
+        return [] if kept is None else self._load(PieceState.from_bytes(kept, self._layout))
 
     def _on_go(self, message: say.Go) -> Out:
         if (message.turn, message.attempt) != self._now or self._worker is None:
             return self._drop()
-        self.stage, self._turn = RUNNING, message
+        self.stage, self._turn, self._frames.batches = RUNNING, message, message.batches
         if self.role == DOMINATOR and self._released is not None and message.batches:
             # Before anything of a row is sent: whoever gives them has kept and charged them.
             self._sent = self._released(self._worker.first_sums)
@@ -181,10 +171,8 @@ class Member:
         return out + (self._next_batch() if self.role == DOMINATOR else [])
 
     def _on_cut(self, message: say.CutHolds) -> Out:
-        """Forget snapshots before the cut before this one."""
         self.guard.note_cut(message.cut)
-        before, self._held = self._held, message.cut.place
-        self._snapshots = {place: kept for place, kept in self._snapshots.items() if place[1:] >= before}
+        self._kept.note_cut(message.cut)
         return []
 
     def _on_share(self, message: say.Share) -> Out:
@@ -199,14 +187,11 @@ class Member:
     def _on_ask(self, message: say.Ask) -> Out:
         if (message.turn, message.attempt) != self._now or self.stage != RUNNING or self._worker is None:
             return self._drop()
-        plan, batch = self._terms.plan, self._worker.batches
-        micros = len(plan.arithmetic.sizes(self._rows_of.get(batch, 1)))
-        missing = plan.expected(self._worker.owner, micros) - self._came[batch]
-        waits = tuple(sorted(self._assignment[piece + 1] for piece in missing))
+        waits = self._frames.waits_for(self._worker)
         return [say.Stalled(turn=self._now[0], attempt=self._now[1], waits_for=waits)]
 
     def _on_keep(self, message: say.Keep) -> Out:
-        self._keeping = message, {}
+        self._handed_over = HandedOver(message, self._keys, self._kept, self.guard)
         return []
 
     def _on_stop(self, message: say.Stop) -> Out:
@@ -217,11 +202,14 @@ class Member:
 
     def _frame(self, frame: bytes) -> Out:
         header = read_header(frame)
+        if header.kind == frames.DEPOSIT and self._handed_over:
+            self._handed_over.take(header, frame)
+            return []
         if header.kind == frames.DEPOSIT:
-            return self._keep(header, frame) if self._keeping else self._take_piece(header, frame)
+            return self._take_piece(header, frame)
         if header.kind == frames.DOWNLOAD:
             return self._take_download(header, frame)
-        kind = _KINDS.get(header.kind, "")
+        kind = KINDS.get(header.kind, "")
         if header.fence != self._now or header.group != self._group or kind not in ACCEPTED[self.stage]:
             return self._drop()
         try:
@@ -233,34 +221,9 @@ class Member:
 
     def _hear(self, header: Header, frame: bytes) -> Out:
         """Take numbers of another owner, and go on with the batch."""
-        worker, piece, kind = self._worker, header.piece - 1, _KINDS[header.kind]
+        worker = self._worker
         assert worker is not None  # noqa: S101  a member that runs has one
-        if header.receiver != self._number or self._assignment[piece + 1 : piece + 2] != (header.sender,):
-            raise MalformedMessage(f"a frame of member {header.sender} that is not for this one, or not of its piece")
-        plan, known = self._terms.plan, self._rows_of.get(header.batch, header.rows)
-        if header.rows != known or header.rows > self._terms.batch or header.batch >= self._turn.batches:
-            raise MalformedMessage(f"a batch {header.batch} of {header.rows} rows")
-        expected = plan.body_bytes(kind, header.stage, (piece, worker.owner), header.micro, header.rows)
-        if expected is None or len(frame) != frames.HEADER_BYTES + expected + frames.TAG_BYTES:
-            raise MalformedMessage(f"{kind} numbers of stage {header.stage} in {len(frame)} bytes")
-        body = self._channels.open(header, frame)
-        self._rows_of[header.batch] = header.rows
-        written = NUMBERS["float32"] if kind == "tied" else plan.numbers
-        if header.numbers != written.code:
-            raise MalformedMessage(f"numbers are written in the way {header.numbers}, not {written.code}")
-        shape = worker.shape(kind, header.stage, header.micro, header.rows, piece)
-        told = Told(
-            kind=kind,
-            stage=header.stage,
-            batch=header.batch,
-            micro=header.micro,
-            rows=header.rows,
-            sender=piece,
-            receiver=worker.owner,
-            numbers=written.decode(body, *shape),
-        )
-        self._came[header.batch][piece] += 1
-        return self._carry(worker.batches, worker.hear(told))
+        return self._carry(worker.batches, worker.hear(self._frames.read(header, frame, worker)))
 
     def _next_batch(self) -> Out:
         """Let the dominator's next batch in."""
@@ -270,7 +233,7 @@ class Member:
             return []
         order = self._order(self._now[0], len(self._labels))
         chosen = order[worker.batches * terms.batch : (worker.batches + 1) * terms.batch]
-        self._rows_of[worker.batches] = len(chosen)
+        self._frames.note_rows(worker.batches, len(chosen))
         if self._released is None:
             return self._carry(worker.batches, worker.begin(self._rows[chosen], self._labels[chosen]))
         columns, labels = self._sent
@@ -282,23 +245,13 @@ class Member:
         worker, out = self._worker, list[say.OfMember | bytes]()
         assert worker is not None  # noqa: S101  whoever carries has a piece
         for told in found:
-            written = NUMBERS["float32"] if told.kind == "tied" else self._terms.plan.numbers
-            header = self._header(_CODES[told.kind], told.batch)._replace(
-                numbers=written.code,
-                stage=told.stage,
-                micro=told.micro,
-                micros=len(self._terms.plan.arithmetic.sizes(told.rows)),
-                rows=told.rows,
-                receiver=self._assignment[told.receiver + 1],
-            )
             if self.role == DOMINATOR and (told.kind, told.stage) == ("forward", 0):
-                self.guard.note_sent(self._cards[header.receiver])
-            out.append(self._channels.seal(header, written.encode(told.numbers)))
+                self.guard.note_sent(self._cards[self._frames.receiver(told)])
+            out.append(self._frames.write(told))
         if worker.batches == before:
             return out
         self.batches += 1
-        self._came.pop(before, None)
-        self._rows_of.pop(before, None)
+        self._frames.finish(before)
         if worker.batches % self._turn.every == 0 or worker.batches == self._turn.batches:
             out.append(self._deposit())
         return out + self._next_batch() if self.role == DOMINATOR else out
@@ -308,10 +261,11 @@ class Member:
         worker = self._worker
         assert worker is not None and self.role is not None  # noqa: S101  whoever deposits has a piece
         raw = worker.state.to_bytes()
-        header = self._header(frames.DEPOSIT, worker.batches)._replace(micro=int(worker.batches == self._turn.batches))
+        last = worker.batches == self._turn.batches
+        header = self._frames.header(frames.DEPOSIT, worker.batches)._replace(micro=int(last))
         others = [card.fresh for number, card in self._cards.items() if number != self._number]
         frame = seal_deposit(self._keys, header, others, raw, self._entropy(48))
-        self._snapshots[self.role, self._now[0], worker.batches] = self._now[1], raw, frame
+        self._kept.keep(self.role, (self._now[0], worker.batches), Kept(self._now[1], raw, frame))
         return frame
 
     def _take_piece(self, header: Header, frame: bytes) -> Out:
@@ -335,15 +289,16 @@ class Member:
         except (MalformedMessage, NotAuthorised) as error:
             turn, attempt = self._now
             return [say.Complain(turn=turn, attempt=attempt, about=header.sender, why=str(error)[:300])]
-        self._snapshots[self.role, *cut.place] = cut.attempt, raw, frame
+        self._kept.keep(self.role, cut.place, Kept(cut.attempt, raw, frame))
         return self._load(PieceState.from_bytes(raw, self._layout))
 
     def _take_download(self, header: Header, frame: bytes) -> Out:
         """Take over what other groups have found."""
         plan = self._terms.plan
-        if self._keeping:
+        if self._handed_over:
             everything = SharedNumbers.read(body_of(frame), np.arange(plan.size))
-            return self._assemble(everything)
+            self.model, self._handed_over = self._handed_over.model(plan, everything), None
+            return []
         if header.fence != self._now or self.stage != PREPARING or self._loaded is None or self.role is None:
             return self._drop()
         places = plan.places[self.role]
@@ -365,37 +320,9 @@ class Member:
         begun = prepared.cut.batch if prepared.cut and prepared.cut.turn == prepared.turn else 0
         state = PieceState(numbers=snapshot.numbers, importance=snapshot.importance, batches=begun)
         self._worker = PieceOwner(terms.plan.arithmetic, self.role, state, rate)
-        self.stage, self._rows_of = READY, {}
-        self._came.clear()
+        self.stage = READY
         batches = terms.batches(len(self._labels)) if self.role == DOMINATOR else 0
         return [say.Ready(turn=self._now[0], attempt=self._now[1], batches=batches)]
-
-    def _keep(self, header: Header, frame: bytes) -> Out:
-        """Open a piece of the group's model."""
-        assert self._keeping is not None  # noqa: S101  asked before
-        message, pieces = self._keeping
-        piece = header.piece - 1
-        own, sealer = self._snapshots.get((piece, *message.cut.place)), self.guard.sealer(message.cut.attempt, piece)
-        pieces[piece] = own[1] if own else open_deposit(self._keys, frame, sealer)
-        return []
-
-    def _assemble(self, shared: SharedNumbers) -> Out:
-        """Put the group's model together."""
-        assert self._keeping is not None  # noqa: S101  asked before
-        plan, pieces = self._terms.plan, self._keeping[1]
-        if set(pieces) != set(plan.owners):
-            raise MalformedMessage(f"{len(pieces)} pieces of {len(plan.owners)}")
-        flat = np.zeros(plan.size, np.float32)
-        for owner, raw in pieces.items():
-            flat[plan.places[owner]] = PieceState.from_bytes(raw, plan.layouts[owner]).numbers
-        flat[shared.numbers] = shared.values
-        self.model, self._keeping = trees.cut(flat, plan.arithmetic.like), None
-        return []
-
-    def _header(self, kind: int, batch: int) -> Header:
-        assert self.role is not None  # noqa: S101  whoever sends has a piece
-        ends = (self._number, frames.SERVER)
-        return plain_header(kind, self._group, self._now, ends, self.role)._replace(batch=batch)
 
     @property
     def _layout(self) -> tuple[Leaf, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from crowdml.server.tasks.device_tokens import DeviceState
-from crowdml.slicing.live.deposit_chunks import ChunkGatherer
+from crowdml.slicing.live.deposits import ChunkGatherer
 from crowdml.slicing.live.group_machine import Group
 from crowdml.slicing.live.group_records import DONE, Event, role_name
 from crowdml.slicing.live.slice_terms import SliceTerms

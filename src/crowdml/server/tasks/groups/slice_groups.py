@@ -26,8 +26,7 @@ from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.task_writer import Writer
 from crowdml.slicing.live import controls as say
 from crowdml.slicing.live import slice_frames as frames
-from crowdml.slicing.live.deposit_chunks import ChunkGatherer
-from crowdml.slicing.live.deposits import deposit_bytes
+from crowdml.slicing.live.deposits import ChunkGatherer, deposit_bytes
 from crowdml.slicing.live.group_machine import Group, Out
 from crowdml.slicing.live.group_records import GATHERING, PAUSED, RUNNING, SHARING, WAITING, GroupStart
 from crowdml.slicing.live.member_cards import Card
