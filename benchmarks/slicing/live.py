@@ -130,15 +130,21 @@ class Delay:
         await server.serve_forever()
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        onward, back = await asyncio.open_connection("127.0.0.1", self._target)
+        try:
+            onward, back = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.close()
+            return
         await asyncio.gather(self._carry(reader, back), self._carry(onward, writer), return_exceptions=True)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
-        while data := await reader.read(1 << 20):
-            loop.call_later(LEG_S, writer.write, data)
-        await asyncio.sleep(2 * LEG_S)
-        writer.close()
+        try:
+            while data := await reader.read(1 << 20):
+                loop.call_later(LEG_S, writer.write, data)
+        finally:
+            # A process that was killed resets its connection: the other side must hear of it.
+            loop.call_later(2 * LEG_S, writer.close)
 
 
 class RawMember:

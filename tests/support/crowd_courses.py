@@ -369,6 +369,7 @@ class CrowdCourse:
         for who in self.members:
             self._connect(who)
         for group in self.groups:
+            self._deliver(group, self.machines[group].begin(patient=True))
             self._deliver(group, self.machines[group].begin())
 
     def _time_passes(self) -> bool:

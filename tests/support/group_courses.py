@@ -199,6 +199,7 @@ class Course:
             self.group = self._start()
             for each in self.members:
                 self._connect(each)
+            self._deliver(self.group.begin(patient=True))
             self._deliver(self.group.begin())
 
     def _send(self, number: int, answer: OfMember | bytes) -> None:

@@ -7,6 +7,7 @@ deposits: it may be the server that was lost. The keys of this run live in memor
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import ssl
 import statistics
@@ -43,6 +44,10 @@ SLOW_S, SLOW_TIMES = 5.0, 8.0
 """A dominator asks what its batch waits for after so many seconds, and after so many times the usual."""
 LONGEST_FRAME = 64 << 20
 _OPEN_S, _PING_S = 10.0, 10.0
+_SILENT = logging.getLogger("crowdml.relay")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+"""What ends a connection is told to the owner in a sentence; the library would write a traceback beside it."""
 
 
 class SliceTaker:
@@ -131,6 +136,7 @@ class SliceTaker:
                 ping_interval=_PING_S,
                 ping_timeout=_PING_S,
                 close_timeout=2.0,
+                logger=_SILENT,
                 **options,
             ) as socket:
                 yield socket

@@ -287,6 +287,7 @@ class GroupFigures(_Answer):
     passed: int = Field(alias="pass", description="passes whose uploads are stored")
     passes: int = Field(description="passes in all")
     turn: int
+    batch: int = Field(description="the batch of this turn that began last")
     attempt: int
     members: list[GroupMember]
     batches: int = Field(description="since the server started, replays as well")

@@ -57,6 +57,7 @@ class Group:
         replays: Attempts that went back to a cut.
         trust: Who is out, and who saw sums of whose rows.
         next_every: Batches between two cuts from the next attempt on.
+        patient: Whether it gathers for longer, after a restart, because no cut is whole yet.
     """
 
     def __init__(self, terms: SliceTerms, start: GroupStart) -> None:
@@ -79,7 +80,7 @@ class Group:
         self._uploads: dict[int, SharedNumbers] = {}
         self._roster: dict[int, Card] = {}
         self._turn_attempts = 0
-        self._ending = self._between = False
+        self._ending = self._between = self.patient = False
         self._stall: Stall | None = None
 
     def joined(self, member: int, card: Card, deposits: Iterable[bytes] = ()) -> Out:
@@ -88,23 +89,33 @@ class Group:
         self.cards[member] = card
         welcome: Out = [*before, (member, say.Welcome(group=self.number, number=member))]
         if self.stage == GATHERING:
+            self._shown = [each for each in self._shown if each.fresh != card.fresh]
             for frame in deposits:
                 header = read_header(frame)
                 if header.kind == frames.DEPOSIT and header.group == self.number:
                     self._shown.append(Shown(fresh=card.fresh, header=header, frame=frame))
-            return welcome + (self.begin() if len(self.cards) == self.size else [])
+            complete = len(self.cards) == self.size
+            return welcome + (self.begin(patient=not complete) if complete or self.patient else [])
         if self.stage == WAITING:
             return welcome + (self._next_turn() if self._between else self._again())
         if self.stage == DONE:
             return welcome + self._hand_over([member])
         return welcome
 
-    def begin(self) -> Out:
-        """Begin, or go on after a restart, with those who are there."""
+    def begin(self, patient: bool = False) -> Out:
+        """Begin, or go on after a restart, with those who are there.
+
+        Args:
+            patient: Go on gathering if what was shown makes no whole cut: whoever comes later may have the rest of it.
+        """
         if self.stage != GATHERING:
             return []
+        restored = self._held.restore(self._shown, self._counts)
+        self.patient = patient and not restored and bool(self._shown)
+        if self.patient:
+            return []
         shown, self._shown = self._shown, []
-        if not self._held.restore(shown, self._counts):
+        if not restored:
             if (shown or self.passes) and self.passes < self.terms.passes:
                 self._note("pass again", why="no cut was complete: this pass begins again with the shared weights")
             return self._next_turn()

@@ -70,7 +70,7 @@ class LiveGroup:
         self.counted: Counter[str] = Counter()
         self.batches = self.bytes = self.frames = self.rows = 0
         self.exact_since = time.time()
-        self.last_batch = (-1, -1)
+        self.last_batch = (-1, -1, -1)
         self.lengths: dict[tuple[int, ...], int] = {}
         self.lengths_of = -1
         self.paces: deque[float] = deque(maxlen=200)
@@ -93,6 +93,7 @@ def figures_of(group: LiveGroup, terms: SliceTerms, pseudonym: Callable[[int], s
         "pass": machine.passes,
         "passes": terms.passes,
         "turn": max(machine.turn, 0),
+        "batch": group.last_batch[2] if group.last_batch[:2] == (machine.turn, machine.attempt) else 0,
         "attempt": machine.attempt,
         "members": [
             {

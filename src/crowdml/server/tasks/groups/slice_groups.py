@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from crowdml.algorithms.server_parts.upload_window import Seat
@@ -36,6 +36,8 @@ from crowdml.slicing.live.slice_terms import SliceTerms
 log = logging.getLogger("crowdml.server")
 GRACE_S = 5.0
 """After a restart a group waits so long for its members to come back."""
+LONG_GRACE_S = 60.0
+"""And so long where those who came back have no whole cut: a member may be the only one that has its piece."""
 ANSWER_S = 2.0
 """So long has an owner to say whom it waits for."""
 WAIT_S = 3600.0
@@ -162,7 +164,7 @@ class SliceGroups:
         self._require_length(group, header, len(message))
         group.frames += 1
         group.bytes += len(message)
-        if (header.piece == 0 and header.batch != group.last_batch[1]) or header.turn != group.last_batch[0]:
+        if header.piece == 0 and (*header.fence, header.batch) != group.last_batch:
             self._note_batch(group, header)
         receiver.put(message)
 
@@ -291,6 +293,8 @@ class SliceGroups:
         machine = group.machine
         waits = {GATHERING: GRACE_S, WAITING: WAIT_S}.get(machine.stage, 0.0)
         name = machine.stage if waits else ""
+        if machine.stage == GATHERING and machine.patient:
+            name, waits = f"{GATHERING} on", LONG_GRACE_S
         if machine.stage == RUNNING and machine.asking:
             name, waits = f"asking {machine.attempt}", ANSWER_S
         if name == group.timer_for:
@@ -316,15 +320,17 @@ class SliceGroups:
         if name == WAITING and len(machine.present) < len(self.terms.plan.owners):
             self._begin(self._dissolve(group))
             return
-        act = {GATHERING: machine.begin, WAITING: machine.deal_anew}.get(name, machine.answers_due)
-        self._deliver(group, act())
+        act: dict[str, Callable[[], Out]] = {
+            GATHERING: lambda: machine.begin(patient=True),
+            f"{GATHERING} on": machine.begin,
+            WAITING: machine.deal_anew,
+        }
+        self._deliver(group, act.get(name, machine.answers_due)())
 
     def _note_batch(self, group: LiveGroup, header: frames.Header) -> None:
         """Count the dominator's batches, and find from their pace how often a cut is worth it."""
-        if header.piece != 0:
-            return
         now = time.monotonic()
-        group.last_batch = header.turn, header.batch
+        group.last_batch = *header.fence, header.batch
         group.batches += 1
         group.rows += header.rows
         group.paces.append(now)
