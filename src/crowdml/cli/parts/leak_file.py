@@ -21,6 +21,8 @@ def read_leak(path: Path) -> dict[str, Any]:
             if str(reading["what"]).startswith("sums") and None not in (reading["right"], reading["chance"])
         ]
         own_rows = int(told["own_rows"])
+        if not all(0 <= share <= 1 for pair in read for share in pair) or own_rows < 1:
+            raise ValueError("shares that are none")
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}", hint=MADE_BY) from None
     except (ValueError, KeyError, TypeError):
