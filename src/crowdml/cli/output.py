@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FIGURE_KINDS = (".png", ".svg", ".pdf")
+LINE_EVERY_S = 30.0
+"""Where no terminal is attached, a line says so often how far something is."""
 
 
 def check_paths(json_path: Path | None, plot_path: Path | None) -> None:
@@ -82,21 +85,25 @@ def promise_text(epsilon: float, delta: float) -> str:
 
 
 class Progress:
-    """A progress bar on standard error, with the error as it falls.
+    """A progress bar on standard error, with the error as it falls; a line now and then where there is no terminal.
 
     Args:
         name: What is going on.
         quiet: Whether nothing is shown.
-        lines: Whether a line is printed for every part and every tenth, where there is no terminal to draw a bar on.
+        lines: Whether there is a line for every part and every tenth, however soon one follows the other.
+        clock: Seconds.
     """
 
-    def __init__(self, name: str, quiet: bool = False, lines: bool = False) -> None:
+    def __init__(
+        self, name: str, quiet: bool = False, lines: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
         console = Console(stderr=True)
-        self._lines, self._said = lines and not quiet and not console.is_terminal, ("", -1)
+        self._lines, self._every_s = not quiet and not console.is_terminal, 0.0 if lines else LINE_EVERY_S
+        self._clock, self._said, self._said_at = clock, ("", -1), clock()
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
@@ -126,12 +133,12 @@ class Progress:
         """Move on, and call the bar by the part that is going on."""
         self._name = name
         self.update(share, error)
-        now = (name, int(10 * share))
-        if self._lines and now != self._said:
-            say(f"{share:4.0%}  {name}" + ("" if math.isnan(error) else f": error {error:.3f}"))
-            self._said = now
 
     def update(self, share: float, error: float) -> None:
         """Move on; no error is shown before one was measured."""
         shown = "" if math.isnan(error) else f"error {error:.3f}"
         self._bar.update(self._row, completed=share, description=self._name, error=shown)
+        now = (self._name, int((100 if self._every_s else 10) * share))
+        if self._lines and now != self._said and self._clock() - self._said_at >= self._every_s:
+            say(f"{share:4.0%}  {self._name}" + (f": {shown}" if shown else ""))
+            self._said, self._said_at = now, self._clock()
