@@ -105,16 +105,18 @@ def test_a_killed_dominator_comes_back_with_the_same_draws_and_pays_nothing(tmp_
     text = SOUND.replace("batch = 5", "batch = 1").replace("cut-every = 4", "cut-every = 10")
     with SlicedCrowd(tmp_path, MEMBERS, text, chance_rows) as crowd:
         first = crowd.first()
+        crowd.holds = (1, 12)
         crowd.join()
 
         def well_under_way() -> bool:
             shown = crowd.groups()
-            return bool(shown) and shown[0]["turn"] == 1 and shown[0]["stage"] == "running" and shown[0]["batches"] > 55
+            return bool(shown) and (shown[0]["turn"], shown[0]["stage"], shown[0]["batch"]) == (1, "running", 11)
 
         crowd.wait_until(well_under_way, "the second turn does not come")
         killed = crowd.roles()["dominator"]
         crowd.send(killed, signal.SIGKILL)
         crowd.processes[killed].join()
+        crowd.open_gate()
         before, charged = Kept(crowd, killed), ledger_of(crowd, killed)["releases"]
         assert [release["samples"] for release in charged] == [len(crowd.rows[killed][1])]
         crowd.start(killed)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import signal
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,8 @@ from tests.support.live_slices import TASK, SlicedCrowd, chance_rows, trained
 pytestmark = pytest.mark.live
 ROWS = 120
 MEMBERS = 6
+TURN_1 = (1, 20)
+"""A batch well within the second turn, some batches after a cut."""
 TEXT = (
     TASK.replace("batch = 5", "batch = 2")
     .replace("cut-every = 4", "cut-every = 15")
@@ -39,8 +44,9 @@ def crowd(tmp_path: Path) -> Iterator[SlicedCrowd]:
 class Course:
     """A crowd's course: what it began with, and all turns that its server has told of."""
 
-    def __init__(self, crowd: SlicedCrowd) -> None:
+    def __init__(self, crowd: SlicedCrowd, holds: tuple[int, int] | None = None) -> None:
         self.crowd, self.first = crowd, crowd.first()
+        crowd.holds = holds
         self.turns: dict[int, tuple[int, int]] = {}
         crowd.join()
 
@@ -48,25 +54,26 @@ class Course:
         """Look at the only group, and note its turns."""
         shown = self.crowd.groups()
         if not shown:
-            return {"turn": -1, "stage": "", "batches": 0, "events": []}
+            return {"turn": -1, "stage": "", "batch": 0, "events": []}
         names = [member["member"] for member in shown[0]["members"]]
         for event in shown[0]["events"]:
             if event["what"] == "turn":
                 self.turns[event["turn"]] = names.index(event["members"][0]) + 1, event["batch"]
         return shown[0]
 
-    def until_turn(self, turn: int, batches: int = 20) -> None:
-        """Wait until a turn is well under way."""
-        begun: list[int] = []
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Do something while the group's dominator is about to let a batch in, and then let it."""
+        assert self.crowd.holds is not None
+        turn, batch = self.crowd.holds
 
         def there() -> bool:
             shown = self.look()
-            if shown["turn"] != turn or shown["stage"] != "running":
-                return False
-            begun.append(int(str(shown["batches"])))
-            return begun[-1] >= begun[0] + batches
+            return (shown["turn"], shown["stage"], shown["batch"]) == (turn, "running", batch - 1)
 
-        self.crowd.wait_until(there, f"turn {turn} does not come")
+        self.crowd.wait_until(there, f"batch {batch} of turn {turn} does not come")
+        yield
+        self.crowd.open_gate()
 
     def end(self, devices: list[int]) -> Tree:
         """Wait for the end, compare all models with each other, and return one."""
@@ -108,63 +115,74 @@ def test_nothing_happens(crowd: SlicedCrowd) -> None:
 
 @pytest.mark.parametrize("roles", [("follower 1",), ("follower 1", "follower 3"), ("dummy 1",)])
 def test_followers_and_dummies_are_killed(crowd: SlicedCrowd, roles: tuple[str, ...]) -> None:
-    course = Course(crowd)
-    course.until_turn(1)
-    killed = [crowd.roles()[role] for role in roles]
-    for device in killed:
-        crowd.send(device, signal.SIGKILL)
+    course = Course(crowd, TURN_1)
+    with course.held():
+        killed = [crowd.roles()[role] for role in roles]
+        for device in killed:
+            crowd.send(device, signal.SIGKILL)
     assert same(course.end(others(*killed)), course.reference()), crowd.told()
     # Nothing of the turn under way is lost; those who are gone have no turns any more.
     assert course.turns[1][1] == ROWS // 2
     assert len(course.what("lost")) == len(killed)
 
 
-def test_the_dominator_is_killed(crowd: SlicedCrowd) -> None:
+def test_a_member_is_killed_at_any_moment(crowd: SlicedCrowd) -> None:
+    """Wherever the course is then, with frames under way: the bits are those of the turns that were told."""
     course = Course(crowd)
-    course.until_turn(1)
-    killed = crowd.roles()["dominator"]
+    crowd.wait_until(lambda: bool(crowd.seats()), "no group comes together")
+    time.sleep(random.SystemRandom().uniform(0, 1))
+    killed = random.SystemRandom().choice(others())
     crowd.send(killed, signal.SIGKILL)
     assert same(course.end(others(killed)), course.reference()), crowd.told()
+
+
+def test_the_dominator_is_killed(crowd: SlicedCrowd) -> None:
+    course = Course(crowd, TURN_1)
+    with course.held():
+        killed = crowd.roles()["dominator"]
+        crowd.send(killed, signal.SIGKILL)
+    assert same(course.end(others(killed)), course.reference()), crowd.told()
     # The turn ended at its last cut.
-    assert course.turns.get(1, (0, 15))[1] % 15 == 0 and course.turns.get(1, (0, 0))[1] < ROWS // 2
+    assert course.turns[1][1] == 15
 
 
 def test_the_server_is_killed(crowd: SlicedCrowd) -> None:
-    course = Course(crowd)
-    course.until_turn(1)
-    crowd.server.kill()
-    crowd.server.start()
+    course = Course(crowd, TURN_1)
+    with course.held():
+        crowd.server.kill()
+        crowd.server.start()
     assert same(course.end(others()), course.reference()), crowd.told()
     assert {batches for _, batches in course.turns.values()} == {ROWS // 2} and len(course.turns) == MEMBERS
     assert course.what("restored"), crowd.told()
 
 
 def test_a_follower_hangs(crowd: SlicedCrowd) -> None:
-    course = Course(crowd)
-    course.until_turn(1)
-    hung = crowd.roles()["follower 2"]
-    crowd.send(hung, signal.SIGSTOP)
+    course = Course(crowd, TURN_1)
+    with course.held():
+        hung = crowd.roles()["follower 2"]
+        crowd.send(hung, signal.SIGSTOP)
     assert same(course.end(others(hung)), course.reference()), crowd.told()
     assert course.turns[1][1] == ROWS // 2
 
 
 def test_a_device_comes_back(crowd: SlicedCrowd) -> None:
-    course = Course(crowd)
-    course.until_turn(0)
-    back = crowd.roles()["follower 1"]
-    crowd.send(back, signal.SIGKILL)
-    crowd.processes[back].join()
-    crowd.start(back)
+    course = Course(crowd, (0, 20))
+    with course.held():
+        back = crowd.roles()["follower 1"]
+        crowd.send(back, signal.SIGKILL)
+        crowd.processes[back].join()
+        crowd.start(back)
+        crowd.wait_until(lambda: all(each["there"] for each in crowd.groups()[0]["members"]), "it does not come back")
     assert same(course.end(others()), course.reference()), crowd.told()
     assert {batches for _, batches in course.turns.values()} == {ROWS // 2}
 
 
 def test_the_task_is_paused_and_goes_on(crowd: SlicedCrowd) -> None:
-    course = Course(crowd)
-    course.until_turn(1)
-    crowd.server.ask(crowd.path, {"state": "paused"}, "PATCH")
-    crowd.wait_until(lambda: crowd.groups()[0]["stage"] == "paused", "the group does not rest")
-    crowd.server.ask(crowd.path, {"state": "open"}, "PATCH")
+    course = Course(crowd, TURN_1)
+    with course.held():
+        crowd.server.ask(crowd.path, {"state": "paused"}, "PATCH")
+        crowd.wait_until(lambda: crowd.groups()[0]["stage"] == "paused", "the group does not rest")
+        crowd.server.ask(crowd.path, {"state": "open"}, "PATCH")
     assert same(course.end(others()), course.reference()), crowd.told()
     assert {batches for _, batches in course.turns.values()} == {ROWS // 2} and len(course.turns) == MEMBERS
     assert course.what("restored") and not course.what("lost"), crowd.told()
@@ -172,9 +190,9 @@ def test_the_task_is_paused_and_goes_on(crowd: SlicedCrowd) -> None:
 
 def test_the_task_is_stopped(crowd: SlicedCrowd) -> None:
     """Everybody ends by itself, hears why, and has the group's model at the last cut."""
-    course = Course(crowd)
-    course.until_turn(1)
-    crowd.server.ask(crowd.path, {"state": "stopped"}, "PATCH")
+    course = Course(crowd, TURN_1)
+    with course.held():
+        crowd.server.ask(crowd.path, {"state": "stopped"}, "PATCH")
     crowd.wait_for_end()
     assert crowd.groups()[0]["stage"] == "stopped"
     for device in others():
@@ -188,9 +206,9 @@ def test_large_pieces_go_in_chunks_and_a_killed_follower_costs_no_bit(tmp_path: 
     with SlicedCrowd(tmp_path, MEMBERS, text, rows) as crowd:
         terms = sliced_terms(crowd.task)
         assert max(terms.plan.piece_bytes(owner) for owner in terms.plan.owners) > CHUNK_BYTES
-        course = Course(crowd)
-        course.until_turn(1)
-        killed = crowd.roles()["follower 1"]
-        crowd.send(killed, signal.SIGKILL)
+        course = Course(crowd, TURN_1)
+        with course.held():
+            killed = crowd.roles()["follower 1"]
+            crowd.send(killed, signal.SIGKILL)
         assert same(course.end(others(killed)), course.reference()), crowd.told()
         assert course.turns[1][1] == ROWS // 2 and len(course.what("lost")) == 1

@@ -56,11 +56,21 @@ PATIENCE_S = 180.0
 _CONTEXT = multiprocessing.get_context("forkserver")
 
 
-def _take_part(link: str, home: str, rows: str, lines: str) -> None:
-    """Join and run; a device process."""
+def _take_part(link: str, home: str, rows: str, lines: str, holds: tuple[int, int] | None, gate: str) -> None:
+    """Join and run; a device process. At `holds` a dominator lets its batch in only once the gate is open."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from crowdml.device.device import Device
     from crowdml.device.joining import join
+    from crowdml.slicing.live.member_machine import Member
+
+    go_on = Member._next_batch
+
+    def next_batch(member: Member) -> Any:
+        while member._worker and (member._now[0], member._worker.batches) == holds and not Path(gate).exists():
+            time.sleep(0.005)
+        return go_on(member)
+
+    Member._next_batch = next_batch  # type: ignore[method-assign, assignment]
 
     def tell(line: str) -> None:
         with open(lines, "a") as into:
@@ -85,6 +95,9 @@ class SlicedCrowd:
         text: The task file.
         rows: `rows(device)`: rows and labels of a device; not given: some of chance.
         options: Of the server.
+
+    Attributes:
+        holds: Turn and batch at which a group waits until `open_gate`, so that a slow test cannot come too late.
     """
 
     def __init__(
@@ -109,6 +122,7 @@ class SlicedCrowd:
         )
         self.rows = {device: (rows or chance_rows)(device) for device in range(devices)}
         self.processes: dict[int, Any] = {}
+        self.holds: tuple[int, int] | None = None
 
     def __enter__(self) -> SlicedCrowd:
         return self
@@ -136,8 +150,13 @@ class SlicedCrowd:
     def start(self, device: int, link: str = "") -> None:
         """Start a device's process, again if need be."""
         names = (link, str(self.home(device)), str(self.folder / f"rows-{device}.npz"), str(self.lines(device)))
-        self.processes[device] = _CONTEXT.Process(target=_take_part, args=names, daemon=True)
+        given = (*names, self.holds, str(self.folder / "gate"))
+        self.processes[device] = _CONTEXT.Process(target=_take_part, args=given, daemon=True)
         self.processes[device].start()
+
+    def open_gate(self) -> None:
+        """Let a group that waits go on."""
+        (self.folder / "gate").touch()
 
     def home(self, device: int) -> Path:
         """A device's folder."""

@@ -14,7 +14,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,7 +157,7 @@ class SliceTaker:
             except TimeoutError:
                 if self._behind:
                     # Nothing else is to be done: a part of the last deposit goes now.
-                    socket.send(self._behind.popleft())
+                    _put(socket, self._behind.popleft())
                     continue
                 self._send(socket, member.late())
                 moved = self._clock()
@@ -180,7 +180,7 @@ class SliceTaker:
                 done, moved = member.batches, now
                 if self._behind:
                     # However busy it is, a deposit gets on with every batch.
-                    socket.send(self._behind.popleft())
+                    _put(socket, self._behind.popleft())
             elif not isinstance(told, bytes):
                 moved = self._clock()
 
@@ -196,10 +196,10 @@ class SliceTaker:
         for message in out:
             if isinstance(message, bytes) and read_header(message).kind == DEPOSIT:
                 while self._behind:
-                    socket.send(self._behind.popleft())
+                    _put(socket, self._behind.popleft())
                 self._behind.extend(in_chunks(message))
                 continue
-            socket.send(_written(message))
+            _put(socket, _written(message))
 
     def _account(self, member: Member) -> None:
         """Tell the owner what it cost: who saw sums of the rows, and passes whose work was given up."""
@@ -241,6 +241,12 @@ def group_model(folder: Path) -> bytes:
             hint="crowdml device run --rows FILE",
         )
     return path.read_bytes()
+
+
+def _put(socket: ClientConnection, message: str | bytes) -> None:
+    """Send; on a connection that the server has closed there is still to read what it said before, such as a model."""
+    with suppress(ConnectionClosed):
+        socket.send(message)
 
 
 def _written(message: bytes | OfMember) -> str | bytes:
