@@ -1,6 +1,6 @@
 """Live slices, measured: what a frame costs the relay, how near batches come to the latency floor, bytes, encryption.
 
-    python -m benchmarks.slicing.live relay|floor|bytes|encryption
+    python -m benchmarks.slicing.live [relay] [floor] [bytes] [encryption]
 
 Processes are real and on this machine. CPU times are those of the server's process, so other work on the machine hardly
 matters; batches a second want a quiet one.
@@ -319,7 +319,7 @@ def encryption() -> dict[str, float]:
     return {"seconds": whole, "encryption_s": sum(spent.values()), "share": sum(spent.values()) / whole}
 
 
-def main(what: str) -> None:
+def measure(what: str) -> None:
     """Measure one thing, and print it."""
     if what == "relay":
         found = beside_echo()
@@ -335,8 +335,10 @@ def main(what: str) -> None:
         found["overhead_share"] = overhead / planned
     else:
         found = dict(encryption())
-    print(json.dumps({name: round(value, 5) if isinstance(value, float) else value for name, value in found.items()}))
+    told = {name: round(value, 5) if isinstance(value, float) else value for name, value in found.items()}
+    print(json.dumps({what: told}), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    for name in sys.argv[1:] or ("relay", "floor", "bytes", "encryption"):
+        measure(name)

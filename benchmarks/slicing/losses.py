@@ -1,6 +1,6 @@
 """What a loss costs a sliced group, measured on real processes: every member 25 ms away from the server.
 
-    python -m benchmarks.slicing.losses kill|hang|restart|minute|fast [RESULTS.json]
+    python -m benchmarks.slicing.losses [kill] [hang] [restart] [minute] [fast]
 
 - kill: a follower is killed; how long until the next batch is through, and until the group is where it was.
 - hang: the same with a follower that is stopped, and found by those who wait for it.
@@ -8,13 +8,12 @@
 - minute: a follower is killed every minute and comes back; batches in the time, beside those of an undisturbed group.
 - fast: batches a second of eight processes with no latency at all.
 
-Times by the clock want a quiet machine; the load stands beside them.
+Times are by the clock, and want a quiet machine.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import statistics
 import sys
@@ -94,7 +93,7 @@ def kill() -> dict[str, Any]:
             lost = crowd.roles()["follower 2"]
             found.append(disturbed(crowd, lambda lost=lost: crowd.send(lost, signal.SIGKILL)))
             come_back(crowd, lost)
-        return medians(found) | {"batch_s": batch_s(crowd)}
+        return medians(found) | {"batch_s": round(batch_s(crowd), 3)}
 
 
 def hang() -> dict[str, Any]:
@@ -102,7 +101,7 @@ def hang() -> dict[str, Any]:
     with a_crowd() as crowd:
         lost = crowd.roles()["follower 2"]
         found = disturbed(crowd, lambda: crowd.send(lost, signal.SIGSTOP))
-        return medians([found]) | {"batch_s": batch_s(crowd)}
+        return medians([found]) | {"batch_s": round(batch_s(crowd), 3)}
 
 
 def restart() -> dict[str, Any]:
@@ -131,10 +130,10 @@ def minute() -> dict[str, Any]:
             time.sleep(max(0.0, begun + 60 * MINUTES - time.monotonic()))
             after = look(crowd)
             assert after["turn"] == before["turn"] and after["replays"] >= losses, crowd.told()
-            found[name] = (after["batch"] - before["batch"]) / (time.monotonic() - begun)
+            found[name] = round((after["batch"] - before["batch"]) / (time.monotonic() - begun), 3)
     return {
         "batches_per_s": found,
-        "share_of_undisturbed": found["one loss a minute"] / found["undisturbed"],
+        "share_of_undisturbed": round(found["one loss a minute"] / found["undisturbed"], 3),
         "minutes": MINUTES,
     }
 
@@ -145,7 +144,7 @@ def fast() -> dict[str, Any]:
         before, begun = look(crowd), time.monotonic()
         time.sleep(20)
         after = look(crowd)
-        return {"batches_per_s": (after["batches"] - before["batches"]) / (time.monotonic() - begun)}
+        return {"batches_per_s": round((after["batches"] - before["batches"]) / (time.monotonic() - begun), 1)}
 
 
 def come_back(crowd: SlicedCrowd, device: int) -> None:
@@ -163,22 +162,18 @@ def batch_s(crowd: SlicedCrowd) -> float:
 def medians(found: list[dict[str, float]]) -> dict[str, Any]:
     """Put several losses together."""
     return {
-        name: {"median": statistics.median(of), "all": [round(each, 3) for each in sorted(of)]}
+        name: {"median": round(statistics.median(of), 3), "all": [round(each, 3) for each in sorted(of)]}
         for name in found[0]
         for of in [[each[name] for each in found]]
     }
 
 
-def main(what: str, into: Path | None) -> None:
-    """Measure one thing, print it, and add it to a file of results."""
-    load = os.getloadavg()[0]
-    found = {"kill": kill, "hang": hang, "restart": restart, "minute": minute, "fast": fast}[what]()
-    found |= {"load_before": round(load, 1), "leg_s": LEG_S, "cut_every": CUT_EVERY}
-    print(json.dumps(found, indent=1))
-    if into is not None:
-        known = json.loads(into.read_text()) if into.exists() else {}
-        into.write_text(json.dumps(known | {what: found}, indent=1) + "\n")
+def main(names: list[str]) -> None:
+    """Measure, and print as it is found."""
+    known = {"kill": kill, "hang": hang, "restart": restart, "minute": minute, "fast": fast}
+    for name in names or known:
+        print(json.dumps({name: known[name](), "leg_s": LEG_S, "cut_every": CUT_EVERY}), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else None)
+    main(sys.argv[1:])

@@ -136,6 +136,21 @@ SECTIONS = (
         "A net that is cut into pieces beside the same net as a whole.",
     ),
     (
+        "slice-relay",
+        "Sliced nets between processes",
+        "What a frame costs the relay beside a bare WebSocket echo of the same frames; batches a second beside what "
+        "hops allow, every member 25 ms away; bytes beside the computed ones with their headers and seals; the share "
+        "of encryption in what members do.",
+    ),
+    (
+        "slice-losses",
+        "Losses of a sliced group",
+        "By the clock, from a loss to the next batch and to where the group was, every member 25 ms away, a cut "
+        "every five batches. A batch that takes five seconds makes owners say whom they wait for; who has not answered "
+        "in two seconds is lost. Then batches that stay with one loss a minute beside those of an undisturbed group, "
+        "and batches a second of eight processes without any latency.",
+    ),
+    (
         "store",
         "The store",
         "Receipts and versions, in SQLite.",
