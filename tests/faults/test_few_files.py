@@ -1,4 +1,4 @@
-"""A server that runs out of open files (EMFILE) answers whom it can, goes on when there are some again, loses nothing."""
+"""A server without open files (EMFILE) answers whom it can, goes on when there are some again, and loses nothing."""
 
 from __future__ import annotations
 
