@@ -24,10 +24,12 @@ RUN = """
 import hashlib, json, sys, time
 import numpy as np, ray
 import crowdml
+from pathlib import Path
+from crowdml.task.task_file import load
 
 task, workers, trials, passes = sys.argv[1], *map(int, sys.argv[2:])
 ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
-task = crowdml.load(task, [f"crowd.passes={passes}"])
+task = load(Path(task), [f"crowd.passes={passes}"])
 began = time.perf_counter()
 result = crowdml.simulate(task, trials=trials, on="ray", engine="compiled")
 took = time.perf_counter() - began
