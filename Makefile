@@ -101,7 +101,7 @@ release: setup  ## Build a signed release into dist: make release KEY=~/.ssh/id_
 
 system-packages:  ## Install what some tests need beyond Python (Debian; as root)
 	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends caddy chromium openssh-client strace
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends caddy chromium libfaketime openssh-client strace
 
 clean:  ## Remove the environment and caches
 	rm -rf .venv .venv-torch .venv-flower .venv-peers site web/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,8 +2,9 @@
 
     python benchmarks/fronts/bench.py [--connections 64] [--check-ins 4000] [--turns 5] [--json FILE]
 
-Every connection is a device that checks out and checks in, again and again; with two front ends every other connection
-goes to the second one. CPU time is that of all front ends and of all of PostgreSQL's processes, so whatever is passed
+Over every connection devices check out and check in, again and again; with two front ends every other connection goes
+to the second one. The servers are as users have them, limits included: so many devices take turns that none of them is
+too fast for its pace. CPU time is that of all front ends and of all of PostgreSQL's processes, so whatever is passed
 through the database is counted on both of its sides. Both forms are measured in turns, each on its own database.
 While they are measured, a process looks forty times a second at what PostgreSQL's connections wait for.
 """
@@ -41,25 +42,27 @@ from tests.support.postgres import Postgres
 
 FEATURES = 50
 LOOK_S = 0.025
+IN_A_ROW = 20
+"""Check-ins of one device, then another one goes on: twice as many requests, well below what a device has at once."""
 
 
 class Form:
     """So many front ends on a database of their own."""
 
-    def __init__(self, count: int, database: str, folder: Path) -> None:
+    def __init__(self, count: int, database: str, folder: Path, devices: int) -> None:
         self.name, self.database = f"{count} front end{'s' if count > 1 else ''}", database
         folder.mkdir()
         with open_store(database) as store:
             require_identity(store, folder)
             Coordinator(store, lambda _: None).create(TaskRequest(file=TASK.format(features=FEATURES)))
-            self.tokens = _enrol(store)
+            self.tokens = itertools.cycle(_enrol(store, devices))
         self.processes, self.ports = list[subprocess.Popen[bytes]](), list[int]()
         for number in range(count):
             self._start(folder / str(number))
         self.costs: list[float] = []
         self.rates: list[float] = []
         self.parts: list[list[float]] = []
-        self.sent = self.turns = 0
+        self.sent = 0
 
     def _start(self, home: Path) -> None:
         home.mkdir(mode=0o700)
@@ -95,26 +98,29 @@ async def _answer(reader: asyncio.StreamReader) -> None:
         await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
 
 
-async def _device(port: int, token: str, form: Form, count: int) -> None:
+async def _connection(port: int, form: Form, count: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    ask = (
-        f"GET /v1/tasks/bench/check-out HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
-        "Crowdml-Protocol: 2\r\n\r\n"
-    ).encode()
-    for _ in range(count):
-        writer.write(ask)
+    token = ""
+    for number in range(count):
+        if number % IN_A_ROW == 0:
+            token = next(form.tokens)
+        writer.write(_check_out(token))
         await _answer(reader)
         writer.write(form.request(token))
         await _answer(reader)
     writer.close()
 
 
+def _check_out(token: str) -> bytes:
+    return (
+        f"GET /v1/tasks/bench/check-out HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+        "Crowdml-Protocol: 2\r\n\r\n"
+    ).encode()
+
+
 async def _load(form: Form, connections: int, each: int) -> None:
-    # Other devices than in the last turn: a quick server would find the same ones too fast.
-    tokens = [form.tokens[(form.turns * connections + number) % len(form.tokens)] for number in range(connections)]
-    form.turns += 1
     ports = itertools.cycle(form.ports)
-    await asyncio.gather(*(_device(port, token, form, each) for port, token in zip(ports, tokens, strict=False)))
+    await asyncio.gather(*(_connection(next(ports), form, each) for _ in range(connections)))
 
 
 def backends(database: str) -> list[int]:
@@ -178,7 +184,9 @@ def main() -> None:
     waits: dict[str, Counter[str]] = {}
     looks = Counter[str]()
     try:
-        forms = [Form(count, database.database(), folder / str(count)) for count in (1, 2)]
+        # As many as a turn takes; by the next one their pace has room again.
+        devices = given.connections * (1 + given.check_ins // given.connections // IN_A_ROW)
+        forms = [Form(count, database.database(), folder / str(count), devices) for count in (1, 2)]
         waits = {form.name: Counter() for form in forms}
         for turn in range(given.turns + 1):
             for form in forms:

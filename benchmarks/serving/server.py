@@ -83,12 +83,12 @@ def echo(form: str) -> Asgi:
     return app
 
 
-def _enrol(store: Store) -> list[str]:
+def _enrol(store: Store, count: int = DEVICES) -> list[str]:
     """Enrol devices directly in the store."""
     task = store.task("bench")
     assert task is not None
-    tokens = [make_token() for _ in range(DEVICES)]
-    codes = [hashlib.sha256(f"code {number}".encode()).digest() for number in range(DEVICES)]
+    tokens = [make_token() for _ in range(count)]
+    codes = [hashlib.sha256(f"code {number}".encode()).digest() for number in range(count)]
     store.add_invites(task.id, codes)
     for number, (token, code) in enumerate(zip(tokens, codes, strict=True)):
         hashed = hashlib.sha256(token.encode()).digest()

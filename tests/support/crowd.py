@@ -165,6 +165,21 @@ class Busy(threading.Thread):
             self.error = error
 
 
+STREAM = (("max-releases = 400", "max-releases = 100000"), ("batch = 10", "batch = 2"))
+"""Changes of a task: rows are a stream of new samples, so that devices may release as long as there is time."""
+
+
+def gather(server: Any, folder: Path, count: int, kind: type[Busy] = Busy) -> list[Busy]:
+    """Make a task, and let busy devices join it and begin."""
+    server.open(*STREAM)
+    crowd = [kind(folder / f"device-{number}", number) for number in range(count)]
+    for device in crowd:
+        Device.join(server.invite(), device.place, accept=lambda offer: True)
+    for device in crowd:
+        device.start()
+    return crowd
+
+
 def finish(crowd: list[Busy]) -> None:
     """Let the crowd come to its end."""
     for device in crowd:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,17 @@ START_S = 60.0
 
 
 class Server:
-    """A server process that can be killed and started again at the same port."""
+    """A server process that can be killed and started again at the same port.
 
-    def __init__(self, folder: Path, *options: str, ca: Path | None = None) -> None:
+    Args:
+        folder: Its home.
+        options: Of `crowdml serve`.
+        ca: Who vouches for its certificate.
+        before: A command that runs the server's own, such as `prlimit` or `env`.
+    """
+
+    def __init__(self, folder: Path, *options: str, ca: Path | None = None, before: Sequence[str] = ()) -> None:
+        self.before = before
         self.context = ssl.create_default_context(cafile=ca) if ca else None
         self.folder, self.options, self.port, self.opened = folder, options, free_port(), 0
         self.start()
@@ -60,7 +69,7 @@ class Server:
     def start(self) -> None:
         named = self.folder / "server.address"
         named.unlink(missing_ok=True)
-        command = [*RUN, "serve", "--home", str(self.folder), "--port", str(self.port), *self.options]
+        command = [*self.before, *RUN, "serve", "--home", str(self.folder), "--port", str(self.port), *self.options]
         with open(self.folder / "server.log", "ab") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log)
         end = time.monotonic() + START_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import time
@@ -10,11 +11,15 @@ from typing import Any
 
 import pytest
 
-from crowdml.server.setup.serving import Place, limits_of
+from crowdml.server.http.bounded_connection import ConnectionLimits, bounded
+from crowdml.server.http.requests import send_answer
+from crowdml.server.refusals import Answer
+from crowdml.server.setup.serving import Place, PromptLoop, bind, limits_of, make_server
 
 HOST = b"Host: 127.0.0.1\r\n"
 GET = b"GET /healthz HTTP/1.1\r\n" + HOST
 PACE_S = 0.02
+DEADLINE_S = 0.5
 
 
 def closes(link: socket.socket, piece: bytes = b"") -> bytes:
@@ -55,6 +60,51 @@ def test_2_a_request_that_never_ends_is_closed(hasty: Any, unchanged: None, begi
     with hasty.connect() as link:
         link.sendall(begin)
         assert closes(link) == b""
+
+
+def test_2_what_has_come_is_read_before_its_deadline_ends_it() -> None:
+    """A loop that was busy beyond a deadline, as while thousands connect, cuts nobody off whose request is there."""
+    protocol = bounded(ConnectionLimits(deadline_s=DEADLINE_S))
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            for event in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{event}.complete"})
+        else:
+            await send_answer(send, Answer(status=200))
+
+    async def run() -> bytes:
+        loop, place = asyncio.get_running_loop(), Place(port=0)
+        listening = bind(place)
+        server = make_server(app, place, protocol)
+        serving = loop.create_task(server.serve([listening]))
+        with socket.socket() as link:
+            link.setblocking(False)
+            await loop.sock_connect(link, listening.getsockname())
+            while not protocol.addresses["127.0.0.1"]:
+                await asyncio.sleep(0)
+
+            bell, ring = socket.socketpair()
+
+            def be_busy() -> None:
+                loop.remove_reader(bell)
+                link.send(GET + b"\r\n")
+                time.sleep(2 * DEADLINE_S)
+
+            # Among what is read, as connections are taken: after that the loop looks at its clocks first.
+            with bell, ring:
+                loop.add_reader(bell, be_busy)
+                ring.send(b"!")
+                said = b""
+                with contextlib.suppress(ConnectionError):
+                    said = await asyncio.wait_for(loop.sock_recv(link, 12), 10)
+        server.should_exit = True
+        await serving
+        return said
+
+    with asyncio.Runner(loop_factory=PromptLoop) as runner:
+        assert runner.run(run()) == b"HTTP/1.1 200"
 
 
 @pytest.mark.parametrize("drop", [b"\r\n", b"a", b"X: a\r\n"])

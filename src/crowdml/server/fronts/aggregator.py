@@ -98,7 +98,8 @@ class Aggregator:
                 device = running.devices.get(each.slot)
                 if device is None:
                     raise Refusal(401, "not-authorised", "the token is not valid")
-                check_in = make_check_in(device, each.key, each.body, read_message(running, device, each.body))
+                message = read_message(running, device, each.body, looked_at=True)
+                check_in = make_check_in(device, each.key, each.body, message)
                 self._coordinator.writers[running.name].enqueue(check_in, functools.partial(answered, at))
             except CrowdError as error:
                 answered(at, refusal_of(error).answer())

@@ -93,25 +93,32 @@ class Follower:
         self, method: bytes, url: bytes, headers: list[tuple[bytes, bytes]], address: str, scheme: str
     ) -> Expected | Answer | None:
         """Begin to answer a request without a coroutine; None where it goes the usual way."""
-        if not self._is_own(url.decode("latin-1"), headers):
+        if method != b"POST" or self._find(url.decode("latin-1")) is None:
             return None
         return self._door.expect(method, url, headers, address, scheme)
 
     def _is_own(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         """Tell whether a request is answered here: check-out or check-in of a known device, for such a task."""
+        running = self._find(path)
+        device = self.replica.tokens.find(_token(headers)) if running is not None else None
+        return running is not None and device is not None and device.task == running.name
+
+    def _find(self, path: str) -> RunningTask | None:
+        """Find the task of a check-out or check-in, if its devices are answered here."""
         found = _OWN.fullmatch(path)
         running = self.replica.tasks.get(found[1]) if found else None
-        if running is None or not self.replica.answers_itself(running):
-            return False
-        device = self.replica.tokens.find(_token(headers))
-        return device is not None and device.task == running.name
+        return running if running is not None and self.replica.answers_itself(running) else None
 
     def _admit(self, request: Request) -> tuple[RunningTask, DeviceState]:
         device = self.replica.tokens.find(request.bearer())
         if device is None or device.task != request.task:
             raise Refusal(401, "not-authorised", "the token is not valid")
+        return self._pace(device), device
+
+    def _pace(self, device: DeviceState) -> RunningTask:
+        """Refuse a device that is too fast; return its task."""
         self._devices.require(device.id)
-        return self.replica.tasks[device.task], device
+        return self.replica.tasks[device.task]
 
     async def _check_out(self, request: Request, receive: Receive) -> Answer:
         running, device = self._admit(request)
@@ -123,20 +130,22 @@ class Follower:
         return waiting or version_answer(shown.published, running.task_hash, request)
 
     async def _check_in(self, request: Request, receive: Receive) -> Answer:
-        expected = self._require(request)
+        expected = self._require(request, *self._admit(request))
         body = await read_large_body(request, receive, expected.size)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         expected.take(body, lambda answer: None if future.done() else future.set_result(answer))
         return await future
 
-    def _expect(self, request: Request) -> Expected | Answer:
+    def _expect(self, request: Request) -> Expected | Answer | None:
+        device = self.replica.tokens.find(request.token())
+        if device is None or device.task != request.task:
+            return None  # the aggregator says what is wrong with it
         try:
-            return self._require(request)
+            return self._require(request, self._pace(device), device)
         except CrowdError as error:
             return refusal_of(error).answer()
 
-    def _require(self, request: Request) -> ExpectedHere:
-        running, device = self._admit(request)
+    def _require(self, request: Request, running: RunningTask, device: DeviceState) -> ExpectedHere:
         key = require_headers(request, running.live.server_messages.check_in.size_bytes)
         return ExpectedHere(running=running, device=device, key=key, outbox=self.outbox)
 
@@ -185,10 +194,15 @@ class ExpectedHere:
         return self.running.live.server_messages.check_in.size_bytes
 
     def take(self, body: bytes | memoryview, answered: Answered) -> None:
-        """Look at the body and send it on; the answer comes once it is stored, or refused."""
+        """Send the body on; the answer comes once it is stored, or refused.
+
+        A large one is looked at here, because that takes long. Small ones are looked at together by the aggregator,
+        which has to decode them anyway.
+        """
         try:
             require_size(len(body), self.size)
-            read_message(self.running, self.device, body)
+            if not self.running.looks_together:
+                read_message(self.running, self.device, body)
             self.outbox.enqueue(self.running.id, self.device.slot, self.key, body, answered)
         except CrowdError as error:
             answered(refusal_of(error).answer())

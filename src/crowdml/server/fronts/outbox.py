@@ -22,8 +22,9 @@ CAPACITY = 4096
 LARGEST_BATCH = 256
 MOST_UNDER_WAY = 1
 BUSY = 4
-"""A batch of so many is followed by a short wait: the others who were answered with it are about to come again."""
-LINGER_S = 0.005
+"""After a batch of so many, whoever comes first waits a moment for the others who were answered with it: they come
+together again, and would else wait until that first one alone is stored."""
+LINGER_S = 0.010
 PATIENCE_S = 20.0
 """After so long without an answer a device is asked to try again."""
 
@@ -52,7 +53,7 @@ class Outbox:
         self._post, self._clock = post, clock
         self._waiting: dict[int, deque[Waiting]] = {}
         self._under_way: dict[int, Batch] = {}
-        self._lingering: set[int] = set()
+        self._busy: set[int] = set()
         self._sent = 0
         self._count = 0
 
@@ -67,17 +68,17 @@ class Outbox:
         self._count += 1
         waiting = self._waiting.setdefault(task, deque())
         waiting.append((slot, key, body, answered))
-        if len(waiting) == 1 and task not in self._lingering:
+        if len(waiting) == 1:
             # Not at once: what is read from the network in this turn of the event loop goes together.
-            asyncio.get_running_loop().call_soon(self._send, task)
+            asyncio.get_running_loop().call_later(LINGER_S if task in self._busy else 0.0, self._send, task)
 
     def _send(self, task: int) -> None:
-        self._lingering.discard(task)
         waiting = self._waiting.get(task)
         busy = sum(batch.task == task for batch in self._under_way.values())
         if not waiting or busy >= MOST_UNDER_WAY:
             return
         check_ins = [waiting.popleft() for _ in range(min(len(waiting), LARGEST_BATCH))]
+        (self._busy.add if len(check_ins) >= BUSY else self._busy.discard)(task)
         self._sent += 1
         self._under_way[self._sent] = Batch(task=task, check_ins=check_ins, sent=self._clock())
         self._post.send(CHECK_INS, self._sent, write_batch([each[:3] for each in check_ins]), task)
@@ -96,11 +97,7 @@ class Outbox:
                 answered(answer)
         if all(each[3] is _nobody for each in left):
             del self._under_way[number]
-            if len(left) >= BUSY:
-                self._lingering.add(batch.task)
-                asyncio.get_running_loop().call_later(LINGER_S, self._send, batch.task)
-            else:
-                self._send(batch.task)
+            self._send(batch.task)
 
     def send_again(self) -> None:
         """Send everything again that was not answered: somebody else aggregates now."""

@@ -19,7 +19,7 @@ from crowdml.server.tasks.mutable_task import publish
 from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.snapshot import Published
 
-LINGER_S = 0.005
+LINGER_S = 0.010
 """Where many ask, a question waits so long for those who are about to."""
 BUSY = 4
 

@@ -30,6 +30,9 @@ from crowdml.server.refusals import ALWAYS, Refusal
 CROWDED_S = 5
 """Seconds after which a refused connection may be tried again."""
 
+LAST_LOOK_S = 0.01
+"""Seconds after its deadline for which a connection is read: the event loop reads once between two rounds of clocks."""
+
 
 @record
 class ConnectionLimits:
@@ -342,6 +345,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._clock = self.loop.call_later(max(seconds, 0.0), self._expire)
 
     def _expire(self) -> None:
+        """Have one more look at what has come: a loop that was busy for long finds its clocks run down before it reads.
+
+        Without it thousands that come at once would be cut off with their whole request unread, and come again.
+        """
+        self._clock = self.loop.call_later(LAST_LOOK_S, self._end_late)
+
+    def _end_late(self) -> None:
         self._clock = None
         self.transport.close()
 

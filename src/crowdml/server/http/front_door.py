@@ -15,8 +15,8 @@ from crowdml.server.refusals import ALWAYS, NO_STORE, PROTOCOL, Answer, Headers,
 from crowdml.server.tasks.device_tokens import Tokens
 
 RawHandler = Callable[[Request, Receive], Awaitable[Answer]]
-DirectHandler = Callable[[Request], Expected | Answer]
-"""Begins to answer without waiting for anything; see `direct`."""
+DirectHandler = Callable[[Request], Expected | Answer | None]
+"""Begins to answer without waiting for anything, or leaves it to the usual way; see `direct`."""
 SocketHandler = Callable[[Request, Scope, Receive, Send], Awaitable[None]]
 """Serves a WebSocket from its handshake to its end."""
 

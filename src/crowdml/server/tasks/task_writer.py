@@ -31,8 +31,9 @@ LARGEST_BATCH = 256
 BUSY = 4
 """A batch of so many is followed by a short wait."""
 LINGER_S = 0.002
-LINGER_SHARED_S = 0.006
-"""The same where other front ends send batches of their own: to store them together saves more than it delays."""
+LINGER_SHARED_S = 0.015
+"""The same where other front ends send batches of their own: they are several times as far away, and to store them
+together saves more than it delays."""
 
 Work = Callable[[MutableTask], Answer]
 """Something else that changes the task, between two batches; it may use the store. It is lent the state for that."""
