@@ -9,6 +9,7 @@ from pathlib import Path
 
 import crowdml
 from crowdml.core import record
+from docs.writers.browser_messages import browser_section
 from docs.writers.phrases import GENERATED
 
 SOURCE = Path(crowdml.__path__[0])
@@ -52,6 +53,12 @@ a message is laid out; what a server refuses over HTTP, by status and code, is [
 | `DatabaseTaken`, `StoreConflict`, `StoreFailed` | the server's database is taken, has changed, or fails |"""
 
 
+BROWSER = """\
+What the page of a browser device says when something is not done, by the reason that it gives to programs (`Refusal` in
+`web/core/refusal.ts`). Each reason has what an owner can do, and a sentence that needs something else says so behind an
+arrow. Whatever it says, an acknowledged check-in is not lost, and nothing is spent twice."""
+
+
 @record
 class Message:
     """One thing that may be said.
@@ -75,6 +82,7 @@ def messages_page(source: Path = SOURCE) -> str:
         for message in sorted(found, key=lambda each: (each.text.lstrip('"…').lower(), each.kind, each.hint)):
             rows.append(f"| {_cell(message.text)} | {_cell(message.hint)} | `{message.kind}` |")
         parts += [f"## {area}", "\n".join(rows)]
+    parts += ["## In the browser", BROWSER, browser_section()]
     return "\n\n".join(parts) + "\n"
 
 
