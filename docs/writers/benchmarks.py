@@ -45,9 +45,11 @@ QUESTIONS = {
     ),
     "serving": (
         "A message of a device, taken by a server",
-        "CPU time of the server's process. Both keep 500 numbers in a SQLite file before they answer. crowdml also "
-        "folds them into the model; the SuperLink also hands out the message that is replied to, in several calls, "
-        "and leaves averaging to a ServerApp. So it is the cost of one contribution, not of one call.",
+        "CPU time of the server's process. crowdml keeps 500 numbers in a SQLite file before it answers, and folds "
+        "them into the model. The SuperLink hands out the message that is replied to as well, eleven calls in all, and "
+        "leaves averaging to a ServerApp; without `--database` it keeps everything in memory. So it is the cost of one "
+        "contribution, not of one call. Most of theirs is Python around the database, which a server in the middle of "
+        "long training rounds may not notice.",
     ),
     "browser": (
         "A gradient in the browser",
