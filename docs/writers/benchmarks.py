@@ -53,7 +53,7 @@ QUESTIONS = {
     ),
     "browser": (
         "A gradient in the browser",
-        "The browser device's own engine beside TensorFlow.js with WebAssembly, in one process, by a clock.",
+        "The browser device's own engine beside TensorFlow.js with WebAssembly, in one process.",
     ),
 }
 """Heading and words, by claim."""
