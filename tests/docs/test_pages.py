@@ -65,12 +65,31 @@ def test_languages_are_known(page: Any) -> None:
 
 def typed(page: Any) -> list[list[str]]:
     """Every crowdml command that a page tells to type, as words without the program."""
-    lines = []
+    lines = [command.removeprefix("crowdml ") for command in shown_by(page.text) if command.startswith("crowdml ")]
     for block in page.blocks():
         if block.language in ("bash", "console"):
             text = re.sub(r"\\\n\s*", "", block.text)
             lines += re.findall(r"^(?:\S+ )*(?:\S*/)?crowdml ([a-z].*)$", text, re.M)
     return [shlex.split(line, comments=True) for line in lines]
+
+
+def shown_by(text: str) -> list[str]:
+    """The commands of a table that says what shows a claim."""
+    table = re.search(r"^\| claim \| see for yourself \|\n((?:\|.*\n)+)", text, re.M)
+    rows = table[1].splitlines()[1:] if table else []
+    assert all(re.search(r"\| `[^|]+` \|$", row) for row in rows), "a claim without a command"
+    return [command for row in rows for command in re.findall(r"`([^`]+)`", row.split("|")[2])]
+
+
+def test_every_claim_of_the_readme_has_a_command_that_shows_it(root: Path) -> None:
+    """Commands of crowdml are checked with all others of the page; here what they read, and the verbs of make."""
+    commands = shown_by((root / "README.md").read_text(encoding="utf-8"))
+    verbs = set(re.findall(r"^([a-z-]+):.*## ", (root / "Makefile").read_text(encoding="utf-8"), re.M))
+    assert len(commands) >= 10
+    for program, *words in map(shlex.split, commands):
+        assert program in ("make", "crowdml")
+        assert program != "make" or set(words) <= verbs, f"there is no make {words}"
+        assert all((root / word).is_file() for word in words if word.endswith(".toml"))
 
 
 def test_commands_and_options_exist(page: Any) -> None:
