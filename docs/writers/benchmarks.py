@@ -41,7 +41,8 @@ QUESTIONS = {
     "secagg": (
         "A secure sum",
         "All that a device does in one sum, and the server's part. Flower's functions are called in the order of its "
-        "own workflow. A sum is exact in crowdml; there values are rounded, and seeds folded into 32 bits.",
+        "own workflow; it agrees on keys anew for every sum, crowdml once for each pair of devices. A sum is exact in "
+        "crowdml; there values are rounded, and seeds folded into 32 bits.",
     ),
     "serving": (
         "A message of a device, taken by a server",

@@ -40,17 +40,22 @@ def test_what_is_planted_is_found(tmp_path: Path) -> None:
     }
 
 
-def test_every_message_of_the_source_stands_on_the_page(root: Path) -> None:
+@pytest.fixture(scope="module")
+def written() -> str:
+    """The page, as it is written."""
+    return messages_page()
+
+
+def test_every_message_of_the_source_stands_on_the_page(root: Path, written: str) -> None:
     """Found in another way: by looking for plain texts right behind the name of an error."""
-    page = re.sub(r"\\(.)", r"\1", messages_page())
+    page = re.sub(r"\\(.)", r"\1", written)
     source = "\n".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py"))
     plain = re.findall(rf'\b(?:{"|".join(MET_BY_USERS)})\(\s*"((?:[^"\\]|\\.)*)"\s*[,)]', source)
     assert len(plain) > 200
     assert [text for text in plain if text.replace('\\"', '"') not in page] == []
 
 
-def test_every_kind_of_error_is_explained(root: Path) -> None:
-    page = messages_page()
+def test_every_kind_of_error_is_explained(root: Path, written: str) -> None:
     tree = {name for name, value in vars(errors).items() if isinstance(value, type) and name.endswith(("d", "t", "e"))}
     kinds = {name for name in tree if issubclass(getattr(errors, name), errors.CrowdError)} - {"CrowdError"}
     raised = {
@@ -60,7 +65,7 @@ def test_every_kind_of_error_is_explained(root: Path) -> None:
     }
     assert {"BadInput", "TermsViolated", "NotAuthorised"} <= kinds & raised
     for kind in (kinds & raised) | set(MET_BY_USERS):
-        assert f"`{kind}`" in page.split("## ")[0], f"{kind} is not explained"
+        assert f"`{kind}`" in written.split("## ")[0], f"{kind} is not explained"
 
 
 def test_every_example_on_the_page_for_reading_errors_is_a_message_that_exists(root: Path) -> None:
@@ -137,9 +142,9 @@ def test_what_is_planted_in_the_browser_device_is_found(tmp_path: Path) -> None:
     }
 
 
-def test_every_sentence_of_the_browser_device_stands_on_the_page(root: Path) -> None:
+def test_every_sentence_of_the_browser_device_stands_on_the_page(root: Path, written: str) -> None:
     """Found in another way: plain texts that end a call, or stand before its reason."""
-    page = re.sub(r"\\(.)", r"\1", messages_page())
+    page = re.sub(r"\\(.)", r"\1", written)
     said = []
     for part in ("app", "core"):
         source = "\n".join(path.read_text(encoding="utf-8") for path in sorted((root / "web" / part).rglob("*.ts")))
@@ -150,13 +155,12 @@ def test_every_sentence_of_the_browser_device_stands_on_the_page(root: Path) -> 
     assert [text for text in said if text not in page] == []
 
 
-def test_every_refusal_of_the_browser_device_has_a_remedy() -> None:
+def test_every_refusal_of_the_browser_device_has_a_remedy(written: str) -> None:
     said = refusals()
     assert set(REMEDIES) == set(reasons()) == {each.reason for each in said}
-    page = messages_page()
     assert all(
-        f"### `{reason}`: {meaning}\n\n{REMEDIES[reason]}\n\n- " in page for reason, meaning in reasons().items()
+        f"### `{reason}`: {meaning}\n\n{REMEDIES[reason]}\n\n- " in written for reason, meaning in reasons().items()
     )
     for start, remedy in PARTICULAR.items():
         assert any(each.text.startswith(start) for each in said), f"nothing says: {start}"
-        assert f" → {remedy}\n" in page
+        assert f" → {remedy}\n" in written

@@ -1,5 +1,6 @@
 """Pages hang together: links resolve, task files parse, words are the glossary's, nothing private slips in."""
 
+import functools
 import re
 import shlex
 import tomllib
@@ -92,14 +93,19 @@ def test_every_claim_of_the_readme_has_a_command_that_shows_it(root: Path) -> No
         assert all((root / word).is_file() for word in words if word.endswith(".toml"))
 
 
-def test_commands_and_options_exist(page: Any) -> None:
+@functools.cache
+def program() -> Any:
+    """The commands as a tree, which takes longer to make than a page to read."""
     import typer
 
     from crowdml.cli.app import app
 
+    return typer.main.get_command(app)
+
+
+def test_commands_and_options_exist(page: Any) -> None:
     for words in typed(page):
-        command: Any = typer.main.get_command(app)
-        rest = list(words)
+        command, rest = program(), list(words)
         while getattr(command, "commands", None) and rest:
             name = rest.pop(0)
             assert name in command.commands, f"{page.name}: there is no crowdml {' '.join(words)}"
