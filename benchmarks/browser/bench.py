@@ -70,7 +70,7 @@ def as_record(found: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "unit": "ms of CPU per gradient of 20 rows",
         "seed": None,
-        "setting": "one gradient of a batch of 20 with 10 labels, in Node",
+        "setting": "one gradient of a batch of 20 with 10 labels, in `node`",
         "rows": rows,
         "versions": {"tfjs": packages},
     }

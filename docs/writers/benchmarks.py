@@ -120,8 +120,8 @@ def _section(name: str, records: Path) -> list[str]:
 
 
 def _provenance(found: dict[str, Any]) -> str:
-    packages = [f"{name} {version}" for peer in found["versions"].values() for name, version in peer.items()]
-    packages += [f"{name} {found[name]}" for name in ("jax", "numpy")]
+    packages = [f"`{name}` {version}" for peer in found["versions"].values() for name, version in peer.items()]
+    packages += [f"`{name}` {found[name]}" for name in ("jax", "numpy")]
     seed = "" if found["seed"] is None else f"seed {found['seed']}; "
     return (
         f"`{found['command']}`, {found['date']}, commit {found['commit']}; {seed}{found['machine']}, {found['cores']} "
