@@ -41,8 +41,9 @@ QUESTIONS = {
     "secagg": (
         "A secure sum",
         "All that a device does in one sum, and the server's part. Flower's functions are called in the order of its "
-        "own workflow; it agrees on keys anew for every sum, crowdml once for each pair of devices. A sum is exact in "
-        "crowdml; there values are rounded, and seeds folded into 32 bits.",
+        "own workflow; it agrees on keys anew for every sum, crowdml once for each pair of devices: the first row is "
+        "of devices that have met before, and a first contact comes on top. A sum is exact in crowdml; there "
+        "values are rounded, and seeds folded into 32 bits.",
     ),
     "serving": (
         "A message of a device, taken by a server",
@@ -116,7 +117,8 @@ def _section(name: str, records: Path) -> list[str]:
         lines.append("| " + " | ".join([row["name"], _figure(row["value"]), _figure(ratio), *others]) + " |")
     notes = [f"{row['name']}: {row['beside']}" for row in found["rows"] if "beside" in row]
     notes += [f"{peer} was left out: {why}" for peer, why in found["absent"].items()] + found.get("notes", [])
-    return [f"{found['setting']}.", "\n".join(lines), "\n".join(f"- {note}" for note in [*notes, _provenance(found)])]
+    setting = found["setting"][0].upper() + found["setting"][1:]
+    return [f"{setting}.", "\n".join(lines), "\n".join(f"- {note}" for note in [*notes, _provenance(found)])]
 
 
 def _provenance(found: dict[str, Any]) -> str:
