@@ -199,7 +199,8 @@ def _texts(expression: str, source: str, deep: int = 0) -> list[str]:
     if _NAME.fullmatch(expression):
         assigned = _assigned(expression, source)
         return _texts(assigned, source, deep + 1) if assigned and deep < 3 else []
-    found, at = [], 0
+    found: list[str] = []
+    at = 0
     while at < len(expression):
         if expression[at] in "\"'`":
             end = _end_of_text(expression, at)
