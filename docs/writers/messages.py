@@ -114,7 +114,7 @@ def _said(module: ast.Module) -> Iterator[Message]:
                 for name, value in _pairs(node.targets[0], node.value):
                     known[name].append(value)
         for node in nodes:
-            if isinstance(node, ast.Call) and _is_met(node):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MET_BY_USERS:
                 hints = [word.value for word in node.keywords if word.arg == "hint"]
                 for text in _texts(node.args[0], known) if node.args else ():
                     yield from (Message(kind=node.func.id, text=text, hint=hint) for hint in _hints(hints, known))
