@@ -68,9 +68,9 @@ def as_record(found: list[dict[str, Any]]) -> dict[str, Any]:
         rows.append({"name": f"tfjs-wasm, {net}", "value": line["tfjs_wasm_ms"], "of": net})
     packages = json.loads((HERE / "package.json").read_text(encoding="utf-8"))["devDependencies"]
     return {
-        "unit": "ms per gradient of 20 rows, by a clock",
+        "unit": "ms of CPU per gradient of 20 rows",
         "seed": None,
-        "setting": "one gradient of a batch of 20 with 10 labels, in Node",
+        "setting": "one gradient of a batch of 20 with 10 labels, in `node`",
         "rows": rows,
         "versions": {"tfjs": packages},
     }

@@ -220,6 +220,10 @@ def as_record(found: dict[str, Any]) -> dict[str, Any]:
         for key in named
         if key in found
     ]
+    if "complete" in found:
+        # Devices that have met keep what they agreed on; the peer agrees anew for every sum.
+        first = found["complete"]["device_ms"] + found["complete"]["first_ms"]
+        rows.insert(1, {**rows[0], "name": "crowdml, devices that never met", "value": first})
     notes = [
         f"crowdml with {each['devices']:,} devices, {each['lost']} of them lost: a device {each['device_ms']:.0f} ms "
         f"({each['first_ms']:.0f} more at first contact), the server {each['server_s']:.1f} s, "

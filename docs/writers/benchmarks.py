@@ -41,17 +41,21 @@ QUESTIONS = {
     "secagg": (
         "A secure sum",
         "All that a device does in one sum, and the server's part. Flower's functions are called in the order of its "
-        "own workflow. A sum is exact in crowdml; there values are rounded, and seeds folded into 32 bits.",
+        "own workflow; it agrees on keys anew for every sum, crowdml once for each pair of devices: the first row is "
+        "of devices that have met before, and a first contact comes on top. A sum is exact in crowdml; there "
+        "values are rounded, and seeds folded into 32 bits.",
     ),
     "serving": (
         "A message of a device, taken by a server",
-        "CPU time of the server's process. Both keep 500 numbers in a SQLite file before they answer. crowdml also "
-        "folds them into the model; the SuperLink also hands out the message that is replied to, in several calls, "
-        "and leaves averaging to a ServerApp. So it is the cost of one contribution, not of one call.",
+        "CPU time of the server's process. crowdml keeps 500 numbers in a SQLite file before it answers, and folds "
+        "them into the model. The SuperLink hands out the message that is replied to as well, eleven calls in all, and "
+        "leaves averaging to a ServerApp; without `--database` it keeps everything in memory. So it is the cost of one "
+        "contribution, not of one call. Most of theirs is Python around the database, which a server in the middle of "
+        "long training rounds may not notice.",
     ),
     "browser": (
         "A gradient in the browser",
-        "The browser device's own engine beside TensorFlow.js with WebAssembly, in one process, by a clock.",
+        "The browser device's own engine beside TensorFlow.js with WebAssembly, in one process.",
     ),
 }
 """Heading and words, by claim."""
@@ -113,12 +117,13 @@ def _section(name: str, records: Path) -> list[str]:
         lines.append("| " + " | ".join([row["name"], _figure(row["value"]), _figure(ratio), *others]) + " |")
     notes = [f"{row['name']}: {row['beside']}" for row in found["rows"] if "beside" in row]
     notes += [f"{peer} was left out: {why}" for peer, why in found["absent"].items()] + found.get("notes", [])
-    return [f"{found['setting']}.", "\n".join(lines), "\n".join(f"- {note}" for note in [*notes, _provenance(found)])]
+    setting = found["setting"][0].upper() + found["setting"][1:]
+    return [f"{setting}.", "\n".join(lines), "\n".join(f"- {note}" for note in [*notes, _provenance(found)])]
 
 
 def _provenance(found: dict[str, Any]) -> str:
-    packages = [f"{name} {version}" for peer in found["versions"].values() for name, version in peer.items()]
-    packages += [f"{name} {found[name]}" for name in ("jax", "numpy")]
+    packages = [f"`{name}` {version}" for peer in found["versions"].values() for name, version in peer.items()]
+    packages += [f"`{name}` {found[name]}" for name in ("jax", "numpy")]
     seed = "" if found["seed"] is None else f"seed {found['seed']}; "
     return (
         f"`{found['command']}`, {found['date']}, commit {found['commit']}; {seed}{found['machine']}, {found['cores']} "

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import crowdml
 from crowdml.core import record
+from docs.writers.browser_messages import browser_section
 from docs.writers.phrases import GENERATED
 
 SOURCE = Path(crowdml.__path__[0])
@@ -52,6 +53,12 @@ a message is laid out; what a server refuses over HTTP, by status and code, is [
 | `DatabaseTaken`, `StoreConflict`, `StoreFailed` | the server's database is taken, has changed, or fails |"""
 
 
+BROWSER = """\
+What the page of a browser device says when something is not done, by the reason that it gives to programs (`Refusal` in
+`web/core/refusal.ts`). Each reason has what an owner can do, and a sentence that needs something else says so behind an
+arrow. Whatever it says, an acknowledged check-in is not lost, and nothing is spent twice."""
+
+
 @record
 class Message:
     """One thing that may be said.
@@ -75,6 +82,7 @@ def messages_page(source: Path = SOURCE) -> str:
         for message in sorted(found, key=lambda each: (each.text.lstrip('"…').lower(), each.kind, each.hint)):
             rows.append(f"| {_cell(message.text)} | {_cell(message.hint)} | `{message.kind}` |")
         parts += [f"## {area}", "\n".join(rows)]
+    parts += ["## In the browser", BROWSER, browser_section()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -84,7 +92,8 @@ def messages(source: Path = SOURCE) -> dict[str, set[Message]]:
     for path in sorted(source.rglob("*.py")):
         folder = path.relative_to(source).parts[0].removesuffix(".py")
         area = "Commands" if folder == "cli" else folder.replace("_", " ").capitalize()
-        said = set(_said(ast.parse(path.read_text(encoding="utf-8"))))
+        text = path.read_text(encoding="utf-8")
+        said = set(_said(ast.parse(text))) if any(name in text for name in MET_BY_USERS) else set()
         if said:
             found[area] |= said
     return dict(found)
@@ -94,18 +103,25 @@ def _said(module: ast.Module) -> Iterator[Message]:
     """Find what is raised; a name is what was assigned to it in the same function."""
     functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     for scope in [module, *functions]:
+        nodes = list(_inside(scope))
+        if not any(map(_is_met, nodes)):
+            continue
         known: dict[str, list[ast.expr]] = defaultdict(list)
-        for node in _inside(scope):
+        for node in nodes:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 known[node.targets[0].id].append(node.value)
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
                 for name, value in _pairs(node.targets[0], node.value):
                     known[name].append(value)
-        for node in _inside(scope):
+        for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MET_BY_USERS:
                 hints = [word.value for word in node.keywords if word.arg == "hint"]
                 for text in _texts(node.args[0], known) if node.args else ():
                     yield from (Message(kind=node.func.id, text=text, hint=hint) for hint in _hints(hints, known))
+
+
+def _is_met(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in MET_BY_USERS
 
 
 def _inside(scope: ast.AST) -> Iterator[ast.AST]:

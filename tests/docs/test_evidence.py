@@ -113,7 +113,7 @@ def test_the_page_of_benchmarks_has_figures_ratios_and_all_that_is_needed_to_rer
     for said in (
         "counted otherwise",
         "fedjax was left out: ERROR: no such wheel",
-        "peer 1.2.3",
+        "`peer` 1.2.3",
         "commit 0123abcd",
         "seed 0",
     ):

@@ -1,5 +1,6 @@
 """Pages hang together: links resolve, task files parse, words are the glossary's, nothing private slips in."""
 
+import functools
 import re
 import shlex
 import tomllib
@@ -65,7 +66,7 @@ def test_languages_are_known(page: Any) -> None:
 
 def typed(page: Any) -> list[list[str]]:
     """Every crowdml command that a page tells to type, as words without the program."""
-    lines = []
+    lines = [command.removeprefix("crowdml ") for command in shown_by(page.text) if command.startswith("crowdml ")]
     for block in page.blocks():
         if block.language in ("bash", "console"):
             text = re.sub(r"\\\n\s*", "", block.text)
@@ -73,14 +74,38 @@ def typed(page: Any) -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in lines]
 
 
-def test_commands_and_options_exist(page: Any) -> None:
+def shown_by(text: str) -> list[str]:
+    """The commands of a table that says what shows a claim."""
+    table = re.search(r"^\| claim \| see for yourself \|\n((?:\|.*\n)+)", text, re.M)
+    rows = table[1].splitlines()[1:] if table else []
+    assert all(re.search(r"\| `[^|]+` \|$", row) for row in rows), "a claim without a command"
+    return [command for row in rows for command in re.findall(r"`([^`]+)`", row.split("|")[2])]
+
+
+def test_every_claim_of_the_readme_has_a_command_that_shows_it(root: Path) -> None:
+    """Commands of crowdml are checked with all others of the page; here what they read, and the verbs of make."""
+    commands = shown_by((root / "README.md").read_text(encoding="utf-8"))
+    verbs = set(re.findall(r"^([a-z-]+):.*## ", (root / "Makefile").read_text(encoding="utf-8"), re.M))
+    assert len(commands) >= 10
+    for program, *words in map(shlex.split, commands):
+        assert program in ("make", "crowdml")
+        assert program != "make" or set(words) <= verbs, f"there is no make {words}"
+        assert all((root / word).is_file() for word in words if word.endswith(".toml"))
+
+
+@functools.cache
+def program() -> Any:
+    """The commands as a tree, which takes longer to make than a page to read."""
     import typer
 
     from crowdml.cli.app import app
 
+    return typer.main.get_command(app)
+
+
+def test_commands_and_options_exist(page: Any) -> None:
     for words in typed(page):
-        command: Any = typer.main.get_command(app)
-        rest = list(words)
+        command, rest = program(), list(words)
         while getattr(command, "commands", None) and rest:
             name = rest.pop(0)
             assert name in command.commands, f"{page.name}: there is no crowdml {' '.join(words)}"
@@ -141,6 +166,73 @@ def test_every_glossary_word_is_in_use(pages: list[Any], root: Path) -> None:
     for word in map(str.lower, words):
         assert word in others, f"{word} stands in the glossary, but no page uses it"
         assert word in code or word.replace("-", "_") in code, f"{word} stands in the glossary, but no code uses it"
+
+
+FIELDS_WORDS = (
+    r"FedAvg|federated averaging",
+    r"FedProx",
+    r"SCAFFOLD",
+    r"Krum",
+    r"trimmed mean",
+    r"geometric median",
+    r"poisoning",
+    r"Byzantine",
+    r"ADMM",
+    r"consensus",
+    r"stragglers?",
+    r"bounded delay",
+    r"momentum",
+    r"learning rate",
+    r"hyper-parameters?",
+    r"non-IID",
+    r"Dirichlet",
+    r"DP-SGD",
+    r"DP-FedAvg",
+    r"user-level",
+    r"clipping norm",
+    r"sensitivity",
+    r"Laplace",
+    r"Gaussian",
+    r"discrete Gaussian",
+    r"Rényi",
+    r"privacy loss",
+    r"privacy budget",
+    r"accountant",
+    r"composition",
+    r"amplification",
+    r"Poisson sampling",
+    r"post-processing",
+    r"randomised response",
+    r"local differential privacy",
+    r"matrix factorisation",
+    r"correlated noise",
+    r"trade-off curve",
+    r"canar(?:y|ies)",
+    r"audit",
+    r"secure aggregation",
+    r"secret sharing",
+    r"Shamir",
+    r"split learning",
+    r"scattering",
+    r"validation",
+    r"baseline",
+    r"epochs?",
+    r"staleness",
+    r"test error",
+)
+"""Terms of art: whoever meets one of them on a page can look it up."""
+
+
+def test_every_word_of_the_field_that_a_page_uses_is_in_the_glossary(pages: list[Any], root: Path) -> None:
+    glossary = (root / GLOSSARY).read_text(encoding="utf-8")
+    prose = {page.name: page.prose() for page in pages if page.name != GLOSSARY}
+    used = 0
+    for word in FIELDS_WORDS:
+        where = [name for name, text in prose.items() if re.search(rf"\b(?:{word})\b", text, re.I)]
+        used += bool(where)
+        explained = re.search(rf"\b(?:{word})\b", glossary, re.I)
+        assert explained or not where, f"{where[0]} says {word}, which the glossary does not have"
+    assert used >= 40, "the list has words that no page uses any more"
 
 
 def test_every_glossary_word_has_the_fields_word_beside_it(root: Path) -> None:

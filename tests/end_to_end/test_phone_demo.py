@@ -18,8 +18,8 @@ from crowdml.task import load
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.parametrize("kind", ["digit", "activity"])
-def test_the_demo_with_a_phone(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "ending"), [("digit", signal.SIGINT), ("activity", signal.SIGTERM)])
+def test_the_demo_with_a_phone(kind: str, ending: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "crowdml", "demo", "--phone", "--task", kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
@@ -42,9 +42,11 @@ def test_the_demo_with_a_phone(kind: str, tmp_path: Path) -> None:
                 counts = (re.search(r'"check_ins": ?(\d+)', line) for line in events.iter_lines())
                 assert next(int(found[1]) for found in counts if found and int(found[1]) > 0)
         finally:
-            demo.send_signal(signal.SIGINT)
+            demo.send_signal(ending)
             _, complaints = demo.communicate(timeout=60)
-        assert demo.returncode == 130 and "Traceback" not in complaints, complaints
+        assert demo.returncode == 128 + ending and "Traceback" not in complaints, complaints
+        with pytest.raises(httpx.ConnectError):  # a demo that has ended leaves no server behind
+            httpx.get(address)
 
 
 @pytest.mark.parametrize("name", phone_demo.TASKS.values())

@@ -206,8 +206,9 @@ def print_result(result: Result) -> None:
     title = f"{result.task.name}: {result.task.objective}".rstrip(": ")
     output.show(output.table(title, columns, rows, right=columns[1:]))
     output.show(*average_lines(result), *privacy_lines(result.privacy), *analysis_lines(result.task))
-    seconds = f"{result.run_seconds:.2f} s, after {result.compile_seconds:.1f} s of compiling"
-    output.show(f"{result.updates} updates in {seconds}", style="dim")
+    # Short runs, and those whose program is kept from before, compile nothing.
+    compiled = f", after {result.compile_seconds:.1f} s of compiling" if result.compile_seconds >= 0.05 else ""
+    output.show(f"{result.updates} updates in {result.run_seconds:.2f} s{compiled}", style="dim")
     output.show(*(f"warning: {warning}" for warning in result.warnings), style="bold yellow")
     output.show(*(f"note: {note}" for note in result.notes), style="dim")
 

@@ -238,7 +238,9 @@ def _lines(found: dict[str, Any]) -> dict[str, Any]:
     shown = {"task": found["task"], "objective": found["objective"], "state": STATES[found["state"]] + reason}
     if found["recent_error"]:
         shown["recent error"] = RecentError(**found["recent_error"]).words()
-        shown["error so far"] = f"{found['estimated_error']:.2f} over all check-ins since the beginning"
+        # Noise can carry a small error below nothing, which would only puzzle.
+        so_far = min(max(found["estimated_error"], 0.0), 1.0)
+        shown["error so far"] = f"{so_far:.2f} over all check-ins since the beginning"
     else:
         shown["recent error"] = "not known: no counts yet, or none are sent"
     if found["averaging"]:

@@ -24,6 +24,8 @@ from crowdml.task import Task, load
 from crowdml.wire.signed_task import write_arrays
 
 PATIENCE_S = 60.0
+ENDING = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if name in signal.Signals.__members__)
+"""What ends the demo beside Ctrl-C; Windows has no SIGHUP."""
 _CONTEXT = multiprocessing.get_context("forkserver")
 
 
@@ -44,13 +46,19 @@ class Crowd:
         self._devices: list[Any] = []
         self._results: Any = None
         self._began = time.monotonic()
+        self._handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Crowd:
         """Return the crowd, of which nothing runs yet."""
+        # Whoever closes the terminal, or kills the demo, means its server and its devices too.
+        for each in ENDING:
+            self._handlers[each] = signal.signal(each, _end)
         return self
 
     def __exit__(self, *_: object) -> None:
         """End all devices, then the server."""
+        for each, before in self._handlers.items():
+            signal.signal(each, before)
         for device in self._devices:
             device.terminate()
         if self._server is not None and self._server.poll() is None:
@@ -216,6 +224,10 @@ class Crowd:
             time.sleep(0.05)
         log = (self._folder / "server.log").read_text(errors="replace").strip()
         raise DemoFailed(f"the server did not start: {log or 'it said nothing'}")
+
+
+def _end(number: int, _: Any) -> None:
+    raise SystemExit(128 + number)
 
 
 def _lines(home: Path) -> Path:
