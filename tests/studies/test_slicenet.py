@@ -11,6 +11,7 @@ import pytest
 from crowdml.simulation import Result
 from crowdml.slicing.published import PUBLISHED
 from crowdml.studies import STUDIES, reproduce
+from crowdml.studies.run import groups_of
 from crowdml.studies.slicenet import cost_tables, noise_trade_off, training_tables
 from crowdml.task import Task, load
 
@@ -146,6 +147,19 @@ def test_the_trade_off_says_whether_noise_stops_reading(monkeypatch: pytest.Monk
     assert noise_trade_off.TRADE_OFF.draw is not None
     noise_trade_off.TRADE_OFF.draw(results, tmp_path / "drawn.png", "trade-off")
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("in_full", [False, True])
+def test_a_table_and_its_figure_are_the_same_runs_measured_after_every_pass(number: int, in_full: bool) -> None:
+    table, figure = STUDIES[f"slicenet/table{number}"], STUDIES[f"slicenet/fig{number + 2}"]
+    if in_full:
+        table, figure = table.in_full, figure.in_full
+    assert groups_of(table) == groups_of(figure)
+    for task in (task for group in groups_of(figure) for task in group):
+        assert task.crowd.curve == task.crowd.passes
+        if in_full:
+            assert task.data.dataset == "cifar10" and task.crowd.passes == 30
 
 
 @pytest.mark.parametrize("number", [3, 4, 5])

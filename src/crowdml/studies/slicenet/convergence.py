@@ -60,23 +60,19 @@ def _shown(found: Mapping[str, float]) -> Iterator[Row]:
     return (shown(name, METRIC, count) for name, count in found.items())
 
 
-def _by_pass(
-    study: Study, passes: int, of: str, rows: Callable[[Results], Iterator[Row]], *, claim: str, refuted_by: str
-) -> Study:
-    """Turn a table into its figure: measured after every pass, and judged by when it has converged."""
-    curves = tuple(replace(curve, changes=(*curve.changes, f"crowd.curve={passes}")) for curve in study.curves)
-    figure = replace(study, title=f"convergence for {of}", claim=claim, refuted_by=refuted_by, curves=curves, rows=rows)
+def _by_pass(study: Study, of: str, rows: Callable[[Results], Iterator[Row]], *, claim: str, refuted_by: str) -> Study:
+    """Turn a table into its figure: the same runs, judged by when they have converged."""
+    figure = replace(study, title=f"convergence for {of}", claim=claim, refuted_by=refuted_by, rows=rows)
     return replace(figure, draw=None, missing=(), unstated=None, notes=NOTES)
 
 
 _SAME = "the number of passes until the error has converged hardly depends on"
 _REFUTED = f"settings whose passes until convergence differ by more than {ALIKE}"
 
-FIG3 = _by_pass(TABLE_1, 8, "groups of n devices", _alike, claim=f"{_SAME} the number of pieces", refuted_by=_REFUTED)
-FIG4 = _by_pass(TABLE_2, 4, "the share θ of weights that is uploaded", _alike, claim=f"{_SAME} θ", refuted_by=_REFUTED)
+FIG3 = _by_pass(TABLE_1, "groups of n devices", _alike, claim=f"{_SAME} the number of pieces", refuted_by=_REFUTED)
+FIG4 = _by_pass(TABLE_2, "the share θ of weights that is uploaded", _alike, claim=f"{_SAME} θ", refuted_by=_REFUTED)
 FIG5 = _by_pass(
     TABLE_3,
-    8,
     "the threshold τ of taking over",
     lambda results: _alike(results, but=("τ = 1",)),
     claim=f"{_SAME} τ, as long as groups share at all",
@@ -84,7 +80,6 @@ FIG5 = _by_pass(
 )
 FIG6 = _by_pass(
     TABLE_4,
-    4,
     "the window ω",
     _near_the_number_of_groups,
     claim="a window of as many uploads as there are groups converges later than the others",
