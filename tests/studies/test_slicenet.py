@@ -149,17 +149,21 @@ def test_the_trade_off_says_whether_noise_stops_reading(monkeypatch: pytest.Monk
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
-@pytest.mark.parametrize("in_full", [False, True])
-def test_a_table_and_its_figure_are_the_same_runs_measured_after_every_pass(number: int, in_full: bool) -> None:
-    table, figure = STUDIES[f"slicenet/table{number}"], STUDIES[f"slicenet/fig{number + 2}"]
-    if in_full:
-        table, figure = table.in_full, figure.in_full
-    assert groups_of(table) == groups_of(figure)
-    for task in (task for group in groups_of(figure) for task in group):
-        assert task.crowd.curve == task.crowd.passes
-        if in_full:
-            assert task.data.dataset == "cifar10" and task.crowd.passes == 30
+@pytest.mark.parametrize("number", [3, 4, 5, 6])
+def test_figures_are_measured_after_every_pass_and_in_full_on_the_net_of_the_tables(number: int) -> None:
+    figure, table = STUDIES[f"slicenet/fig{number}"], STUDIES[f"slicenet/table{number - 2}"]
+    assert [curve.label for curve in figure.curves] == [curve.label for curve in table.curves]
+    for study in (figure, figure.in_full):
+        for task in (task for group in groups_of(study) for task in group):
+            assert task.crowd.curve == task.crowd.passes == 8
+    assert figure.in_full.task == table.task and figure.in_full.curves != figure.curves
+    assert any("--full" in row.rule for row in figure.missing)
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_the_convolutional_net_has_all_its_passes(number: int) -> None:
+    for task in (task for group in groups_of(STUDIES[f"slicenet/table{number}"].in_full) for task in group):
+        assert task.data.dataset == "cifar10" and task.crowd.passes == 30 and task.algorithm.decay == 0.95
 
 
 @pytest.mark.parametrize("number", [3, 4, 5])

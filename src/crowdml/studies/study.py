@@ -47,12 +47,14 @@ class Curve:
         changes: What it changes in the study's task file.
         chosen: Hyper-parameters, found by the search.
         grid: Values the search tries, by key; empty where nothing is searched.
+        searched: What the search changes beside: a shorter run, where a whole one takes minutes.
     """
 
     label: str
     changes: tuple[str, ...]
     chosen: Mapping[str, float]
     grid: Mapping[str, tuple[float, ...]]
+    searched: tuple[str, ...] = ()
 
 
 def curve(
@@ -60,9 +62,10 @@ def curve(
     *changes: str,
     chosen: Mapping[str, float] | None = None,
     grid: Mapping[str, tuple[float, ...]] | None = None,
+    searched: tuple[str, ...] = (),
 ) -> Curve:
     """Make a curve; without `chosen` all its hyper-parameters stand in the task file or among its changes."""
-    return Curve(label=label, changes=changes, chosen=chosen or {}, grid=grid or {})
+    return Curve(label=label, changes=changes, chosen=chosen or {}, grid=grid or {}, searched=searched)
 
 
 @record
@@ -86,18 +89,21 @@ class Unstated:
     finalists: int = 4
 
 
-def searched_rate(label: str, used: float, *others: float, key: str = "algorithm.rate.c") -> Unstated:
+def searched_rate(
+    label: str, rates: tuple[float, ...], *, given: float, used: float | None = None, key: str = "algorithm.rate.c"
+) -> Unstated:
     """Choose a rate for all curves by one of them: that with the least error on rows held back is used.
 
     Args:
         label: The curve that decides; a plain one, so that the others compete with the best of its kind.
-        used: The rate in use, which is the task file's.
-        *others: What else was tried.
+        rates: What is tried.
+        given: The task file's, one of them.
+        used: The one in use; not given: the task file's.
         key: Where the rate stands.
     """
     return Unstated(
-        candidates={f"rate {used:g}": (), **{f"rate {rate:g}": (f"{key}={rate}",) for rate in others}},
-        used=f"rate {used:g}",
+        candidates={f"rate {rate:g}": () if rate == given else (f"{key}={rate}",) for rate in rates},
+        used=f"rate {given if used is None else used:g}",
         curves=(label,),
         criterion=f"error of {label} on rows held back",
         score=lambda results: (float(results[label].validation_error), ""),
@@ -261,7 +267,9 @@ class Study:
         """The same in the paper's own setting, where that is another; else itself."""
         if self.full is None:
             return self
-        return dataclasses.replace(self, task=self.full, curves=self.full_curves or self.curves, missing=())
+        # What was chosen for the small setting says nothing about this one: its task file has everything.
+        curves = self.full_curves or self.curves
+        return dataclasses.replace(self, task=self.full, curves=curves, missing=(), unstated=None)
 
     def compare(self, results: Results) -> tuple[Row, ...]:
         """Set results beside the paper's figures."""
