@@ -206,8 +206,7 @@ def _search_curve(study: Study, curve: Curve, trials: int, seed: int, watch: Wat
     """Try every cell of one curve's grid; what the grid does not name stays as chosen."""
     varied = (dict(zip(curve.grid, values, strict=True)) for values in itertools.product(*curve.grid.values()))
     grid = [{**curve.chosen, **cell} for cell in varied]
-    changes = [*study.settled, *curve.changes, *curve.searched]
-    tasks = [_task(study, [*changes, *_changes(cell)], validation=True) for cell in grid]
+    tasks = [_task(study, [*study.settled, *curve.changes, *_changes(cell)], validation=True) for cell in grid]
     errors: dict[int, float] = {}
     for places in _alike(tasks):
         results = simulate_cells([tasks[at] for at in places], trials=trials, seed=seed + 1000, on=crew)

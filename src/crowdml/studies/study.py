@@ -47,14 +47,12 @@ class Curve:
         changes: What it changes in the study's task file.
         chosen: Hyper-parameters, found by the search.
         grid: Values the search tries, by key; empty where nothing is searched.
-        searched: What the search changes beside: a shorter run, where a whole one takes minutes.
     """
 
     label: str
     changes: tuple[str, ...]
     chosen: Mapping[str, float]
     grid: Mapping[str, tuple[float, ...]]
-    searched: tuple[str, ...] = ()
 
 
 def curve(
@@ -62,10 +60,9 @@ def curve(
     *changes: str,
     chosen: Mapping[str, float] | None = None,
     grid: Mapping[str, tuple[float, ...]] | None = None,
-    searched: tuple[str, ...] = (),
 ) -> Curve:
     """Make a curve; without `chosen` all its hyper-parameters stand in the task file or among its changes."""
-    return Curve(label=label, changes=changes, chosen=chosen or {}, grid=grid or {}, searched=searched)
+    return Curve(label=label, changes=changes, chosen=chosen or {}, grid=grid or {})
 
 
 @record

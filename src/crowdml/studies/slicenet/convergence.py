@@ -70,11 +70,19 @@ def _shown(found: Mapping[str, float]) -> Iterator[Row]:
 
 
 def _figure(
-    of: str, small: tuple[Curve, ...], whole: tuple[Curve, ...], rows: Callable[[Results], Iterator[Row]], **words: str
+    of: str,
+    small: tuple[Curve, ...],
+    whole: tuple[Curve, ...],
+    rows: Callable[[Results], Iterator[Row]],
+    *,
+    claim: str,
+    refuted_by: str,
 ) -> Study:
     """Make a figure: small by default, and with `--full` the net and the crowd of the tables."""
     return Study(
         title=f"convergence for {of}",
+        claim=claim,
+        refuted_by=refuted_by,
         tuned="given",
         task=TASKS / "slicenet-small.toml",
         curves=small,
@@ -94,7 +102,6 @@ def _figure(
             "rate and decay are those of slicenet/table1, searched on rows held back for its net, and not again",
             *NOTES,
         ),
-        **words,
     )
 
 
