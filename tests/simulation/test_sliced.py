@@ -102,6 +102,20 @@ def test_what_makes_no_sense_is_refused(change: str, words: str) -> None:
         task(change)
 
 
+@pytest.mark.parametrize("change", ["crowd.rows=100", "data.split={ train = 500, test = 100 }"])
+def test_rows_that_would_be_chosen_for_every_trial_are_refused(change: str) -> None:
+    """Groups train on the rows that the data has: they had taken no notice of either."""
+    with pytest.raises(BadInput, match="training rows") as refused:
+        simulate(task(change))
+    assert refused.value.where == change.partition("=")[0] and "seed = 0" in refused.value.hint
+
+
+def test_a_split_for_all_trials_is_trained_and_measured_on() -> None:
+    result = simulate(task("data.split={ train = 500, test = 100, seed = 0 }", "crowd.passes=2"))
+    assert list(result.samples)[-1] == 1000
+    assert (100 * result.measured["server_error"]) == pytest.approx(np.round(100 * result.measured["server_error"]))
+
+
 def test_too_few_devices_and_too_many_pieces_are_refused() -> None:
     with pytest.raises(BadInput, match="needs 4 devices"):
         simulate(task("crowd.devices=3"))

@@ -40,3 +40,5 @@ def test_every_figure_and_table_has_a_study_or_a_page() -> None:
     for paper, last in (("Crowd-ML 2015", 9), ("SliceNet", 6), ("Async ADMM", 4), ("Library 2016", 2), ("ODPFL", 2)):
         named = {int(word) for word in re.findall(r"\d+", numbers[paper])}
         assert set(range(1, last + 1)) <= named, paper
+    assert "table I " in numbers["Crowd-ML 2015"]
+    assert {f"table {number}" for number in "I II III IV V VI VII".split()} <= set(FIGURES["SliceNet"])

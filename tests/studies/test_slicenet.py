@@ -11,6 +11,7 @@ import pytest
 from crowdml.simulation import Result
 from crowdml.slicing.published import PUBLISHED
 from crowdml.studies import STUDIES, reproduce
+from crowdml.studies.run import groups_of
 from crowdml.studies.slicenet import cost_tables, noise_trade_off, training_tables
 from crowdml.task import Task, load
 
@@ -146,6 +147,23 @@ def test_the_trade_off_says_whether_noise_stops_reading(monkeypatch: pytest.Monk
     assert noise_trade_off.TRADE_OFF.draw is not None
     noise_trade_off.TRADE_OFF.draw(results, tmp_path / "drawn.png", "trade-off")
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("number", [3, 4, 5, 6])
+def test_figures_are_measured_after_every_pass_and_in_full_on_the_net_of_the_tables(number: int) -> None:
+    figure, table = STUDIES[f"slicenet/fig{number}"], STUDIES[f"slicenet/table{number - 2}"]
+    assert [curve.label for curve in figure.curves] == [curve.label for curve in table.curves]
+    for study in (figure, figure.in_full):
+        for task in (task for group in groups_of(study) for task in group):
+            assert task.crowd.curve == task.crowd.passes == 8
+    assert figure.in_full.task == table.task and figure.in_full.curves != figure.curves
+    assert any("--full" in row.rule for row in figure.missing)
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_the_convolutional_net_has_all_its_passes(number: int) -> None:
+    for task in (task for group in groups_of(STUDIES[f"slicenet/table{number}"].in_full) for task in group):
+        assert task.data.dataset == "cifar10" and task.crowd.passes == 30 and task.algorithm.decay == 0.95
 
 
 @pytest.mark.parametrize("number", [3, 4, 5])

@@ -127,7 +127,8 @@ def _draw_ways(at: Any, results: Results, ylabel: str, values: Callable[[Mapping
     at.set_axisbelow(True)
     for label, (colour, style, width) in _LINES.items():
         found, samples = values(results[label].measured), np.asarray(results[label].samples) / 1000
-        at.plot(samples, found.mean(axis=1), style, color=colour, linewidth=width, label=label)
+        alone = "o" if len(samples) == 1 else ""  # a line of one point would not be seen
+        at.plot(samples, found.mean(axis=1), style, marker=alone, color=colour, linewidth=width, label=label)
         if label in _WITH_BANDS:
             _band(at, samples, found, colour, 0.12, ddof=1 if found.shape[1] > 1 else 0)
     at.set(xlabel="rows used by the crowd, thousands", ylabel=ylabel, xlim=(0, None))

@@ -33,7 +33,7 @@ NET = (
 IMAGES = (SUM_OF_ONE, *FEW)
 ADULT = ("data.split={ train = 1000, test = 200 }", "crowd.passes=2", "crowd.curve=1")
 SLICED = (_digits(), NET, *FEW, "crowd.curve=1", "algorithm.balance=3.0")
-AVERAGES = (WITH_PUBLIC, "crowd.rows=400", *SHORT)
+AVERAGES = (WITH_PUBLIC, "crowd.rows=400", "crowd.passes=2", "crowd.curve=2")
 
 QUICK: Mapping[str, tuple[str, ...]] = {
     **{f"crowdml-2015/fig{number}": IMAGES for number in (4, 5, 6, 7, 8, 9)},

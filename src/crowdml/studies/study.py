@@ -86,18 +86,21 @@ class Unstated:
     finalists: int = 4
 
 
-def searched_rate(label: str, used: float, *others: float, key: str = "algorithm.rate.c") -> Unstated:
+def searched_rate(
+    label: str, rates: tuple[float, ...], *, given: float, used: float | None = None, key: str = "algorithm.rate.c"
+) -> Unstated:
     """Choose a rate for all curves by one of them: that with the least error on rows held back is used.
 
     Args:
         label: The curve that decides; a plain one, so that the others compete with the best of its kind.
-        used: The rate in use, which is the task file's.
-        *others: What else was tried.
+        rates: What is tried.
+        given: The task file's, one of them.
+        used: The one in use; not given: the task file's.
         key: Where the rate stands.
     """
     return Unstated(
-        candidates={f"rate {used:g}": (), **{f"rate {rate:g}": (f"{key}={rate}",) for rate in others}},
-        used=f"rate {used:g}",
+        candidates={f"rate {rate:g}": () if rate == given else (f"{key}={rate}",) for rate in rates},
+        used=f"rate {given if used is None else used:g}",
         curves=(label,),
         criterion=f"error of {label} on rows held back",
         score=lambda results: (float(results[label].validation_error), ""),
@@ -261,7 +264,9 @@ class Study:
         """The same in the paper's own setting, where that is another; else itself."""
         if self.full is None:
             return self
-        return dataclasses.replace(self, task=self.full, curves=self.full_curves or self.curves, missing=())
+        # What was chosen for the small setting says nothing about this one: its task file has everything.
+        curves = self.full_curves or self.curves
+        return dataclasses.replace(self, task=self.full, curves=curves, missing=(), unstated=None)
 
     def compare(self, results: Results) -> tuple[Row, ...]:
         """Set results beside the paper's figures."""

@@ -134,6 +134,24 @@ SOUND_TASKS = {
         "larger epsilon",
     ),
     "noise beyond 32 bits": (("privacy.epsilon=1e-6",), "privacy.epsilon", "does not fit", "larger epsilon"),
+    "noise that shrinks": (
+        ("privacy.noise-sequence=geometric", "privacy.noise-factor=0.9"),
+        "privacy.noise-factor",
+        "the same for every release",
+        'mode = "paper" in a simulation',
+    ),
+    "noise that follows the rate": (
+        ("privacy.noise-sequence=rate",),
+        "privacy.noise-sequence",
+        "the same for every release",
+        'mode = "paper" in a simulation',
+    ),
+    "noise that depends on earlier noise": (
+        (*GAUSSIAN, "privacy.noise-sequence=banded", "privacy.noise-bands=4"),
+        "privacy.noise-sequence",
+        "neither fresh nor on the grid",
+        "simulation only",
+    ),
 }
 
 

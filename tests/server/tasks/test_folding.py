@@ -211,6 +211,20 @@ def test_a_window_fills_before_a_version_is_made(bench: Any) -> None:
     assert (scene.state.version, scene.state.check_ins, scene.state.received) == (1, 4, 1)
 
 
+def test_a_refused_check_in_does_not_fill_the_window(bench: Any) -> None:
+    """The library's paper counts it in s_s; here a version is a mean of three that were used, whoever was refused."""
+    scene = bench(
+        "algorithm={ kind = 'local-sgd', local-steps = 1, local-batch = 2, server-batch = 3, stale = 'drop' }"
+    )
+    device = scene.device()
+    scene.fold(*(scene.check_in(device, 0) for _ in range(3)))
+    folded = scene.fold(*(scene.check_in(device, started) for started in (1, 0, 0, 1, 0)))
+    assert codes(folded) == ["applied", "stale", "stale", "applied", "stale"]
+    assert (scene.state.version, scene.state.received) == (1, 2)
+    scene.fold(scene.check_in(device, 1))
+    assert (scene.state.version, scene.state.received) == (2, 0)
+
+
 def test_a_task_stops_after_its_last_version_and_the_rest_of_the_batch_is_refused(bench: Any) -> None:
     scene = bench("stop.max-versions=2")
     folded = scene.fold(*(scene.check_in(scene.device(slot), 0) for slot in range(4)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core import NUMPY, Batch, record, trees
+from crowdml.core import NUMPY, BadInput, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
 from crowdml.models import Model, flatten
@@ -54,6 +54,7 @@ class Trained:
 
 def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None = None) -> Result:
     """Train groups of devices, trial after trial."""
+    _require_rows_for_all_trials(task)
     fitted, dataset = prepare(task)
     began = time.perf_counter()
     found = []
@@ -87,6 +88,18 @@ def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None
         transforms=tuple(each.arrays for each in fitted),
     )
     return doubted(result, dataset)
+
+
+def _require_rows_for_all_trials(task: Task) -> None:
+    """Refuse what would choose rows anew for every trial: groups train on all rows that the data has."""
+    if task.crowd.rows is not None:
+        what, where = "groups train on all training rows", "crowd.rows"
+        raise BadInput(
+            what, where=where, hint="data.split = { train = 6000, test = 2000, seed = 0 } takes some of them"
+        )
+    if task.data.split is not None and task.data.split.seed is None:
+        what, where = "all trials of groups have the same training rows", "data.split"
+        raise BadInput(what, where=where, hint="data.split.seed = 0 has one split for all trials")
 
 
 def _relay_notes(relay: Mapping[str, Any]) -> tuple[str, ...]:

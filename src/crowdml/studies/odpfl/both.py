@@ -78,11 +78,14 @@ def _rows(results: Results) -> Iterator[Row]:
 
 
 def _draw(results: Results, path: Path, title: str) -> None:
+    """Draw the accuracy of every way, by crowd and ε."""
+    told = {_RANDOM: "rows dealt\nat random", _SHARDS: "two shards\neach"}
     groups = {
-        f"{crowd}\nε = {epsilon:g}": {way: 100 * accuracies(results[label(crowd, epsilon, way)]) for way in WAYS}
+        f"{told[crowd]}, ε = {epsilon:g}": {way: 100 * accuracies(results[label(crowd, epsilon, way)]) for way in WAYS}
         for crowd, epsilon in itertools.product(CROWDS, (1.0, 8.0))
     }
-    draw_bars(groups, path, title, "test accuracy, %", [(float(100 * accuracies(results[PLAIN]).mean()), PLAIN)])
+    lines = [(float(100 * accuracies(results[PLAIN]).mean()), f"equal, {PLAIN}, the task file's rate")]
+    draw_bars(groups, path, title, "test accuracy, %", lines)
 
 
 BOTH = Study(

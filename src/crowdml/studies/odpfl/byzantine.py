@@ -54,7 +54,7 @@ ATTACKED = Study(
     "0.002 with a single one",
     refuted_by="an attack that costs more",
     tuned="not recorded",
-    unstated=searched_rate(HONEST, 10.0, 3.0, 30.0),
+    unstated=searched_rate(HONEST, (3.0, 10.0, 30.0), given=10.0),
     task=TASKS / "mnist-attacks.toml",
     curves=(
         curve(HONEST),

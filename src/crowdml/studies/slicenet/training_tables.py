@@ -104,10 +104,11 @@ crowd_study = functools.partial(
 """Groups of devices: digits by default; photographs and the convolutional net with `--full`."""
 
 
-def _groups() -> tuple[Curve, ...]:
-    groups = (curve(f"n = {size}", f"algorithm.pieces={size - 1}") for size in SIZES)
+def group_sizes(*common: str) -> tuple[Curve, ...]:
+    """Return devices alone, groups of every size, and all rows in one place."""
+    groups = (curve(f"n = {size}", f"algorithm.pieces={size - 1}", *common) for size in SIZES)
     alone, central = ("algorithm.pieces=0",), ("algorithm.pieces=0", "crowd.devices=1")
-    return (curve(ALONE, *alone), *groups, curve(CENTRAL, *central))
+    return (curve(ALONE, *alone, *common), *groups, curve(CENTRAL, *central, *common))
 
 
 def _held_back(results: Results) -> tuple[float, str]:
@@ -129,7 +130,7 @@ UNSTATED = Unstated(
 )
 TABLE_1 = crowd_study(
     title="error for groups of n devices",
-    curves=_groups(),
+    curves=group_sizes(),
     rows=_table1,
     claim="the larger the group the smaller the error, between devices alone (S-SGD) and all rows in one place (C-SGD)",
     refuted_by=f"an error that does not fall with every step; more than {POINTS:g} points above the paper's is a trend",
@@ -179,14 +180,19 @@ def _table4(results: Results) -> Iterator[Row]:
     yield statement(f"{BEST} below the best other", "lead, %", lead, lead > 0, "above 0")
 
 
-def _ten_groups(letter: str, key: str, values: Sequence[float], *changes: str) -> tuple[Curve, ...]:
-    common = ("algorithm.pieces=11", *changes)
-    return tuple(curve(f"{letter} = {value:g}", *common, f"algorithm.{key}={value}") for value in values)
+OF_TWELVE, OF_SIX = "algorithm.pieces=11", "algorithm.pieces=5"
+"""Ten groups of 120 devices, and of 60."""
+
+
+def ten_groups(letter: str, key: str, values: Sequence[float], size: str, *changes: str) -> tuple[Curve, ...]:
+    """Return a curve for every value of a setting of sharing."""
+    return tuple(curve(f"{letter} = {value:g}", size, *changes, f"algorithm.{key}={value}") for value in values)
 
 
 TABLE_2 = crowd_study(
     title="error for the share θ of weights that is uploaded, ten groups",
-    curves=_ten_groups("θ", "theta", THETAS, *SHORT),
+    curves=ten_groups("θ", "theta", THETAS, OF_TWELVE, *SHORT),
+    full_curves=ten_groups("θ", "theta", THETAS, OF_TWELVE),
     rows=_table2,
     claim="the more weights are uploaded, the smaller the error",
     refuted_by="an error at θ = 0.9 that is not below that at θ = 0.1",
@@ -195,7 +201,7 @@ TABLE_2 = crowd_study(
 )
 TABLE_3 = crowd_study(
     title="error for the threshold τ of taking over, ten groups",
-    curves=_ten_groups("τ", "tau", TAUS),
+    curves=ten_groups("τ", "tau", TAUS, OF_TWELVE),
     rows=_table3,
     claim="the threshold matters little, but for τ = 1, where groups share nothing and the error is far higher",
     refuted_by="τ = 1 above all others by no more than they differ among themselves",
@@ -205,12 +211,13 @@ TABLE_3 = crowd_study(
 TABLE_3_UPLOADS = replace(
     TABLE_3,
     title="as table3, with a window of the last ω uploads",
-    curves=_ten_groups("τ", "tau", TAUS, "algorithm.window=uploads"),
+    curves=ten_groups("τ", "tau", TAUS, OF_TWELVE, "algorithm.window=uploads"),
     notes=(*NOTES, "the other reading of the sliding window", "τ = 1: groups share nothing"),
 )
 TABLE_4 = crowd_study(
     title="error for the window ω, ten groups",
-    curves=_ten_groups("ω", "omega", OMEGAS, *SHORT),
+    curves=ten_groups("ω", "omega", OMEGAS, OF_TWELVE, *SHORT),
+    full_curves=ten_groups("ω", "omega", OMEGAS, OF_TWELVE),
     rows=_table4,
     claim="a window of about ten is best",
     refuted_by="another ω with a smaller error",
