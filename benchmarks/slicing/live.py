@@ -30,17 +30,23 @@ import numpy as np
 import uvicorn
 from websockets.sync.client import connect
 
+from crowdml.core.keys import SigningKey
 from crowdml.device.device_home import Home
 from crowdml.device.joining import join
 from crowdml.server.http.websockets.bounded_socket import BoundedSocket
-from crowdml.slicing.live import member_cards
 from crowdml.slicing.live.controls import read_of_server, write_control
+from crowdml.slicing.live.member_cards import Channels, MemberKeys
 from crowdml.slicing.live.member_machine import Member
-from crowdml.slicing.live.slice_frames import BETWEEN_MEMBERS, HEADER_BYTES, TAG_BYTES, read_header
+from crowdml.slicing.live.slice_frames import (
+    BETWEEN_MEMBERS,
+    FORWARD,
+    HEADER_BYTES,
+    TAG_BYTES,
+    plain_header,
+    read_header,
+)
 from crowdml.task.live_task import sliced_terms
-from tests.support import group_courses
 from tests.support.live_slices import SlicedCrowd
-from tests.support.sliced_nets import first_parameters, model_of, plan_of
 
 TASK = """
 crowdml = 1
@@ -93,13 +99,15 @@ def crowd_figures(batch: int, count: int, proxy: bool = False) -> dict[str, Any]
                 crowd.server.address = crowd.server.address.rpartition(":")[0] + f":{delayed.port}"
             crowd.join()
             crowd.wait_until(lambda: bool(crowd.groups()) and crowd.groups()[0]["batches"] > 5, "no batch", 300)
+            devices = [process.pid for process in crowd.processes.values()]
             before, began, at = crowd.groups()[0], time.monotonic(), cpu_s(crowd.server.process.pid)
+            devices_at = sum(map(cpu_s, devices))
             wanted = before["batches"] + MEASURED
             while crowd.groups()[0]["batches"] < wanted and crowd.groups()[0]["stage"] != "done":
                 # To ask costs the server as much as dozens of frames.
                 time.sleep(5)
             after, took = crowd.groups()[0], time.monotonic() - began
-            spent = cpu_s(crowd.server.process.pid) - at
+            spent, devices_spent = cpu_s(crowd.server.process.pid) - at, sum(map(cpu_s, devices)) - devices_at
             hops = sliced_terms(crowd.task).plan.hops
             return {
                 "frames": after["frames"] - before["frames"],
@@ -109,6 +117,7 @@ def crowd_figures(batch: int, count: int, proxy: bool = False) -> dict[str, Any]
                 "floor": after["floor_batches_per_s"],
                 "batches_per_s": (after["batches"] - before["batches"]) / took,
                 "server_cpu_s": spent,
+                "devices_cpu_s": devices_spent,
                 "hops": hops,
                 "batch": batch,
             }
@@ -289,34 +298,34 @@ def an_echo() -> Iterator[tuple[int, Any]]:
     process.join()
 
 
-def encryption() -> dict[str, float]:
-    """Share of encryption in the CPU time of members of the paper's net, all in this process."""
-    model = model_of('kind = "mlp"\nlayers = [400, 200, 100]', 784, 10)
-    terms = group_courses.make_terms(
-        plan=plan_of(model, 5, balance=1.05), passes=1, batch=50, rate=0.01, cut_every=1000
-    )
-    group_courses.FIRST = first_parameters(model)
-    group_courses.IDENTITIES = [member_cards.SigningKey.make() for _ in range(8)]
-    group_courses.rows_of = lambda member: (  # type: ignore[assignment]
-        np.random.default_rng(member).normal(size=(1000, 784)).astype(np.float32),
-        np.random.default_rng(member).integers(0, 10, 1000),
-    )
-    spent = {"seal": 0.0, "open": 0.0}
-    for name in spent:
-        plain = getattr(member_cards.Channels, name)
+def sealing_s(size: int, count: int = 2000) -> float:
+    """CPU seconds to seal a frame of so many bytes and to open it again, in this process."""
+    task = "measured"
+    one, two = (MemberKeys(task, os.urandom(32), SigningKey.make()) for _ in range(2))
+    cards = {1: one.card, 2: two.card}
+    one.meet(cards, 1)
+    two.meet(cards, 2)
+    here, there = Channels(one, 1, cards, b"context"), Channels(two, 2, cards, b"context")
+    header = plain_header(FORWARD, 1, (0, 1), (1, 2), -1)._replace(micros=1, rows=50)
+    body, begun = os.urandom(size), time.thread_time()
+    for _ in range(count):
+        frame = here.seal(header, body)
+        there.open(read_header(frame), frame)
+    return (time.thread_time() - begun) / count
 
-        def timed(*given: Any, plain: Any = plain, name: str = name) -> Any:
-            begun = time.thread_time()
-            found = plain(*given)
-            spent[name] += time.thread_time() - begun
-            return found
 
-        setattr(member_cards.Channels, name, timed)
-    course = group_courses.Course(0, terms, 6)
-    begun = time.thread_time()
-    course.run([])
-    whole = time.thread_time() - begun
-    return {"seconds": whole, "encryption_s": sum(spent.values()), "share": sum(spent.values()) / whole}
+def encryption() -> dict[str, Any]:
+    """Share of encryption in what devices do: what their frames cost to seal and open, beside all their CPU time."""
+    found = crowd_figures(50, 40_000)
+    size = found["bytes"] // found["frames"] - HEADER_BYTES - TAG_BYTES
+    seconds = found["frames"] * sealing_s(size)
+    return {
+        "frames": found["frames"],
+        "bytes_per_frame": size,
+        "encryption_s": seconds,
+        "devices_cpu_s": found["devices_cpu_s"],
+        "share": seconds / found["devices_cpu_s"],
+    }
 
 
 def measure(what: str) -> None:
@@ -328,13 +337,13 @@ def measure(what: str) -> None:
         floor = 1 / (found["hops"] * 2 * LEG_S)
         found |= {"floor": floor, "share_of_floor": found["batches_per_s"] / floor}
     elif what == "bytes":
-        found = crowd_figures(50, 2000)
+        found = crowd_figures(50, 40_000)
         planned = found["planned_bytes_per_row"] * found["batch"] * found["batches"]
         overhead = found["frames"] * (HEADER_BYTES + TAG_BYTES)
         found |= {"planned": planned, "overhead": overhead, "difference": found["bytes"] / (planned + overhead) - 1}
         found["overhead_share"] = overhead / planned
     else:
-        found = dict(encryption())
+        found = encryption()
     told = {name: round(value, 5) if isinstance(value, float) else value for name, value in found.items()}
     print(json.dumps({what: told}), flush=True)
 

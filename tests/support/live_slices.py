@@ -58,7 +58,6 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 
 def _take_part(link: str, home: str, rows: str, lines: str, holds: tuple[int, int] | None, gate: str) -> None:
     """Join and run; a device process. At `holds` a dominator lets its batch in only once the gate is open."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from crowdml.device.device import Device
     from crowdml.device.joining import join
     from crowdml.slicing.live.member_machine import Member

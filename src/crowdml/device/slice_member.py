@@ -25,6 +25,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from websockets.sync.client import ClientConnection, connect
 
 from crowdml.core import Array, BadInput, CrowdError, trees
+from crowdml.core.blas_threads import one_blas_thread
 from crowdml.core.errors import MalformedMessage, Unreachable
 from crowdml.core.files import write_whole
 from crowdml.core.keys import SigningKey
@@ -95,6 +96,12 @@ class SliceTaker:
             os.urandom,
             self._released,
         )
+        with one_blas_thread():
+            # Products are small, and threads that turn while others compute would slow a group on one machine down.
+            return self._take_part(member)
+
+    def _take_part(self, member: Member) -> Member:
+        """Connect, again and again if need be, until it is over."""
         tries, since = 0, self._clock()
         while True:
             try:
