@@ -101,10 +101,8 @@ def test_slow_peers_lock_nobody_out(server: Server, tmp_path: Path) -> None:
         # Somebody new finds a place at once: one address cannot take them all.
         for number in range(5):
             Device.join(server.invite(), tmp_path / f"new-{number}", accept=lambda offer: True)
-        refused = slow.ended
-        assert refused, "those beyond what one address may have"
-        # The server ends each by its deadline, however busily it sends: so all of them begin again and again.
-        _wait_until(lambda: slow.ended > refused + SLOW)
+        # The server ends each by its deadline, however busily it sends: so all of them begin again.
+        _wait_until(lambda: slow.ended >= SLOW)
         wait_for(crowd, DEVICES)
     finally:
         slow.leave()

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from tests.support.crowd import receipts
+from tests.support.own_loop import run_apart
 from tests.support.server import TASK as WALK
 from tests.support.server import Server
 from tests.support.sessions import come_back, honest_body, peak_memory, prepare
@@ -24,7 +24,7 @@ def test_all_are_served_after_a_restart_or_told_when_to_come(tmp_path: Path) -> 
     try:
         server.kill()
         server.start()
-        outcome = asyncio.run(come_back(server.port, "walk", tokens, body))
+        outcome = run_apart(lambda: come_back(server.port, "walk", tokens, body))
         stored = receipts(server.database, "walk")
         memory = peak_memory(server.process.pid)
     finally:

@@ -15,6 +15,7 @@ from crowdml.server.http.bounded_connection import ConnectionLimits, bounded
 from crowdml.server.http.requests import send_answer
 from crowdml.server.refusals import Answer
 from crowdml.server.setup.serving import Place, PromptLoop, bind, limits_of, make_server
+from tests.support.own_loop import run_apart
 
 HOST = b"Host: 127.0.0.1\r\n"
 GET = b"GET /healthz HTTP/1.1\r\n" + HOST
@@ -103,8 +104,7 @@ def test_2_what_has_come_is_read_before_its_deadline_ends_it() -> None:
         await serving
         return said
 
-    with asyncio.Runner(loop_factory=PromptLoop) as runner:
-        assert runner.run(run()) == b"HTTP/1.1 200"
+    assert run_apart(run, PromptLoop) == b"HTTP/1.1 200"
 
 
 @pytest.mark.parametrize("drop", [b"\r\n", b"a", b"X: a\r\n"])

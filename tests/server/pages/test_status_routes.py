@@ -11,6 +11,7 @@ import pytest
 
 from crowdml.server.pages.status_routes import Watchers, _events
 from crowdml.server.refusals import Refusal
+from tests.support.own_loop import run_apart
 
 HEAD = b"GET /v1/tasks/walk/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
@@ -102,7 +103,7 @@ def test_something_new_is_told_where_the_words_are_the_same() -> None:
 
         return [event async for event in _events(stands)]
 
-    assert asyncio.run(told()) == [b"event: state\ndata: {}\n\n"] * 2
+    assert run_apart(told) == [b"event: state\ndata: {}\n\n"] * 2
 
 
 def test_events_tell_what_changes_until_the_task_stops(on_socket: Any) -> None:
