@@ -3,8 +3,10 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import create_model
 
 from crowdml.core import BadInput
 from crowdml.simulation import checkpoint, run, simulate
@@ -33,6 +35,29 @@ def test_an_interrupted_run_goes_on_bit_for_bit(digits: Make, monkeypatch: pytes
     assert min(seen) > 0.4, "it began from the start"
     assert same_bits(whole, resumed)
     assert not run_path([task], 2, 0).exists()
+
+
+def test_a_settings_key_that_is_added_orphans_no_checkpoint() -> None:
+    known: dict[str, Any] = {"kind": (str, "plain"), "rate": (float, 1.0)}
+    before: Any = create_model("Settings", __module__="settings", **known)
+    after: Any = create_model("Settings", __module__="settings", **known, added=(int | None, None))
+    outer: Any = create_model("Outer", __module__="settings", parts=(tuple[before | after, ...], ()))
+
+    def named(settings: Any) -> Path:
+        return run_path([settings], 1, 0)
+
+    assert named(before(rate=2.0)) == named(after(rate=2.0))
+    assert named(outer(parts=(before(),))) == named(outer(parts=(after(),)))
+    others = [after(rate=2.0, added=3), after(rate=3.0), after(kind="other", rate=2.0), outer(parts=(after(rate=2.0),))]
+    assert len({named(each) for each in (after(rate=2.0), *others)}) == 5
+
+
+def test_a_checkpoint_is_named_by_what_was_chosen_and_by_the_kind_whose_defaults_hold(digits: Make) -> None:
+    assert run_path([digits()], 1, 0) == run_path([digits("crowd.delays.check-in=0.0", "crowd.drop-out=0.0")], 1, 0)
+    plain = [digits(f'algorithm={{ kind = "{kind}" }}') for kind in ("crowd-sgd", "local-sgd", "fedavg", "fedsgd")]
+    paths = {run_path([task], 1, 0) for task in (*plain, digits())}
+    assert len(paths) == 5
+    assert not paths & {run_path([digits()], 2, 0), run_path([digits()], 1, 1), run_path([digits()], 1, 0, part=(0,))}
 
 
 def test_a_damaged_checkpoint_is_named(digits: Make) -> None:

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 import safetensors.numpy
+from pydantic import BaseModel
 
 from crowdml.core import BadInput, record
 from crowdml.core.files import cache_home, write_whole
@@ -96,6 +97,8 @@ class Wanted:
 def run_path(tasks: Sequence[Task], trials: int, seed: int, part: Sequence[int] = ()) -> Path:
     """Return where the checkpoint of this run lives: the name is a hash of everything that decides the result.
 
+    Keys at their defaults are left out, so that a key which is added to the settings orphans no checkpoint.
+
     Args:
         tasks: The cells.
         trials: Repetitions of each.
@@ -104,7 +107,7 @@ def run_path(tasks: Sequence[Task], trials: int, seed: int, part: Sequence[int] 
     """
     identity: dict[str, Any] = {
         "crowdml": __version__,
-        "tasks": [task.model_dump(mode="json") for task in tasks],
+        "tasks": [_without_defaults(task, task.model_dump(mode="json")) for task in tasks],
         "trials": trials,
         "seed": seed,
     }
@@ -112,6 +115,26 @@ def run_path(tasks: Sequence[Task], trials: int, seed: int, part: Sequence[int] 
         identity["part"] = list(part)
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
     return cache_home() / "runs" / f"{digest}.safetensors"
+
+
+def _without_defaults(settings: Any, dumped: Any) -> Any:
+    """Return dumped settings without keys at their defaults, but with the classes that the defaults are those of."""
+    if isinstance(settings, BaseModel) and isinstance(dumped, dict):
+        kind = type(settings)
+        told = {"class": f"{kind.__module__}.{kind.__qualname__}"}
+        return told | {f"key {name}": content for name, content in _chosen(settings, dumped)}
+    if isinstance(settings, (list, tuple)):
+        return [_without_defaults(each, content) for each, content in zip(settings, dumped, strict=True)]
+    return dumped
+
+
+def _chosen(settings: BaseModel, dumped: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Go through the keys that are not at their defaults."""
+    fields = type(settings).model_fields
+    for name, content in dumped.items():
+        value = getattr(settings, name)
+        if name not in fields or value != fields[name].get_default(call_default_factory=True):
+            yield name, _without_defaults(value, content)
 
 
 def save(path: Path, progress: Progress) -> None:

@@ -11,8 +11,11 @@ import pytest
 
 from crowdml.core import NUMPY, BadInput, Batch, Ops, trees
 from crowdml.models import MODELS, Model
+from crowdml.models.layers.bands import bands
 from crowdml.models.layers.convolution import Convolution, ConvolutionFactors
+from crowdml.models.layers.pooling import windows
 from crowdml.simulation.engine.jax_ops import JAX
+from tests.support.gradients import close, require_gradients
 from tests.support.targets import some_labels
 
 # isort: split
@@ -43,6 +46,16 @@ NETS: dict[str, tuple[tuple[int, int, int], list[dict[str, Any]]]] = {
             {"kind": "convolution", "size": 4, "kernel": 3, "padding": 1, "start": "fan-in"},
         ],
     ),
+    "bands": (
+        (8, 12, 1),
+        [
+            {"kind": "convolution", "size": 6, "kernel": 5, "padding": 0},
+            {"kind": "tanh"},
+            {"kind": "convolution", "size": 13, "kernel": 3, "padding": 2},
+        ],
+    ),
+    "a line of seventeen places": ((3, 17, 2), [{"kind": "convolution", "size": 6, "kernel": 3}]),
+    "many filters": ((4, 6, 2), [{"kind": "convolution", "size": 17}, {"kind": "convolution", "size": 3}]),
     "gram": ((5, 4, 12), [{"kind": "convolution", "size": 14, "kernel": 3, "stride": 3}]),
     "sparse": (
         (6, 6, 4),
@@ -147,31 +160,10 @@ def oracle(net: str) -> Any:
     return jax.tree.map(np.asarray, jax.jit(jax.vmap(one, in_axes=(None, 0, 0)))(parameters, batch.rows, batch.targets))
 
 
-def close(found: Any, expected: Any) -> None:
-    scale = float(np.max(np.abs(expected), initial=0.0))
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-5 * scale)
-
-
 @BOTH
 @EVERY
 def test_gradients_norms_and_totals_are_those_of_automatic_differentiation(net: str, ops: Ops) -> None:
-    parameters, batch = drawn(net)
-    each, model = oracle(net), build(net, ops)
-    flat = np.concatenate([leaf.reshape(ROWS, -1) for leaf in trees.leaves(each)], axis=1)
-    assert flat.any()
-    weights = np.array([0.5, 0.0, -2.0, 1.0, 0.25], np.float32)
-    # Once without norms before and once after: the weighted sum is then found in two ways.
-    for asked in (False, True):
-        found = model.gradients(parameters, batch)
-        if asked:
-            close(found.norms(2, ops), np.sqrt(np.square(flat).sum(axis=1)))
-        for leaf, expected in zip(trees.leaves(found.total(weights)), trees.leaves(each), strict=True):
-            close(leaf, np.tensordot(weights, expected, axes=1))
-    close(found.norms(1, ops), np.abs(flat).sum(axis=1))
-    for leaf, expected in zip(trees.leaves(found.rows()), trees.leaves(each), strict=True):
-        close(leaf, expected)
-    norms = [norm for norm in found.layer_norms(ops) if norm is not None]
-    close(np.sqrt(sum(np.square(np.asarray(norm)) for norm in norms)), np.sqrt(np.square(flat).sum(axis=1)))
+    require_gradients(oracle(net), build(net, ops), *drawn(net), ops)
 
 
 @pytest.mark.parametrize(("net", "by_gram"), [("gram", True), ("one", False), ("sparse", False)])
@@ -179,6 +171,19 @@ def test_norms_are_found_the_cheaper_way(net: str, by_gram: bool) -> None:
     parameters, batch = drawn(net)
     first = build(net, NUMPY).gradients(parameters, batch).layers[0]
     assert isinstance(first, ConvolutionFactors) and first.by_gram == by_gram
+
+
+def test_few_filters_are_multiplied_in_bands() -> None:
+    def places_of_a_band(filters: int, width: int, channels: int = 1) -> int | None:
+        found = bands(windows((9, width, channels), 3, 1, "same"), channels, filters)
+        return found.width if found else None
+
+    assert places_of_a_band(6, 12) == 4  # 24 columns
+    assert places_of_a_band(16, 12) == 2
+    assert places_of_a_band(1, 9) == 9  # there are no more
+    assert places_of_a_band(6, 17) is None  # a band as long as the line would be zeros for the most part
+    assert places_of_a_band(17, 12) is None
+    assert places_of_a_band(6, 12, channels=9) is None
 
 
 @BOTH

@@ -12,6 +12,7 @@ from crowdml.core import NUMPY, BadInput, Batch, Ops, trees
 from crowdml.models import MODELS, Model
 from crowdml.simulation.engine.jax_ops import JAX
 from crowdml.slicing.stages import stages
+from tests.support.gradients import require_gradients
 from tests.support.targets import some_labels
 
 # isort: split
@@ -116,26 +117,9 @@ def oracle(net: str) -> Any:
     return jax.tree.map(np.asarray, found)
 
 
-def close(found: Any, expected: Any) -> None:
-    scale = float(np.max(np.abs(expected), initial=0.0))
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-5 * scale)
-
-
 @EVERY
 def test_gradients_norms_and_totals_are_those_of_automatic_differentiation(net: str, ops: Ops) -> None:
-    parameters, batch = drawn(net)
-    each, model = oracle(net), build(net, ops)
-    flat = np.concatenate([leaf.reshape(ROWS, -1) for leaf in trees.leaves(each)], axis=1)
-    assert flat.any()
-    weights = np.array([0.5, 0.0, -2.0, 1.0, 0.25], np.float32)
-    found = model.gradients(parameters, batch)
-    close(found.norms(2, ops), np.sqrt(np.square(flat).sum(axis=1)))
-    close(found.norms(1, ops), np.abs(flat).sum(axis=1))
-    assert [path for path, _ in trees.paths(found.total(weights))] == [path for path, _ in trees.paths(parameters)]
-    for leaf, expected in zip(trees.leaves(found.total(weights)), trees.leaves(each), strict=True):
-        close(leaf, np.tensordot(weights, expected, axes=1))
-    for leaf, expected in zip(trees.leaves(found.rows()), trees.leaves(each), strict=True):
-        close(leaf, expected)
+    require_gradients(oracle(net), build(net, ops), *drawn(net), ops)
 
 
 def test_weights_inside_decay_and_biases_do_not() -> None:

@@ -2,7 +2,7 @@
 
 Over NumPy windows are unfolded, each into a row, and one matrix product does the rest. Compiled code has a convolution
 of its own, for outputs and for slopes; windows are unfolded for gradients only, and where nobody asks for those of
-single examples, only as many at a time as stay in the cache.
+single examples, only as many at a time as stay in the cache. With few filters it multiplies bands of windows instead.
 
 The gradient of one example is a product of its windows and its slopes. Its norm is found either by that product, for
 all examples at once, or from inner products between windows and between slopes (their Gram matrices), whichever needs
@@ -20,6 +20,7 @@ import numpy as np
 from pydantic import Field
 
 from crowdml.core import Array, BadInput, Coins, Float, Graph, Ops, Tree, Value, record
+from crowdml.models.layers.bands import Bands, bands
 from crowdml.models.layers.layer import (
     Layer,
     LayerSettings,
@@ -46,6 +47,7 @@ class ConvolutionFactors:
         bias: Whether there is a bias.
         shape: Shape of the weights, (kernel, kernel, channels seen, outputs).
         table: Which channels each output sees, as `Convolution.table`; None where each sees all.
+        bands: How windows are multiplied side by side; None where they are not.
         ops: Array operations.
     """
 
@@ -55,6 +57,7 @@ class ConvolutionFactors:
     bias: bool
     shape: tuple[int, ...]
     table: Array | None
+    bands: Bands | None
     ops: Ops
 
     @property
@@ -93,8 +96,8 @@ class ConvolutionFactors:
         if "_weights" in self.__dict__:
             flat = ops.dot(weights[None], self._weights.reshape(len(weights), -1))
         else:
-            product = ops.sum_in_parts(self._product, (self.seen, self.slope, weights), self._at_once)
-            flat = product.T if self.table is None else self._seen(product.T[None])
+            product = self._in_bands(weights) if self.bands else self._in_windows(weights)
+            flat = product if self.table is None else self._seen(product[None])
         summed = {"w": flat.reshape(self.shape)}
         return summed | {"b": ops.dot(weights[None], self._biases)[0]} if self.bias else summed
 
@@ -117,6 +120,17 @@ class ConvolutionFactors:
     def _unfold(self, seen: Array) -> Array:
         unfolded = self.at.unfold(seen, self.ops) if self.ops.convolve else seen
         return unfolded.reshape(len(seen), -1, self._inputs)
+
+    def _in_bands(self, weights: Array) -> Array:
+        """Sum up gradients of all channels, shape (inputs, outputs), as one product of bands."""
+        assert self.bands is not None  # noqa: S101  the caller asked
+        weighted = (self.slope * weights[:, None, None]).reshape(-1, self.bands.width * self.slope.shape[2])
+        product = self.ops.long_t_dot(weighted, self.bands.unfold(self.seen, self.ops)).T
+        return self.bands.filters(product).reshape(self._inputs, -1)
+
+    def _in_windows(self, weights: Array) -> Array:
+        """The same, by as many windows at a time as stay in the cache."""
+        return self.ops.sum_in_parts(self._product, (self.seen, self.slope, weights), self._at_once).T
 
     def _product(self, seen: Array, slope: Array, weights: Array) -> Array:
         """Multiply slopes and windows of some examples; the gradient's transpose."""
@@ -174,9 +188,8 @@ class Convolution(LayerSettings):
         seen = channels if table is None else table.shape[0]
         weights_shape = (self.kernel, self.kernel, seen, self.size)
         area = self.kernel * self.kernel
-        fan_in = self.start == "fan-in"
-        reach = self.start_scale * math.sqrt(1.0 / (area * seen) if fan_in else 6.0 / (area * (seen + self.size)))
         xp = ops.xp
+        side_by_side = bands(at, channels, self.size) if ops.convolve else None
 
         def dense(parameters: Tree) -> Array:
             """Weights of all channels, shape (inputs, outputs); zero where a filter does not look."""
@@ -189,13 +202,13 @@ class Convolution(LayerSettings):
             return dense(parameters).reshape(self.kernel, self.kernel, channels, self.size)
 
         def init(coins: Coins, stage: str) -> Tree:
-            drawn = (coins.uniform(f"{stage}/w", weights_shape) * 2 - 1) * reach
-            return {"w": drawn} | (
-                {"b": first_biases(self.size, reach * fan_in, coins, stage, ops)} if self.bias else {}
-            )
+            return self._first_numbers(weights_shape, coins, stage, ops)
 
         def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
-            if ops.convolve:
+            if side_by_side:
+                y, seen = ops.dot(side_by_side.unfold(x, ops), side_by_side.matrix(filters(parameters), ops)), x
+                y = y.reshape(-1, *at.places, self.size)
+            elif ops.convolve:
                 y, seen = ops.convolve(x, filters(parameters), self.stride, at.margin), x
             else:
                 seen = at.unfold(x, ops)
@@ -203,6 +216,9 @@ class Convolution(LayerSettings):
             return y + parameters["b"] if self.bias else y, seen
 
         def pull_back(parameters: Tree, seen: Array, slope: Array) -> Array:
+            if side_by_side and self.stride == 1:
+                rows = slope.reshape(-1, side_by_side.width * self.size)
+                return side_by_side.fold(ops.dot_t(rows, side_by_side.matrix(filters(parameters), ops)), ops)
             if ops.convolve and self.stride == 1:
                 # A picture's slope is a convolution too: of the output's slope, with the filters turned round.
                 turned = filters(parameters)[::-1, ::-1].transpose(0, 1, 3, 2)
@@ -221,17 +237,13 @@ class Convolution(LayerSettings):
                 bias=self.bias,
                 shape=weights_shape,
                 table=table,
+                bands=side_by_side,
                 ops=ops,
             )
 
         def write(graph: Graph, parameters: Tree, x: Value) -> Value:
-            weights = np.asarray(filters(parameters))
-            arrays = [graph.constant(np.ascontiguousarray(weights.transpose(3, 2, 0, 1)))]
-            arrays += [graph.constant(parameters["b"])] if self.bias else []
-            above, below, left, right = at.margin
-            pads, strides = (above, left, below, right), (self.stride, self.stride)
-            y = graph.add("Conv", channels_first(graph, x), *arrays, pads=pads, strides=strides)
-            return channels_last(graph, y)
+            arrays = [np.asarray(filters(parameters)), *([parameters["b"]] if self.bias else [])]
+            return self._written(graph, arrays, at, x)
 
         return Layer(
             shape=(*at.places, self.size),
@@ -242,6 +254,23 @@ class Convolution(LayerSettings):
             biased=self.bias,
             write=write,
         )
+
+    def _first_numbers(self, shape: Shape, coins: Coins, stage: str, ops: Ops) -> Tree:
+        """Draw the first weights, of that shape, and the first biases."""
+        seen, fan_in = self.kernel * self.kernel * shape[2], self.start == "fan-in"
+        made = self.kernel * self.kernel * self.size
+        reach = self.start_scale * math.sqrt(1.0 / seen if fan_in else 6.0 / (seen + made))
+        drawn = {"w": (coins.uniform(f"{stage}/w", shape) * 2 - 1) * reach}
+        return drawn | ({"b": first_biases(self.size, reach * fan_in, coins, stage, ops)} if self.bias else {})
+
+    def _written(self, graph: Graph, arrays: list[Array], at: Windows, x: Value) -> Value:
+        """Add a convolution with these filters and biases to a graph of ONNX."""
+        filters, *biases = arrays
+        constants = [graph.constant(np.ascontiguousarray(filters.transpose(3, 2, 0, 1))), *map(graph.constant, biases)]
+        above, below, left, right = at.margin
+        pads, strides = (above, left, below, right), (self.stride, self.stride)
+        y = graph.add("Conv", channels_first(graph, x), *constants, pads=pads, strides=strides)
+        return channels_last(graph, y)
 
     def table(self, channels: int) -> Array | None:
         """Return 1 where what an output sees as its s-th channel is channel c: shape (seen, channels, outputs)."""

@@ -8,6 +8,7 @@ terms that bound single examples refuse it.
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
 import numpy as np
@@ -71,18 +72,6 @@ class GroupNorm(LayerSettings):
             scales, shifts = (ops.sum_each(each, (1,)).reshape(-1, channels) for each in (slopes * memory[0], slopes))
             return RowFactors(each={"scale": scales, "shift": shifts}, ops=ops)
 
-        def write(graph: Graph, parameters: Tree, x: Value) -> Value:
-            split = graph.constant((0, -1, self.groups, channels // self.groups))
-            split_up = graph.add("Reshape", x, split)
-            mean = graph.add("ReduceMean", split_up, axes=(1, 3), keepdims=1)
-            centred = graph.add("Sub", split_up, mean)
-            y = graph.add("Div", centred, _deviation(graph, centred, (1, 3)))
-            y = graph.add("Reshape", y, graph.constant((0, *shape)))
-            if learnt:
-                y = graph.add("Mul", y, graph.constant(parameters["scale"]))
-                y = graph.add("Add", y, graph.constant(parameters["shift"]))
-            return y
-
         return Layer(
             shape=shape,
             init=lambda coins, stage: _one_and_zero(channels, ops) if learnt else {},
@@ -90,8 +79,20 @@ class GroupNorm(LayerSettings):
             pull_back=pull_back,
             factors=factors if learnt else None,
             biased=learnt,
-            write=write,
+            write=functools.partial(self._write, shape),
         )
+
+    def _write(self, shape: Shape, graph: Graph, parameters: Tree, x: Value) -> Value:
+        """Add the layer to a graph of ONNX."""
+        split_up = graph.add("Reshape", x, graph.constant((0, -1, self.groups, shape[-1] // self.groups)))
+        mean = graph.add("ReduceMean", split_up, axes=(1, 3), keepdims=1)
+        centred = graph.add("Sub", split_up, mean)
+        y = graph.add("Div", centred, _deviation(graph, centred, (1, 3)))
+        y = graph.add("Reshape", y, graph.constant((0, *shape)))
+        if self.affine:
+            y = graph.add("Mul", y, graph.constant(parameters["scale"]))
+            y = graph.add("Add", y, graph.constant(parameters["shift"]))
+        return y
 
 
 @record
@@ -171,12 +172,6 @@ class BatchNorm(LayerSettings):
             }
             return BatchFactors(learnt=RowFactors(each=each, ops=ops), statistics=moving)
 
-        def write(graph: Graph, parameters: Tree, x: Value) -> Value:
-            scale = parameters["scale"] / np.sqrt(np.maximum(parameters["variance"], 0) + np.float32(FLOOR))
-            y = graph.add("Sub", x, graph.constant(parameters["mean"]))
-            y = graph.add("Mul", y, graph.constant(np.asarray(scale, np.float32)))
-            return graph.add("Add", y, graph.constant(parameters["shift"]))
-
         return Layer(
             shape=shape,
             init=begin,
@@ -186,8 +181,16 @@ class BatchNorm(LayerSettings):
             biased=True,
             mixes=True,
             learn=learn,
-            write=write,
+            write=_write_statistics,
         )
+
+
+def _write_statistics(graph: Graph, parameters: Tree, x: Value) -> Value:
+    """Add batch normalisation to a graph of ONNX, with the statistics that were learnt."""
+    scale = parameters["scale"] / np.sqrt(np.maximum(parameters["variance"], 0) + np.float32(FLOOR))
+    y = graph.add("Sub", x, graph.constant(parameters["mean"]))
+    y = graph.add("Mul", y, graph.constant(np.asarray(scale, np.float32)))
+    return graph.add("Add", y, graph.constant(parameters["shift"]))
 
 
 def _one_and_zero(channels: int, ops: Ops) -> Tree:
