@@ -32,13 +32,14 @@ import psycopg
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 from bench import _body, cpu_seconds
-from server import TASK, _enrol
+from server import TASK
 
 from crowdml.server.setup.serving import require_identity
 from crowdml.server.store import open_store
 from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.new_task import TaskRequest
 from tests.support.postgres import Postgres
+from tests.support.sessions import enrol
 
 FEATURES = 50
 LOOK_S = 0.025
@@ -55,7 +56,7 @@ class Form:
         with open_store(database) as store:
             require_identity(store, folder)
             Coordinator(store, lambda _: None).create(TaskRequest(file=TASK.format(features=FEATURES)))
-            self.tokens = itertools.cycle(_enrol(store, devices))
+            self.tokens = itertools.cycle(enrol(store, "bench", devices))
         self.processes, self.ports = list[subprocess.Popen[bytes]](), list[int]()
         for number in range(count):
             self._start(folder / str(number))

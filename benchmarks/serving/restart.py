@@ -28,7 +28,7 @@ from crowdml.server.tasks.new_task import TaskRequest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from bench import cpu_seconds
-from server import TASK, _enrol
+from server import DEVICES, TASK, enrol
 
 BATCH = 250
 
@@ -38,7 +38,7 @@ def fill(folder: Path, count: int) -> None:
     store = open_store(f"sqlite:///{folder}/crowdml.sqlite")
     require_identity(store, folder)
     task = Coordinator(store, lambda _: None).create(TaskRequest(file=TASK.format(features=50)))
-    devices = len(_enrol(store))
+    devices = len(enrol(store, "bench", DEVICES))
     for first in range(0, count, BATCH):
         made = [
             Receipt(

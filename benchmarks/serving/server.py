@@ -10,7 +10,6 @@ Prints its port and the tokens of its devices as one line of JSON.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -29,10 +28,12 @@ from crowdml.server.http.requests import (
 from crowdml.server.refusals import Answer
 from crowdml.server.setup.application import Access, create_app
 from crowdml.server.setup.serving import Place, bind, require_identity, serve
-from crowdml.server.store import NewDevice, Store, open_store
+from crowdml.server.store import open_store
 from crowdml.server.tasks.coordinator import Coordinator, Options
 from crowdml.server.tasks.new_task import TaskRequest
-from crowdml.wire.join_link import make_token
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.support.sessions import enrol
 
 DEVICES = 200
 TASK = """
@@ -83,20 +84,6 @@ def echo(form: str) -> Asgi:
     return app
 
 
-def _enrol(store: Store, count: int = DEVICES) -> list[str]:
-    """Enrol devices directly in the store."""
-    task = store.task("bench")
-    assert task is not None
-    tokens = [make_token() for _ in range(count)]
-    codes = [hashlib.sha256(f"code {number}".encode()).digest() for number in range(count)]
-    store.add_invites(task.id, codes)
-    for number, (token, code) in enumerate(zip(tokens, codes, strict=True)):
-        hashed = hashlib.sha256(token.encode()).digest()
-        device = NewDevice(id=f"device-{number}", token_hash=hashed, public_key=hashed, joined=0.0)
-        store.use_invite(task.id, code, device)
-    return tokens
-
-
 def main(form: str, folder: Path, features: int) -> None:
     """Serve."""
     place = Place(port=0)
@@ -108,7 +95,7 @@ def main(form: str, folder: Path, features: int) -> None:
         store = open_store(f"sqlite:///{folder}/{form}.sqlite")
         require_identity(store, folder)
         Coordinator(store, lambda _: None).create(TaskRequest(file=TASK.format(features=features)))
-        tokens = _enrol(store)
+        tokens = enrol(store, "bench", DEVICES)
         if form == "no-store":
             store.apply = lambda _: None  # type: ignore[method-assign]
             store.receipts_for = lambda *_: {}  # type: ignore[method-assign]

@@ -149,6 +149,9 @@ def test_an_invite_is_good_for_one_device(store: Store) -> None:
     assert store.use_invite(task, b"anna", new_device("ben")) == "used"
     assert store.use_invite(task, b"unknown", new_device("ben")) == "unknown"
     assert store.use_invite(other, b"anna", new_device("ben")) == "unknown"
+    store.add_invites(task, [b"fresh"])
+    used = [store.invite_used(task, code) for code in (b"anna", b"fresh", b"unknown")]
+    assert used == [True, False, None] and store.invite_used(other, b"anna") is None
     assert [device.id for device in store.devices(task)] == ["anna"] and store.devices(other) == []
 
 
@@ -198,7 +201,7 @@ def test_a_revoked_device_cannot_come_back_with_its_invite(store: Store) -> None
     task = store.create_task(new_task()).id
     before = join(store, task, "anna", b"key").device
     assert store.revoke("anna") and not store.revoke("nobody")
-    assert store.use_invite(task, b"anna", new_device("anna", b"key")) == "used"
+    assert store.use_invite(task, b"anna", new_device("anna", b"key")) == "used" and store.invite_used(task, b"anna")
     (device,) = store.devices(task)
     assert device.revoked and device.token_hash == before.token_hash
 
@@ -221,6 +224,19 @@ def test_a_batch_is_stored_as_a_whole(store: Store) -> None:
     assert set(found) == {(0, "k1"), (1, "k1"), (0, "k2")}
     assert found[0, "k2"] == replace(given[2], device="anna")
     assert store.receipts_for(task + 1, [(0, "k1")]) == {} == store.receipts_for(task, [])
+
+
+def test_vectors_of_secure_sums_are_remembered_for_each_task(store: Store, url: str) -> None:
+    first, second = (store.create_task(new_task(name)).id for name in ("one", "two"))
+    assert store.vectors(first) == {}
+    store.keep_vectors(first, {(0, 3): 1, (4, 2): 2})
+    store.keep_vectors(second, {(0, 0): 1})
+    store.keep_vectors(first, {(0, 3): 2})
+    store.close()
+    with open_store(url) as again:
+        assert again.vectors(first) == {(0, 3): 2} and again.vectors(second) == {(0, 0): 1}
+        again.keep_vectors(first, {})
+        assert again.vectors(first) == {} and again.vectors(second) == {(0, 0): 1}
 
 
 def test_refused_releases_are_counted_once_and_not_if_they_were_used_after_all(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,3 +49,40 @@ def test_the_ways_of_this_system_are_really_gone(windows: None) -> None:
     with pytest.raises(ImportError):
         import fcntl  # noqa: F401
     assert not hasattr(os, "pread")
+
+
+WITHOUT = """
+import os, sys
+import numpy  # which asks this system for more than it would ask Windows
+for module in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[module] = None
+for name in ("geteuid", "getuid", "pread", "pwrite", "fork", "sched_getaffinity"):
+    if hasattr(os, name):
+        delattr(os, name)
+from crowdml.cli import main
+main()
+"""
+"""The program where Python lacks from the first import on what it lacks on Windows."""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["device", "status"], 2, "join a task first"),
+        (["privacy", "explain", "examples/draw-a-digit.toml"], 0, "draw-a-digit"),
+        (["simulate", "examples/digits.toml"], 2, "error: servers and simulations need Linux or macOS\n  on Windows"),
+        (["serve"], 2, "error: servers and simulations need Linux or macOS\n  on Windows"),
+    ],
+)
+def test_commands_of_a_device_need_nothing_else_and_others_say_so(
+    words: list[str], code: int, said: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *words],
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert said in done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Faults are injected by strace, which must be there and be allowed to trace."""
+"""Faults are injected by strace, which must be there and be allowed to trace; few open files come from prlimit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from crowdml.device import Ledger
+from tests.support.server import Server
 
 CHARGES = Path(__file__).parent / "charges.py"
 
@@ -44,6 +45,18 @@ def traced() -> Traced:
         return subprocess.run(command, capture_output=True, text=True, env=os.environ | threads, timeout=120)
 
     return run
+
+
+@pytest.fixture
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server that may have as many files open as the test's module says: `FILES`."""
+    if shutil.which("prlimit") is None:
+        pytest.skip("prlimit is not installed")
+    home, files = tmp_path / "server", request.module.FILES
+    home.mkdir()
+    started = Server(home, before=("prlimit", f"--nofile={files}:{files}"))
+    yield started
+    started.kill()
 
 
 @pytest.fixture

@@ -8,14 +8,12 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from crowdml.device import Device
 from tests.support.crowd import Busy, Network, Recorder, check, finish, gather, wait_for
@@ -27,15 +25,6 @@ SLOW = 600
 FILES = 2_048
 """With so many open files an address may have 448 connections."""
 PATIENCE_S = 60.0
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    home = tmp_path / "server"
-    home.mkdir()
-    started = Server(home, before=("prlimit", f"--nofile={FILES}:{FILES}"))
-    yield started
-    started.kill()
 
 
 class SlowPeers(threading.Thread):
@@ -53,7 +42,7 @@ class SlowPeers(threading.Thread):
         self.sent = self.ended = 0
 
     def run(self) -> None:
-        asyncio.run(self._run())
+        asyncio.run(self._run())  # noqa: TID251 -- a thread of its own
 
     def leave(self) -> None:
         self._leave.set()
@@ -133,7 +122,7 @@ class LossyProxy(threading.Thread):
         self._pairs: set[asyncio.Task[None]] = set()
 
     def run(self) -> None:
-        asyncio.run(self._run())
+        asyncio.run(self._run())  # noqa: TID251 -- a thread of its own
 
     def leave(self) -> None:
         self._leave.set()

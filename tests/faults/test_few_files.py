@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-
-import pytest
 
 from tests.support.crowd import check, finish, gather, wait_for
 from tests.support.server import Server
@@ -20,17 +16,6 @@ from tests.support.server import Server
 FILES = 96
 DEVICES = 4
 REACHED_S = 60.0
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    if shutil.which("prlimit") is None:
-        pytest.skip("prlimit is not installed")
-    home = tmp_path / "server"
-    home.mkdir()
-    started = Server(home, before=("prlimit", f"--nofile={FILES}:{FILES}"))
-    yield started
-    started.kill()
 
 
 class Strangers(threading.Thread):

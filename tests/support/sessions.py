@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from crowdml.server.setup.serving import require_identity
-from crowdml.server.store import NewDevice, open_store
+from crowdml.server.store import NewDevice, Store, open_store
 from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.new_task import TaskRequest
 from crowdml.task import parse
@@ -56,18 +56,23 @@ class Outcome:
 
 def prepare(folder: Path, task: str, devices: int) -> list[str]:
     """Make a task and its devices, directly in the store of a server that does not run; return their tokens."""
-    tokens = [make_token() for _ in range(devices)]
     with open_store(f"sqlite:///{folder}/crowdml.sqlite") as store:
         require_identity(store, folder)
         Coordinator(store, lambda _: None).create(TaskRequest(file=task))
-        made = store.task(parse(task).name)
-        assert made is not None
-        codes = [hashlib.sha256(f"code {number}".encode()).digest() for number in range(devices)]
-        store.add_invites(made.id, codes)
-        for number, (token, code) in enumerate(zip(tokens, codes, strict=True)):
-            hashed = hashlib.sha256(token.encode()).digest()
-            device = NewDevice(id=f"device-{number}", token_hash=hashed, public_key=hashed, joined=0.0)
-            store.use_invite(made.id, code, device)
+        return enrol(store, parse(task).name, devices)
+
+
+def enrol(store: Store, task: str, devices: int) -> list[str]:
+    """Enrol devices directly in a store; return their tokens."""
+    found = store.task(task)
+    assert found is not None
+    tokens = [make_token() for _ in range(devices)]
+    codes = [hashlib.sha256(f"code {number}".encode()).digest() for number in range(devices)]
+    store.add_invites(found.id, codes)
+    for number, (token, code) in enumerate(zip(tokens, codes, strict=True)):
+        hashed = hashlib.sha256(token.encode()).digest()
+        device = NewDevice(id=f"device-{number}", token_hash=hashed, public_key=hashed, joined=0.0)
+        store.use_invite(found.id, code, device)
     return tokens
 
 

@@ -103,22 +103,16 @@ export class DeviceView {
 
   private parts(): HTMLElement[] {
     const { objective, data } = this.device.task.definition;
-    const measured = !sensorOf(this.device.task)
-      ? null
-      : h("section", { className: "card" }, h("h2", {}, "What does the model think?"), this.thinks);
-    if (measured)
-      this.thinks.append(
-        small(
-          data.labels?.length ? "It answers here, without a network, as soon as there is something to look at." : "",
-        ),
-      );
+    const answers = "It answers here, without a network, as soon as there is something to look at.";
+    this.thinks.append(small(data.labels?.length ? answers : ""));
+    const model = h("section", { className: "card" }, h("h2", {}, "What does the model think?"), this.thinks);
     this.ways.append(this.collector.view, h("div", { className: "towards" }, this.progress, this.towards));
     return [
       h("div", { className: "row apart" }, h("h1", {}, objective || this.device.task.name), this.badge),
       this.notice,
       this.ways,
       this.toggle, // below what one does: to stop is the rarer wish, and is not to be hit by chance
-      ...(measured ? [measured] : []),
+      ...(sensorOf(this.device.task) ? [model] : []),
       this.figures,
       h("section", { className: "card stack" }, ...this.folds(), this.leaving()),
       small(
@@ -132,13 +126,8 @@ export class DeviceView {
   private show(state: DeviceState): void {
     const isOver = OVER.includes(state.status);
     const isNews = !QUIET.includes(state.status);
-    let standing: Standing = isNews
-      ? state.status
-      : this.isOn
-        ? this.local === "ready"
-          ? "collecting"
-          : this.local
-        : "ready";
+    const here = this.local === "ready" ? "collecting" : this.local;
+    let standing: Standing = isNews ? state.status : this.isOn ? here : "ready";
     if (state.status === "exhausted" && (!this.collector.streams || !this.isOn)) standing = "exhausted";
     const { badge, tone, meaning } = STANDINGS[standing] ?? STANDINGS.malformed;
     this.badge.textContent = badge;
@@ -207,25 +196,18 @@ export class DeviceView {
   }
 
   private remedy(standing: Standing): HTMLElement[] {
-    const act = (words: string, work: () => Promise<unknown>): HTMLElement =>
-      h(
-        "div",
-        { className: "actions" },
-        button(words, () => void work().catch((error: unknown) => this.complain(error))),
-      );
-    if (standing === "paused") return [act("Resume", () => this.device.resume())];
+    const act = (words: string, work: () => Promise<unknown>): HTMLElement[] => {
+      const press = button(words, () => void work().catch((error: unknown) => this.complain(error)));
+      return [h("div", { className: "actions" }, press)];
+    };
+    if (standing === "paused") return act("Resume", () => this.device.resume());
     if (standing === "restored")
-      return [
-        act("Go on with the restored task", async () => (await this.device.confirmRestore(), this.contributing.soon())),
-      ];
-    if (standing === "no-permission" || standing === "no-sensor")
-      return [
-        h(
-          "div",
-          { className: "actions" },
-          button("Try again", () => this.begin()),
-        ),
-      ];
+      return act("Go on with the restored task", async () => {
+        await this.device.confirmRestore();
+        this.contributing.soon();
+      });
+    // Inside of the tap: a sensor is asked for in it.
+    if (standing === "no-permission" || standing === "no-sensor") return act("Try again", async () => this.begin());
     return [];
   }
 

@@ -51,18 +51,17 @@ export function counted(count: number, noun: string): string {
 /** A hundred dots, so many of them filled: odds that one can see. */
 export function dots(filled: number): SVGElement {
   const space = "http://www.w3.org/2000/svg";
-  const picture = document.createElementNS(space, "svg");
-  picture.setAttribute("viewBox", "0 0 100 100");
-  picture.setAttribute("class", "odds");
-  picture.setAttribute("role", "img");
-  picture.setAttribute("aria-label", `${filled} of 100 dots are filled`);
+  const drawn = (name: string, more: Record<string, unknown>): SVGElement => {
+    const made = document.createElementNS(space, name) as SVGElement;
+    for (const each in more) made.setAttribute(each, String(more[each]));
+    return made;
+  };
+  const said = `${filled} of 100 dots are filled`;
+  const picture = drawn("svg", { viewBox: "0 0 100 100", class: "odds", role: "img", "aria-label": said });
   for (let at = 0; at < 100; at++) {
-    const dot = document.createElementNS(space, "circle");
-    dot.setAttribute("cx", String(5 + 10 * (at % 10)));
-    dot.setAttribute("cy", String(5 + 10 * Math.floor(at / 10)));
-    dot.setAttribute("r", "3.6");
-    dot.setAttribute("class", at < 50 ? "coin" : at < filled ? "more" : "rest");
-    picture.append(dot);
+    const kind = at < 50 ? "coin" : at < filled ? "more" : "rest";
+    const column = at % 10;
+    picture.append(drawn("circle", { cx: 5 + 10 * column, cy: 5 + at - column, r: 3.6, class: kind }));
   }
   return picture;
 }

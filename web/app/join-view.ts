@@ -1,6 +1,6 @@
 /** One screen, one decision: what an invite promises, what will happen, one button. */
 
-import { join, type Device, type Offer } from "../core/index.js";
+import { join, type Device, type Offer, type Refusal } from "../core/index.js";
 import type { Sensor } from "./collecting.js";
 import { button, dots, folded, foldedLater, h, small } from "./dom.js";
 import { part } from "./parts.js";
@@ -27,9 +27,10 @@ export async function showInvite(
   root.replaceChildren(...decision(offer, (go) => accepted(go, offer)));
 }
 
-/** Where a browser cannot take the invite a computer can: put the commands for it in view. */
+/** Where a browser cannot take the invite a computer can: put the commands for it in view; of a used one nobody can. */
 export function commandsFor(reason: Standing | undefined): HTMLElement[] {
   const commands = document.getElementById("join-python");
+  if (reason === "used") commands?.parentElement!.remove();
   if (!commands || (reason !== "not-admitted" && reason !== "unsupported")) return [];
   commands.querySelector(".on-phone")?.remove(); // it sends people to their phone
   return [h("section", { className: "card" }, h("h2", {}, "On a computer instead"), commands)];
@@ -63,6 +64,7 @@ function decision(offered: Offer, go: (joining: Promise<Device>) => void): HTMLE
       joining.catch((error: unknown) => {
         press.disabled = false;
         press.textContent = "Join";
+        if ((error as Refusal).reason === "used") press.remove(); // there is nothing to try again
         said.replaceChildren(refusal(error));
       });
       go(joining);

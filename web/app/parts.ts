@@ -5,6 +5,8 @@
  * hashes in. Once an element has loaded a module with its hash, importing the same address gives that very module.
  */
 
+import { h } from "./dom.js";
+
 /** Hashes of the parts by name; the build replaces each by that of the file. */
 const HASHES = {
   activity: "integrity of activity",
@@ -25,11 +27,10 @@ export async function part<Name extends keyof typeof PARTS>(
   name: Name,
 ): Promise<Awaited<ReturnType<(typeof PARTS)[Name]>>> {
   await new Promise((resolve, reject) => {
-    const made = document.createElement("script");
     const src = import.meta.url.replace(/[^/]*$/, `${name}.js`); // as a URL the build would take it for its own
-    Object.assign(made, { type: "module", src, integrity: HASHES[name], onload: resolve });
-    made.onerror = () => reject(new Error("a part of this page did not load: reload it when there is a network"));
-    document.head.append(made);
+    const onerror = (): void =>
+      reject(new Error("a part of this page did not load: reload it when there is a network"));
+    document.head.append(h("script", { type: "module", src, integrity: HASHES[name], onload: resolve, onerror }));
   });
   return PARTS[name]() as Promise<Awaited<ReturnType<(typeof PARTS)[Name]>>>;
 }

@@ -87,6 +87,7 @@ export const STANDINGS: Record<Standing, Words> = {
   },
   terms: { badge: "stopped", tone: "bad", meaning: "" },
   "bad-link": { badge: "no invite", tone: "bad", meaning: "Scan the code again, or open the whole link." },
+  used: { badge: "used up", tone: "bad", meaning: "Ask for a new invite, or use a recovery code." },
   "bad-task": { badge: "not trusted", tone: "bad", meaning: "Nothing was sent." },
   "bad-row": { badge: "not a row", tone: "bad", meaning: "" },
   "bad-code": { badge: "wrong code", tone: "bad", meaning: "" },

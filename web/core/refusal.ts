@@ -2,6 +2,7 @@
 
 export type Reason =
   | "bad-link" // the link is no invite, or lacks a part
+  | "used" // a device has joined by this invite: it lets in no other
   | "bad-task" // the signed task is not the operator's, or cannot be read
   | "not-admitted" // a browser may not take part in this task
   | "terms" // the terms are not those accepted, or do not keep their promise

@@ -28,6 +28,8 @@ NOSNIFF = (b"x-content-type-options", b"nosniff")
 NO_STORE = (b"cache-control", b"no-store")
 ALWAYS = (PROTOCOL, NOSNIFF)
 """Headers of every answer."""
+BODILESS = (204, 304)
+"""Statuses of answers that have no body, and say no length."""
 Headers = tuple[tuple[bytes, bytes], ...]
 
 KINDS: dict[type[CrowdError], tuple[int, str]] = {

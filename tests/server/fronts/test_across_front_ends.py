@@ -1,4 +1,7 @@
-"""Two front ends on one PostgreSQL: whatever one of them is told holds at the other, for every kind of task."""
+"""Two front ends on one PostgreSQL: whatever one of them is told holds at the other, for every kind of task.
+
+Once with a link between the two, and once by letters in the database alone.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import psycopg
 import pytest
 
 from crowdml.core.keys import SigningKey
@@ -68,14 +72,25 @@ max-releases = 24
 class Two:
     """The aggregator and a follower."""
 
-    def __init__(self, folder: Path, database: str) -> None:
+    def __init__(self, folder: Path, database: str, linked: bool) -> None:
         self.aggregator = Process(folder / "one", None, "--db", database)
+        assert self.aggregator.send("GET", "/v1/tasks").status_code == 200
+        if not linked:
+            with psycopg.connect(database, autocommit=True) as connection:
+                # As behind a firewall: the follower does not find out where a link would be taken.
+                assert connection.execute("DELETE FROM crowdml_aggregator").rowcount == 1
         (folder / "two").mkdir(mode=0o700)
         shutil.copy(folder / "one" / "operator.token", folder / "two")
         self.follower = Process(folder / "two", None, "--db", database)
         for server in self.both:
             assert server.send("GET", "/v1/tasks").status_code == 200
         assert "aggregates" in self.aggregator.log.read_text() and "follows" in self.follower.log.read_text()
+        if linked:
+            until(lambda: self.is_linked)
+
+    @property
+    def is_linked(self) -> bool:
+        return "is linked" in self.follower.log.read_text()
 
     @property
     def both(self) -> tuple[Process, Process]:
@@ -87,11 +102,12 @@ class Two:
         return member
 
 
-@pytest.fixture(scope="module")
-def two(postgres: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    made = Two(tmp_path_factory.mktemp("two"), postgres.database())
+@pytest.fixture(scope="module", params=[True, False], ids=["linked", "by letters"])
+def two(postgres: Any, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Two]:
+    made = Two(tmp_path_factory.mktemp("two"), postgres.database(), request.param)
     try:
         yield made
+        assert made.is_linked == request.param
     finally:
         for server in made.both[::-1]:
             assert server.end() == 0, server.log.read_text()

@@ -4,20 +4,43 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from crowdml.server.http import bounded_connection
-from crowdml.server.http.direct import DirectCycle
+from crowdml.server.http.direct import DirectCycle, ExpectedNothing
+from crowdml.server.http.exchange import Exchange
+from crowdml.server.http.requests import Request
+from crowdml.server.refusals import Answer
 from crowdml.server.setup.serving import Place, make_server
 from crowdml.server.store import StoreFailed
 from tests.support.application import OPEN
 from tests.support.on_socket import OnSocket, parse_answers
 
 Answers = list[tuple[int, dict[str, str], bytes]]
+
+
+def test_a_mistake_after_a_check_out_has_waited_for_the_store_is_answered() -> None:
+    later: list[Callable[[], None]] = []
+    coordinator: Any = SimpleNamespace(
+        options=SimpleNamespace(shared=lambda: True),
+        writers={"a-task": SimpleNamespace(when_settled=later.append)},
+        check_outs=Counter[int](),
+    )
+    exchange = Exchange(coordinator, Any, Any)  # type: ignore[arg-type]
+    running = SimpleNamespace(name="a-task")  # which has no snapshot
+    exchange.admit = lambda request: (running, Any)  # type: ignore[assignment,return-value,method-assign]
+    expected, given = exchange.expect_check_out(Request(headers={}, address="")), list[Answer]()
+    assert isinstance(expected, ExpectedNothing)
+    expected.take(b"", given.append)
+    assert not given
+    later[0]()
+    assert [answer.status for answer in given] == [500] and coordinator.check_outs == {500: 1}
 
 
 @pytest.fixture
@@ -147,11 +170,13 @@ def test_behind_a_proxy_all_go_the_usual_way(app: Any) -> None:
 
 
 @pytest.mark.parametrize("parts", [2, 30])
-def test_a_body_arrives_whole_however_it_is_cut(hasty: Any, cycles: list[DirectCycle], parts: int) -> None:
-    device = hasty.device()
+def test_a_body_arrives_whole_however_it_is_cut(make_limited: Any, cycles: list[DirectCycle], parts: int) -> None:
+    patient = make_limited(deadline_s=600)  # so many parts take their time on a busy machine
+    patient.create()
+    device = patient.device()
     sent = written(device, device.body())
     size = -(-len(sent) // parts)
-    with hasty.connect() as link:
+    with patient.connect() as link:
         for begin in range(0, len(sent), size):
             link.sendall(sent[begin : begin + size])
             time.sleep(0.005)

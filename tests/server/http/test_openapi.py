@@ -21,6 +21,7 @@ PUBLIC = {
     ("get", "/v1/tasks/{task}/curve"),
     ("get", "/v1/tasks/{task}/statistics"),
     ("get", "/v1/tasks/{task}/groups"),
+    ("get", "/v1/tasks/{task}/invites/{code_hash}"),
     ("post", "/v1/tasks/{task}/devices"),
 }
 

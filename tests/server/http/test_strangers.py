@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 import time
@@ -191,6 +192,20 @@ def test_16_a_bad_request_to_join_uses_up_no_invite(
     refused(shared.send("POST", "/v1/tasks/walk/devices", headers=headers, content=content), status, code)
     assert shared.stored() == before
     assert shared.enrol(link, key).status_code == 201
+
+
+def test_16_whoever_has_an_invite_learns_by_its_hash_whether_it_is_used(shared: Any, refused: Any) -> None:
+    (link,), key, task = shared.invites(), SigningKey.make(), shared.fresh()
+    named = hashlib.sha256(b"crowdml invite\0" + link.code.encode()).hexdigest()
+    before = shared.stored()
+    assert shared.send("GET", f"/v1/tasks/walk/invites/{named}").json() == {"used": False}
+    assert shared.stored() == before, "asking uses up nothing"
+    assert shared.enrol(link, key).status_code == 201
+    assert shared.send("GET", f"/v1/tasks/walk/invites/{named}").json() == {"used": True}
+    refused(shared.send("GET", f"/v1/tasks/{task}/invites/{named}"), 404, "no-invite")
+    refused(shared.send("GET", f"/v1/tasks/walk/invites/{named[::-1]}"), 404, "no-invite")
+    for wrong in (named[:-1], named.upper(), named + "0", link.code):
+        refused(shared.send("GET", f"/v1/tasks/walk/invites/{wrong}"), 422, "bad-input")
 
 
 def test_16_an_invite_of_another_task_is_unknown(shared: Any, refused: Any) -> None:

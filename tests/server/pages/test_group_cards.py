@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crowdml.cli.parts.leak_file import read_leak
+from crowdml.cli.task import read_leak
 from crowdml.core import BadInput
 from crowdml.server.pages.group_cards import group_card
 from crowdml.server.pages.rendering import WrittenPage

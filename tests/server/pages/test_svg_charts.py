@@ -138,6 +138,24 @@ def test_shares_out_of_range_are_drawn_within_it() -> None:
     assert widths[0] == 0 < widths[1]
 
 
+def test_a_band_that_noise_carried_beyond_all_shares_is_not_drawn_and_the_share_not_known() -> None:
+    targets = (
+        TargetShare(name="a", share=-0.9, low=0.0, high=0.0),
+        TargetShare(name="b", share=1.9, low=1.0, high=1.0),
+        TargetShare(name="c", share=0.4, low=0.3, high=0.5),
+    )
+    chart = draw_charts(Labels(names=("a", "b", "c")), statistics(LearningCurve(0.0), targets=targets), ()).targets
+    assert chart is not None and [row[1:] for row in chart.rows] == [
+        ("not known", "below 0 %: noise hides it"),
+        ("not known", "above 100 %: noise hides it"),
+        ("40.0 %", "30.0 to 50.0 %"),
+    ]
+    assert chart.svg.count('class="bar banded"') == 1 and chart.svg.count("not known") == 2
+    assert "noise has carried a band beyond" in chart.caption
+    drawn = draw_charts(Labels(names=("c",)), statistics(LearningCurve(0.0), targets=targets[2:]), ()).targets
+    assert drawn is not None and "beyond" not in drawn.caption
+
+
 def test_days_and_staleness_have_tables_that_add_up() -> None:
     days = tuple(Day(day=20_000 + number, check_ins=10 + number, devices=3) for number in range(80))
     activity = Activity(over=days[:-1], last=days[-1], staleness=(5, 3, 0, 2, 0, 0, 0, 0, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,10 @@ import pytest
 from crowdml.algorithms.schedule import Barrier
 from crowdml.server.refusals import Refusal
 from crowdml.server.tasks.device_tokens import DeviceState
-from crowdml.server.tasks.secure_members import Readiness
+from crowdml.server.tasks.secure_attempt import Attempt
+from crowdml.server.tasks.secure_members import Readiness, SecureMembers
+from crowdml.server.tasks.secure_rounds import SecureRounds
+from tests.support.own_loop import run_apart
 
 FILE = """
 crowdml = 1
@@ -104,3 +108,43 @@ def test_work_that_began_with_no_version_of_this_task_is_refused(
     headers = {"crowdml-sum": present["sum"], "content-type": "application/octet-stream", "crowdml-started": started}
     answer = server.send("POST", "/v1/tasks/walk/sums/hello", headers=member.bearer | headers, content=bytes(64))
     assert (answer.status_code, answer.json()["error"]["code"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("present", "sent", "spent"),
+    [
+        (3, {}, False),
+        (4, {0: 2, 1: 2}, True),
+        (4, {0: 2}, False),
+        (2, {0: 1, 1: 1, 2: 1}, False),
+        (2, {0: 2, 1: 2}, True),
+    ],
+    ids=["nobody has sent", "two of four are left", "three of four are left", "one has left", "one left, others spent"],
+)
+def test_a_server_that_is_started_anew_tells_spent_attempts_from_devices_that_are_missing(
+    present: int, sent: dict[int, int], spent: bool
+) -> None:
+    live = SimpleNamespace(
+        masked=SimpleNamespace(masking=SimpleNamespace(attempts=2)),
+        server=SimpleNamespace(schedule=Barrier(least=3, max_delay=3)),
+        task=SimpleNamespace(stop=SimpleNamespace(max_releases=None)),
+    )
+    running: Any = SimpleNamespace(live=live, devices=dict(enumerate(crowd(present))), totals=None)
+    members = SecureMembers(running, {(slot, 5): count for slot, count in sent.items()})
+    assert members.are_spent(5, 3) == spent
+
+
+def test_an_attempt_that_cannot_be_stored_is_given_up() -> None:
+    async def refuse(work: object) -> None:
+        raise Refusal(503, "busy", "too many check-ins are waiting", retry_after_s=1)
+
+    async def work() -> None:
+        rounds = SecureRounds.__new__(SecureRounds)
+        rounds._writer = SimpleNamespace(submit=refuse)  # type: ignore[assignment]
+        rounds._members = SimpleNamespace(sent_if_all=dict, note_failure=lambda machine: True)  # type: ignore[assignment]
+        machine: Any = SimpleNamespace(waiting=list)
+        attempt = Attempt(machine)
+        await rounds._ask_for_vectors(attempt)
+        assert attempt.over and attempt.failure is not None
+
+    run_apart(work)

@@ -27,8 +27,11 @@ def read_routes() -> list[str]:
     return sorted({*found, *PAGES} - OTHERS - _stages(found))
 
 
-OTHERS = {f"/v1/tasks/{{task}}/{name}" for name in ("events", "sums", "groups", "relay")} | {"/healthz"}
-"""Routes of tasks that this one is not, and those that show nothing of a task."""
+OTHERS = {f"/v1/tasks/{{task}}/{name}" for name in ("events", "sums", "groups", "relay")} | {
+    "/healthz",
+    "/v1/tasks/{task}/invites/{code_hash}",
+}
+"""Routes of tasks that this one is not, and those that show nothing of what a task learns."""
 
 
 def _stages(paths: list[str]) -> set[str]:

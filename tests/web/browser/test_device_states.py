@@ -66,6 +66,21 @@ def test_a_revoked_device_is_told_so(server: Process, joined: Any) -> None:
     assert tried(joined).startswith("revoked: the server no longer knows this device")
 
 
+def test_a_used_invite_lets_in_nobody_but_the_device_that_has_it(
+    server: Process, make_page: Callable[..., Any], joined: Any
+) -> None:
+    assert tried(joined, f"core.join({joined.link!r}).then((offer) => offer.accept())") == "done"
+    other = make_page()
+    assert tried(other, f"core.join({joined.link!r})") == "used: a device has used this invite"
+    assert other.evaluate("async () => (await new core.Store().all('entries')).length") == 0, "no terms were accepted"
+    (link,) = server.invites(1, joined.task)
+    other.evaluate("async (link) => { window.offer = await core.join(link); }", link.to_url())
+    make_page().evaluate(JOIN, link.to_url())  # somebody is quicker
+    assert tried(other, "offer.accept()").startswith("used: the server refused: the invite was used by another device")
+    gone = link.to_url().replace(link.code, link.code[::-1])
+    assert tried(other, f"core.join({gone!r})") == "refused: the server refused: there is no such invite"
+
+
 def test_offline_keeps_what_was_charged_and_sends_it_later(joined: Any) -> None:
     joined.context.route("**/check-ins", lambda route: route.abort())
     assert tried(joined) == "kept"
@@ -108,7 +123,7 @@ def test_a_wiped_or_shorter_ledger_stops(make_page: Callable[..., Any], joined: 
     assert tried(again).startswith("ledger-lost: the server has 1 check-ins of this device, its ledger only 0")
     joined.evaluate("() => new Promise((end) => { indexedDB.deleteDatabase('crowdml').onsuccess = end; })")
     assert tried(again).startswith("ledger-lost: this browser's storage was wiped")
-    assert tried(again, f"core.join({joined.link!r}).then((offer) => offer.accept())").startswith("refused:")
+    assert tried(again, f"core.join({joined.link!r}).then((offer) => offer.accept())").startswith("used:")
 
 
 def test_a_recovery_code_moves_the_device(make_page: Callable[..., Any], joined: Any) -> None:

@@ -36,15 +36,14 @@ export class Device {
     readonly task: BrowserTask,
     private readonly store: Store,
   ) {
-    this.server = new Server(member.server, member.task);
-    this.server.token = member.token;
+    this.server = new Server(member);
     this.ledger = new Ledger(store);
     this.board = new StateBoard(store, this.ledger, task, member.account);
   }
 
   /** Open a device that has joined: its signed task is checked again, and its ledger replayed. */
   static async open(account: string, store = new Store()): Promise<Device> {
-    const member = await store.run(["members"], "readonly", (within) => within.get("members", account));
+    const member = await store.get("members", account);
     const missing = `this browser has not joined ${account}: use the invite, or a recovery code`;
     require(member && member.state !== "joining", missing, "ledger-lost");
     const isSame = (await hashOf(member.signed)) === member.taskHash;
@@ -117,42 +116,38 @@ export class Device {
 
   /** Make one contribution: settle what is left, then check out, work, charge and send. */
   async contribute(): Promise<Outcome> {
-    return this.noted(() =>
-      exclusively(this.store.name, async () => {
-        await this.reload();
-        require(this.member.state !== "withdrawn", "this device has withdrawn", "ended");
-        require(!this.member.paused, "this device is paused by its owner: resume it first", "waiting");
-        if (!this.hasMet) await this.meet();
-        const sending = this.sending();
-        const kept = await this.ledger.unsettled(this.account);
-        if (kept.length) return sending.sendAll(kept);
-        this.requireLeft();
-        const rows = await keptRows(this.store, this.account);
-        const gathered = gather(this.task, this.ledger.chain, this.account, rows, this.words);
-        const { unit, filter } = this.task.terms;
-        const meaningless = "δ is no promise to as many rows as this device has had: ask the operator";
-        const { following } = await factsOf(this.store, this.account);
-        require(unit === "device" || filter.delta * following < 1, meaningless, "terms");
-        const found = await this.checkOut();
-        return "why" in found ? { status: "waiting", ...found } : this.release(sending, found, gathered);
-      }),
-    );
+    return this.noted(async () => {
+      await this.reload();
+      require(this.member.state !== "withdrawn", "this device has withdrawn", "ended");
+      require(!this.member.paused, "this device is paused by its owner: resume it first", "waiting");
+      if (!this.hasMet) await this.meet();
+      const sending = this.sending();
+      const kept = await this.ledger.unsettled(this.account);
+      if (kept.length) return sending.sendAll(kept);
+      this.requireLeft();
+      const rows = await keptRows(this.store, this.account);
+      const gathered = gather(this.task, this.ledger.chain, this.account, rows, this.words);
+      const { unit, filter } = this.task.terms;
+      const meaningless = "δ is no promise to as many rows as this device has had: ask the operator";
+      const { following } = await factsOf(this.store, this.account);
+      require(unit === "device" || filter.delta * following < 1, meaningless, "terms");
+      const found = await this.checkOut();
+      return "why" in found ? { status: "waiting", ...found } : this.release(sending, found, gathered);
+    });
   }
 
   /** Send what was charged and never answered; nothing new is made. */
   async resend(): Promise<Outcome | null> {
-    return this.noted(() =>
-      exclusively(this.store.name, async () => {
-        await this.reload();
-        const kept = this.member.paused ? [] : await this.ledger.unsettled(this.account);
-        return kept.length ? this.sending().sendAll(kept) : null;
-      }),
-    );
+    return this.noted(async () => {
+      await this.reload();
+      const kept = this.member.paused ? [] : await this.ledger.unsettled(this.account);
+      return kept.length ? this.sending().sendAll(kept) : null;
+    });
   }
 
   /** Ask for the newest parameters, for predictions; nothing is sent. */
   async refreshModel(): Promise<void> {
-    await this.noted(() => exclusively(this.store.name, async () => void (await this.checkOut())));
+    await this.noted(async () => void (await this.checkOut()));
   }
 
   /** Predict with the newest parameters that were checked out; works without a network. Null before the first. */
@@ -176,41 +171,37 @@ export class Device {
 
   /** Leave the task: the server erases this device, the ledger closes the task, rows are forgotten. */
   async withdraw(): Promise<void> {
-    await this.noted(() =>
-      exclusively(this.store.name, async () => {
-        await this.reload();
-        try {
-          await this.server.withdraw();
-        } catch (error) {
-          if (!(error instanceof Refusal) || error.reason !== "revoked") throw error;
-        }
-        await this.ledger.close(this.account, false);
-        for (const { key } of await this.ledger.unsettled(this.account)) await this.sending().forget(key);
-        await this.eraseRows(); // before it counts as done: a page may be closed at any moment
-        await this.change({ state: "withdrawn", token: "", code: "" });
-      }),
-    );
+    await this.noted(async () => {
+      await this.reload();
+      try {
+        await this.server.withdraw();
+      } catch (error) {
+        if (!(error instanceof Refusal) || error.reason !== "revoked") throw error;
+      }
+      await this.ledger.close(this.account, false);
+      for (const { key } of await this.ledger.unsettled(this.account)) await this.sending().forget(key);
+      await this.eraseRows(); // before it counts as done: a page may be closed at any moment
+      await this.change({ state: "withdrawn", token: "", code: "" });
+    });
   }
 
   /** Go on with a task that the operator restored from a backup: same terms, and the ledger goes on. */
   async confirmRestore(): Promise<void> {
-    await this.noted(() =>
-      exclusively(this.store.name, async () => {
-        await this.reload();
-        const { signed } = await this.server.described();
-        const document = await openSigned(signed, this.member.operator);
-        const parts = ({ task, definition, arrays, browser }: TaskDocument): string =>
-          JSON.stringify([task, definition, arrays, browser]);
-        const isSame = document.incarnation > this.document.incarnation && parts(document) === parts(this.document);
-        require(isSame, "the server's signed task is not the one that the owner accepted", "terms");
-        const { incarnation, restored } = document;
-        const member = { ...this.member, signed, incarnation, taskHash: await hashOf(signed) };
-        const seen = { version: restored?.version ?? -1, contributed: -1, number: 0 };
-        await this.ledger.renew(member, seen, this.task.terms);
-        this.member = member;
-        this.document = document;
-      }),
-    );
+    await this.noted(async () => {
+      await this.reload();
+      const { signed } = await this.server.described();
+      const document = await openSigned(signed, this.member.operator);
+      const parts = ({ task, definition, arrays, browser }: TaskDocument): string =>
+        JSON.stringify([task, definition, arrays, browser]);
+      const isSame = document.incarnation > this.document.incarnation && parts(document) === parts(this.document);
+      require(isSame, "the server's signed task is not the one that the owner accepted", "terms");
+      const { incarnation, restored } = document;
+      const member = { ...this.member, signed, incarnation, taskHash: await hashOf(signed) };
+      const seen = { version: restored?.version ?? -1, contributed: -1, number: 0 };
+      await this.ledger.renew(member, seen, this.task.terms);
+      this.member = member;
+      this.document = document;
+    });
   }
 
   /** Work on a check-out, charge what comes of it, and send that. */
@@ -278,7 +269,7 @@ export class Device {
 
   /** Read again what another tab may have changed. */
   private async reload(): Promise<void> {
-    const member = await this.store.run(["members"], "readonly", (within) => within.get("members", this.account));
+    const member = await this.store.get("members", this.account);
     require(member, `${WIPED}; use a recovery code, if there is one`, "ledger-lost");
     this.member = member;
     this.server.token = member.token;
@@ -295,10 +286,10 @@ export class Device {
     await this.board.refresh();
   }
 
-  /** Do something, and show what came of it. */
+  /** Do something as the one tab that works, and show what came of it. */
   private async noted<Result extends Outcome | null | void>(work: () => Promise<Result>): Promise<Result> {
     try {
-      const result = await work();
+      const result = await exclusively(this.store.name, work);
       await this.board.note(result ?? null);
       return result;
     } catch (error) {

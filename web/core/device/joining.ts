@@ -7,7 +7,6 @@
 
 import { oddsAfter } from "../ledger/odds.js";
 import { Refusal, require } from "../refusal.js";
-import { toHex } from "../wire/bytes.js";
 import { parseLink, type InviteLink } from "../wire/join-link.js";
 import { ed25519, hashOf, openSigned, type SignedTask, type TaskDocument } from "../wire/signed-task.js";
 import { openTask, type BrowserTask } from "./browser-task.js";
@@ -38,7 +37,7 @@ export interface Leaving {
   readonly noisy: boolean;
 }
 
-/** What an invite offers, checked. Nothing has been sent but the question which task it is. */
+/** What an invite offers, checked. Nothing has been sent but questions: which task it is, whether the invite is used. */
 export class Offer {
   constructor(
     readonly link: InviteLink,
@@ -97,9 +96,7 @@ export class Offer {
   private async enrol(): Promise<Member> {
     const ledger = new Ledger(this.store);
     await ledger.refresh();
-    const before = (await this.store.all("members")).find(
-      (member) => member.task === this.link.task && member.operator === this.link.key,
-    );
+    const before = await memberBy(this.link, this.store);
     const over = `this browser has withdrawn from ${this.link.task}, and its ledger is closed for it`;
     require(before?.state !== "withdrawn", over, "ended");
     if (before?.state === "joined" && !(await isGone(before))) return before;
@@ -133,7 +130,7 @@ export class Offer {
       if (!(error instanceof Refusal) || error.reason !== "cap" || !(await this.closeEnded(ledger))) throw error;
       await ledger.accept(member, facts, this.task.terms);
     }
-    const server = new Server(member.server, member.task);
+    const server = new Server(member);
     const joined: Member = {
       ...member,
       state: "joined",
@@ -154,11 +151,10 @@ export class Offer {
   private async closeEnded(ledger: Ledger): Promise<boolean> {
     let hasClosed = false;
     await ledger.refresh();
-    for (const { account, state, server, task, token } of await this.store.all("members")) {
+    for (const member of await this.store.all("members")) {
+      const { account, state } = member;
       if (state !== "joined" || ledger.chain.tasks.get(account)?.closed !== false) continue;
-      const asked = new Server(server, task);
-      asked.token = token;
-      const me = await asked.me().catch(() => null); // who does not answer has announced nothing
+      const me = await new Server(member).me().catch(() => null); // who does not answer has announced nothing
       if (me?.state !== "stopped") continue;
       await ledger.close(account, true);
       hasClosed = true;
@@ -181,11 +177,9 @@ export class Offer {
 }
 
 /** Ask whether the server no longer knows a device: then another invite makes it a new one, with the ledger it has. */
-async function isGone({ server, task, token }: Member): Promise<boolean> {
-  const asked = new Server(server, task);
-  asked.token = token;
+async function isGone(member: Member): Promise<boolean> {
   try {
-    await asked.me();
+    await new Server(member).me();
     return false;
   } catch (error) {
     if (error instanceof Refusal && error.reason === "revoked") return true;
@@ -193,20 +187,28 @@ async function isGone({ server, task, token }: Member): Promise<boolean> {
   }
 }
 
-/** Look at what an invite offers. Nothing is sent but the question which task it is. */
+/** Find what this browser is to the task of an invite. */
+async function memberBy({ task, key }: InviteLink, store: Store): Promise<Member | undefined> {
+  return (await store.all("members")).find((member) => member.task === task && member.operator === key);
+}
+
+/** Look at what an invite offers. Nothing is sent but the questions which task it is, and whether the invite is used. */
 export async function join(link: string, store = new Store()): Promise<Offer> {
   requireBrowser();
   const invite = parseLink(link);
   const here = globalThis.location?.origin;
   require(!here ||
     new URL(invite.server).origin === here, "this invite is for another server: open its link", "bad-link");
-  const described = await new Server(invite.server, invite.task).described();
+  const server = new Server(invite);
+  const described = await server.described();
   const why = described.reason ? ` (${described.reason})` : "";
   require(described.state !== "stopped", `${invite.task} has ended${why}: nobody can join it any more`, "ended");
   const isNamed = (await hashOf(described.signed)) === invite.taskHash;
   require(isNamed, "the server shows another signed task than the invite names: ask for a new invite", "bad-task");
   const document = await openSigned(described.signed, invite.key);
   require(document.task === invite.task, `the invite is for ${invite.task}, but another task is signed`, "bad-task");
+  const isGood = !(await server.isUsed(invite.code)) || (await memberBy(invite, store));
+  require(isGood, "a device has used this invite", "used");
   return new Offer(invite, described.signed, document, openTask(document), described.state, store);
 }
 
@@ -227,7 +229,6 @@ async function makeKeys(): Promise<Pick<Member, "secret" | "publicKey">> {
   const made = (await ed25519(() => crypto.subtle.generateKey("Ed25519", true, ["sign", "verify"]))) as CryptoKeyPair;
   const secret = new Uint8Array(await crypto.subtle.exportKey("pkcs8", made.privateKey));
   const publicKey = new Uint8Array(await crypto.subtle.exportKey("raw", made.publicKey));
-  require(publicKey.length === 32 &&
-    toHex(publicKey), "this browser makes other keys than were asked for", "unsupported");
+  require(publicKey.length === 32, "this browser makes other keys than were asked for", "unsupported");
   return { secret, publicKey };
 }

@@ -29,7 +29,7 @@ export class Ledger {
 
   /** The owner's limit over all tasks. */
   async cap(): Promise<Promised> {
-    return (await this.store.run(["owner"], "readonly", (within) => within.get("owner", "cap"))) ?? NO_CAP;
+    return (await this.store.get("owner", "cap")) ?? NO_CAP;
   }
 
   /** Keep a limit over all tasks, for those that are joined from now on. */

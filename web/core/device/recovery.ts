@@ -64,9 +64,9 @@ export async function importRecovery(sealed: string, code: string, store = new S
   return exclusively(store.name, async () => {
     const isEmpty = (await store.all("entries")).length === 0;
     require(isEmpty, "this browser has a ledger already: a recovery code needs one without", "bad-code");
-    const server = new Server(member.server, member.task);
     const { task, code: invite, taskHash } = member;
     const link = { server: member.server, task, code: invite, key: member.operator, taskHash };
+    const server = new Server(link);
     const enrolled = await server.enrol(link, member.secret, member.publicKey); // a new token: the old one is void
     server.token = enrolled.token;
     const [{ received }, { releases }] = [await server.me(), chain.spending(member.account)];

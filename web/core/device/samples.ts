@@ -16,7 +16,7 @@ const MISSING = "this browser has lost what it knew of its rows: nothing is sent
 /** Begin what a device knows: no sample has a number. */
 export async function beginFacts(account: string): Promise<Facts> {
   const salt = crypto.getRandomValues(new Uint8Array(32));
-  const numbering = toHex(await sha256(joined(utf8("crowdml samples 1\0"), salt)));
+  const numbering = toHex(await unlinked(salt));
   const seen = { version: -1, contributed: -1, number: 0, contacts: 0, steps: 0 };
   return { account, ...seen, salt, following: 0, numbering, parameters: null };
 }
@@ -53,7 +53,7 @@ export async function areDoubtful(
 ): Promise<boolean> {
   const { salt } = await factsOf(store, account);
   const names = new Set(await Promise.all(rows.map(([row, target]) => nameOf(salt, row, target))));
-  const known = await store.run(["samples"], "readonly", (within) => samplesOf(within, account));
+  const known = await samplesOf(store, account);
   const used = known.filter(({ sample }) => isUsed(sample));
   const gone = used.filter(({ name }) => !names.has(name)).length;
   const fresh = names.size - known.filter(({ name }) => names.has(name)).length;
@@ -62,20 +62,19 @@ export async function areDoubtful(
 
 /** Return the rows of a task. */
 export async function keptRows(store: Store, account: string): Promise<KeptRow[]> {
-  return store.run(["rows"], "readonly", (within) => within.all("rows", [account], [account, []]));
+  return store.all("rows", [account], [account, []]);
 }
 
-export async function factsOf(store: Store, account: string): Promise<Facts> {
-  const found = await store.run(["facts"], "readonly", (within) => within.get("facts", account));
+/** Read what is known of a device, by itself or inside of a transaction. */
+export async function factsOf(where: Pick<Within, "get">, account: string): Promise<Facts> {
+  const found = await where.get("facts", account);
   require(found, MISSING, "ledger-lost");
   return found;
 }
 
 /** Change some facts and leave the others: rows may come at any time, and number themselves in them. */
 export async function note(within: Within, account: string, changes: Partial<Facts>): Promise<void> {
-  const now = await within.get("facts", account);
-  require(now, MISSING, "ledger-lost");
-  within.put("facts", { ...now, ...changes });
+  within.put("facts", { ...(await factsOf(within, account)), ...changes });
 }
 
 /** Refuse to go on with other numbers of samples than the ledger has counted with. */
@@ -84,10 +83,9 @@ export async function requireNumbering(store: Store, account: string, spending: 
   const [facts, samples] = await store.run(
     ["facts", "samples"],
     "readonly",
-    async (within) => [await within.get("facts", account), await samplesOf(within, account)] as const,
+    async (within) => [await factsOf(within, account), await samplesOf(within, account)] as const,
   );
-  require(facts, MISSING, "ledger-lost");
-  let hash = await sha256(joined(utf8("crowdml samples 1\0"), facts.salt));
+  let hash = await unlinked(facts.salt);
   const known = spending.numbering;
   const lost = "this browser's list of samples is not the one that the ledger has counted with: nothing is sent";
   let isThere = !known || known.count === 0;
@@ -99,8 +97,8 @@ export async function requireNumbering(store: Store, account: string, spending: 
   return { count: samples.length, hash: facts.numbering };
 }
 
-export async function samplesOf(within: Within, account: string): Promise<Sample[]> {
-  const found = await within.all("samples", [account, ""], [account, LAST]);
+export async function samplesOf(where: Pick<Within, "all">, account: string): Promise<Sample[]> {
+  const found = await where.all("samples", [account, ""], [account, LAST]);
   return found.sort((one, other) => one.sample - other.sample);
 }
 
@@ -111,6 +109,11 @@ async function nameOf(salt: Bytes, row: Float32Array, target: number): Promise<s
   row.forEach((value, at) => view.setFloat32(4 * at, value + 0, true)); // minus zero is zero
   view.setFloat32(4 * row.length, target + 0, true);
   return toHex((await sha256(joined(salt, content))).subarray(0, 16));
+}
+
+/** The hash that numbers begin with, before there is a sample. */
+function unlinked(salt: Bytes): Promise<Bytes> {
+  return sha256(joined(utf8("crowdml samples 1\0"), salt));
 }
 
 async function linked(before: Bytes, name: string, sample: number): Promise<Bytes> {

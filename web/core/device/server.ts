@@ -1,12 +1,14 @@
 /** The calls a device makes, as the protocol names them; answers are checked before anybody believes them. */
 
 import { Refusal, require, type Reason } from "../refusal.js";
-import { toBase64, type Bytes } from "../wire/bytes.js";
+import { sha256, toBase64, toHex, utf8, type Bytes } from "../wire/bytes.js";
 import { ed25519, readEnvelope, type SignedTask } from "../wire/signed-task.js";
 import { enrolment, type InviteLink } from "../wire/join-link.js";
 import type { Layout } from "../wire/layout.js";
 
 const PROTOCOL = "2";
+/** How long an exchange may take. */
+const PATIENCE_MS = 60_000;
 const SMALL_ANSWER = 1 << 20;
 const LARGEST_TASK = (128 << 20) + SMALL_ANSWER;
 /** Statuses by which a server says that it is busy: ask again later, with the same bytes. */
@@ -23,7 +25,6 @@ export interface Described {
   readonly signed: SignedTask;
   readonly state: string;
   readonly reason: string;
-  readonly version: number;
 }
 
 export interface CheckedOut {
@@ -47,29 +48,29 @@ export interface Answer {
 }
 
 export class Server {
-  token = "";
+  private readonly address: string;
+  private readonly task: string;
+  token: string;
 
-  /**
-   * @param address Address of the server, without a slash at its end.
-   * @param task Name of the task there.
-   * @param patienceMs How long an exchange may take.
-   */
-  constructor(
-    readonly address: string,
-    readonly task: string,
-    private readonly patienceMs = 60_000,
-  ) {}
+  /** Ask a server about a task: by an invite, or as a member that has a token. */
+  constructor({ server, task, token = "" }: { server: string; task: string; token?: string }) {
+    this.address = server;
+    this.task = task;
+    this.token = token;
+  }
 
   /** Ask for the task as the server describes it; nothing of it is checked yet. */
   async described(): Promise<Described> {
     const { json } = await this.asked("GET", this.path(""), {}, [200], LARGEST_TASK);
-    const { state, reason, version, signed_task: signed } = json;
-    return {
-      signed: readEnvelope(signed),
-      state: readable(state),
-      reason: readable(reason),
-      version: whole(version, "version"),
-    };
+    const { state, reason, signed_task: signed } = json;
+    return { signed: readEnvelope(signed), state: readable(state), reason: readable(reason) };
+  }
+
+  /** Ask whether a device has joined by an invite. The server is told the hash of its code, which lets nobody in. */
+  async isUsed(code: string): Promise<boolean> {
+    const hash = toHex(await sha256(utf8(`crowdml invite\0${code}`)));
+    const { json } = await this.asked("GET", this.path(`/invites/${hash}`), {}, [200]);
+    return !!json["used"];
   }
 
   /** Use an invite. Asked again with the same key it answers again, with a new token. */
@@ -160,7 +161,7 @@ export class Server {
         credentials: "omit",
         redirect: "error",
         referrerPolicy: "no-referrer",
-        signal: AbortSignal.timeout(this.patienceMs),
+        signal: AbortSignal.timeout(PATIENCE_MS),
       });
       body = new Uint8Array(await response.arrayBuffer());
     } catch {
@@ -196,7 +197,9 @@ export function refusalOf(answer: Answer): Refusal {
   const error = (answer.json["error"] ?? {}) as Record<string, unknown>;
   const said = readable(error["message"]) || `the server answered with status ${answer.status}`;
   const reasons: Record<number, Reason> = { 401: "revoked", 403: "revoked", 410: "ended" };
-  const reason = answer.code === "releases-spent" ? "exhausted" : (reasons[answer.status] ?? "refused");
+  const isUsed = answer.code === "invite-used";
+  const isSpent = answer.code === "releases-spent";
+  const reason = isUsed ? "used" : isSpent ? "exhausted" : (reasons[answer.status] ?? "refused");
   const revoked = "the server no longer knows this device: it was revoked, or moved to another browser";
   const sentences: Partial<Record<Reason, string>> = { revoked, ended: `the task has ended: ${said}` };
   return new Refusal(reason, sentences[reason] ?? `the server refused: ${said}`);

@@ -65,8 +65,9 @@ export class StateBoard {
   /** Show what became of something. */
   async note(outcome: Outcome | null): Promise<void> {
     if (outcome) this.last = outcome;
-    const waiting = outcome?.status === "waiting" ? outcome.why : outcome?.status === "kept" ? outcome.why : "";
-    this.problem = waiting ? new Refusal(outcome?.status === "kept" ? "offline" : "waiting", waiting) : null;
+    this.problem = null;
+    if (outcome?.status === "waiting") this.problem = new Refusal("waiting", outcome.why);
+    if (outcome?.status === "kept") this.problem = new Refusal("offline", outcome.why);
     await this.refresh();
   }
 
@@ -77,7 +78,7 @@ export class StateBoard {
   }
 
   async refresh(): Promise<void> {
-    const member = await this.store.run(["members"], "readonly", (within) => within.get("members", this.account));
+    const member = await this.store.get("members", this.account);
     const facts = await factsOf(this.store, this.account);
     const { chain } = this.ledger;
     const { filter } = this.task.terms;

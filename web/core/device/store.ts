@@ -160,9 +160,14 @@ export class Store {
     }
   }
 
-  /** Read everything of one table. */
-  async all<T extends Table>(table: T): Promise<Tables[T][]> {
-    return this.run([table], "readonly", (within) => within.all(table));
+  /** Read one entry of a table. */
+  async get<T extends Table>(table: T, key: IDBValidKey): Promise<Tables[T] | undefined> {
+    return this.run([table], "readonly", (within) => within.get(table, key));
+  }
+
+  /** Read a table, or what of it lies between two keys. */
+  async all<T extends Table>(table: T, first?: IDBValidKey, last?: IDBValidKey): Promise<Tables[T][]> {
+    return this.run([table], "readonly", (within) => within.all(table, first, last));
   }
 
   private open(): Promise<IDBDatabase> {

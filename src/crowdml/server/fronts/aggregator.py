@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from crowdml.core import CrowdError
-from crowdml.server.fronts.letters import read_batch, write_answers
+from crowdml.server.fronts.letters import LARGEST_NOTICE, read_batch, write_answers
+from crowdml.server.fronts.links import Links, Reply
+from crowdml.server.fronts.other_fronts import TICK_S
 from crowdml.server.fronts.post import CHECK_INS, INBOX, MOST_LETTERS, OPEN, Post, own_channel
 from crowdml.server.fronts.tunnel import Conversations
 from crowdml.server.http.exchange import make_check_in, read_message
 from crowdml.server.http.requests import Asgi
 from crowdml.server.refusals import Answer, Refusal, refusal_of
 from crowdml.server.tasks.coordinator import Coordinator
+from crowdml.server.tasks.task_writer import BUSY
 
 log = logging.getLogger("crowdml.server")
 
@@ -26,21 +29,32 @@ class Aggregator:
         post: Carries them.
         coordinator: All tasks.
         app: Answers requests that others pass on.
+        late: Tells whether somebody else may aggregate by now.
         failed: Called when it cannot go on.
+
+    Attributes:
+        conversations: Requests that others pass on.
+        links: Connections of followers.
     """
 
     def __init__(
-        self, post: Post, coordinator: Coordinator, app: Asgi, failed: Callable[[BaseException], None]
+        self,
+        post: Post,
+        coordinator: Coordinator,
+        app: Asgi,
+        late: Callable[[], bool],
+        failed: Callable[[BaseException], None],
     ) -> None:
-        self._post, self._coordinator, self._failed = post, coordinator, failed
+        self._post, self._coordinator, self._late, self._failed = post, coordinator, late, failed
         self.conversations = Conversations(post, app)
+        self.links = Links(post, coordinator, self._take_linked, late, failed)
         self._working: asyncio.Task[None] | None = None
         self._more = False
         self._closing = False
-        self._unanswered = 0
 
     async def begin(self) -> None:
-        """Listen for letters."""
+        """Listen for letters and for links."""
+        await self.links.begin()
         await self._post.listen(INBOX)
         self.wake()
 
@@ -57,15 +71,25 @@ class Aggregator:
             await self._working
         await self.conversations.close()
 
+    async def end(self) -> None:
+        """Let go of the links: whatever was taken is answered."""
+        await self.links.close()
+
     async def _work(self) -> None:
         try:
-            while self._more and not self._closing:
+            # Once somebody else may aggregate, what lies there is for that one; a tick looks again.
+            while self._more and not self._closing and not self._late():
                 self._more = False
                 letters = await self._post.claim()
+                while self._late():  # we were stopped meanwhile: our end is near, or nobody else has come
+                    if self._closing:
+                        return  # whoever sent these sends them again
+                    await asyncio.sleep(TICK_S)
                 self._more = self._more or len(letters) == MOST_LETTERS
                 for front, kind, number, task, content in letters:
                     if kind == CHECK_INS:
-                        self._take(front, number, task, content)
+                        reply = functools.partial(self._post.tell, own_channel(front))
+                        self._take(front, number, task, content, reply, LARGEST_NOTICE)
                     elif kind == OPEN:
                         self.conversations.begin(front, number, content)
                     else:
@@ -75,7 +99,14 @@ class Aggregator:
         finally:
             self._working = None
 
-    def _take(self, front: int, number: int, task: int, content: bytes) -> None:
+    def _take_linked(self, front: Hashable, number: int, task: int, content: bytes, reply: Reply) -> None:
+        """Take a batch that came by a link, unless this end is near: its sender has it for whoever aggregates next."""
+        if not self._closing:
+            self._take(front, number, task, content, reply)
+
+    def _take(
+        self, front: Hashable, number: int, task: int, content: bytes, reply: Reply, largest: int | None = None
+    ) -> None:
         """Put a batch into the queue of its task; its answers go back together."""
         posted = list(read_batch(content))
         answers: list[Answer | None] = [None] * len(posted)
@@ -87,19 +118,24 @@ class Aggregator:
             answers[at] = answer
             left -= 1
             if not left:
-                for notice in write_answers(number, [each for each in answers if each is not None]):
-                    self._post.tell(own_channel(front), notice)
+                for told in write_answers(number, [each for each in answers if each is not None], largest):
+                    reply(told)
+                if writer is not None and len(posted) >= BUSY:
+                    writer.expect(front)
 
         running = next((each for each in self._coordinator.tasks.values() if each.id == task), None)
+        writer = self._coordinator.writers[running.name] if running is not None else None
         for at, each in enumerate(posted):
             try:
-                if running is None:
+                if running is None or writer is None:
                     raise Refusal(404, "no-task", "there is no such task")
                 device = running.devices.get(each.slot)
                 if device is None:
                     raise Refusal(401, "not-authorised", "the token is not valid")
                 message = read_message(running, device, each.body, looked_at=True)
                 check_in = make_check_in(device, each.key, each.body, message)
-                self._coordinator.writers[running.name].enqueue(check_in, functools.partial(answered, at))
+                writer.enqueue(check_in, functools.partial(answered, at))
             except CrowdError as error:
                 answered(at, refusal_of(error).answer())
+        if writer is not None:
+            writer.came(front)

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from crowdml.core import CrowdError
 from crowdml.server.fronts.outbox import Outbox
 from crowdml.server.fronts.post import Post
 from crowdml.server.fronts.task_replica import Replica
+from crowdml.server.fronts.to_aggregator import ToAggregator
 from crowdml.server.fronts.tunnel import Tunnel
-from crowdml.server.http.direct import Answered, Expected
+from crowdml.server.http.direct import Answered, Expected, ExpectedNothing, mistake
 from crowdml.server.http.exchange import read_message, require_headers, version_answer, waiting_answer
 from crowdml.server.http.front_door import Access, FrontDoor, RawHandler
 from crowdml.server.http.requests import (
@@ -54,17 +55,20 @@ class Follower:
         post: Carries what goes to the aggregator.
         access: Who may ask.
         devices: Pace of each device, this front end's share of it.
+        crowd: Called with task and slot of a device that came or went.
 
     Attributes:
         always: Headers of every answer.
         replica: What is known of the tasks.
+        line: The way to the aggregator.
         outbox: Check-ins under way.
         tunnel: Other requests under way.
     """
 
-    def __init__(self, post: Post, access: Access, devices: Limiter) -> None:
+    def __init__(self, post: Post, access: Access, devices: Limiter, crowd: Callable[[int, int], None]) -> None:
         self._post, self._devices = post, devices
-        self.replica, self.outbox, self.tunnel = Replica(post), Outbox(post), Tunnel(post)
+        self.line = ToAggregator(post, lambda told: self.outbox.take(told), crowd, lambda: self.outbox.send_again())
+        self.replica, self.outbox, self.tunnel = Replica(post, self.line.newest), Outbox(self.line.send), Tunnel(post)
         self._strangers = Limiter(access.reader_pace)
         self._cookies = SessionCookies(secure=bool(access.secure_s))
         handlers: dict[str, RawHandler] = {route.handler: _never for route in RAW_ROUTES}
@@ -75,7 +79,7 @@ class Follower:
             self._pass_on,
             access,
             _never_socket,
-            {"exchange.check_in": self._expect},
+            {"exchange.check_out": self._expect_check_out, "exchange.check_in": self._expect_check_in},
             _never_socket,
         )
         self.always = self._door.always
@@ -93,8 +97,6 @@ class Follower:
         self, method: bytes, url: bytes, headers: list[tuple[bytes, bytes]], address: str, scheme: str
     ) -> Expected | Answer | None:
         """Begin to answer a request without a coroutine; None where it goes the usual way."""
-        if method != b"POST" or self._find(url.decode("latin-1")) is None:
-            return None
         return self._door.expect(method, url, headers, address, scheme)
 
     def _is_own(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -123,9 +125,16 @@ class Follower:
     async def _check_out(self, request: Request, receive: Receive) -> Answer:
         running, device = self._admit(request)
         await self.replica.fresh()
+        return self._version(running, device, request)
+
+    def _version(self, running: RunningTask, device: DeviceState, request: Request) -> Answer:
+        """Give a device the version that is shown; what was stored before it asked must be known."""
         shown = self.replica.shown[running.id]
-        if device.revoked or shown.published is None:
+        if shown.published is None:
             raise Refusal(401, "not-authorised", "the token is not valid")
+        if device.revoked and self.replica.tokens.find(request.token()) is None:
+            # It came or went while it waited. Which of the two is not known yet, and who is told 401 never comes again.
+            raise Refusal(503, "busy", "this device is looked up at the moment", retry_after_s=1)
         waiting = waiting_answer(shown.state, shown.reason, lambda: True)
         return waiting or version_answer(shown.published, running.task_hash, request)
 
@@ -136,14 +145,46 @@ class Follower:
         expected.take(body, lambda answer: None if future.done() else future.set_result(answer))
         return await future
 
-    def _expect(self, request: Request) -> Expected | Answer | None:
-        device = self.replica.tokens.find(request.token())
-        if device is None or device.task != request.task:
-            return None  # the aggregator says what is wrong with it
+    def _expect_check_out(self, request: Request) -> Expected | Answer | None:
+        device = self._known(request)
+        if device is None or b"content-length" in request.headers:
+            return None
+        try:
+            running = self._pace(device)
+        except CrowdError as error:
+            return refusal_of(error).answer()
+
+        def know(known: asyncio.Future[None], answered: Answered) -> None:
+            try:
+                known.result()
+                answer = self._version(running, device, request)
+            except CrowdError as error:
+                answer = refusal_of(error).answer()
+            except Exception as error:
+                answer = mistake(error)  # nobody else would answer
+            answered(answer)
+
+        def answer(answered: Answered) -> None:
+            self.replica.fresh().add_done_callback(lambda known: know(known, answered))
+
+        return ExpectedNothing(answer)
+
+    def _expect_check_in(self, request: Request) -> Expected | Answer | None:
+        device = self._known(request)
+        if device is None:
+            return None
         try:
             return self._require(request, self._pace(device), device)
         except CrowdError as error:
             return refusal_of(error).answer()
+
+    def _known(self, request: Request) -> DeviceState | None:
+        """Find the device that asks, if it is answered here; else the aggregator answers, or says what is wrong."""
+        running = self.replica.tasks.get(request.task)
+        if running is None or not self.replica.answers_itself(running):
+            return None
+        device = self.replica.tokens.find(request.token())
+        return device if device is not None and device.task == running.name else None
 
     def _require(self, request: Request, running: RunningTask, device: DeviceState) -> ExpectedHere:
         key = require_headers(request, running.live.server_messages.check_in.size_bytes)

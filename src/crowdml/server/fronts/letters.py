@@ -58,8 +58,8 @@ def read_batch(raw: bytes) -> Iterator[Posted]:
         at += size
 
 
-def write_answers(batch: int, answers: Sequence[Answer]) -> Iterator[str]:
-    """Write the answers to a batch as notifications, as many as it takes.
+def write_answers(batch: int, answers: Sequence[Answer], largest: int | None = LARGEST_NOTICE) -> Iterator[str]:
+    """Write the answers to a batch, in as many pieces as it takes; None: in one piece.
 
     >>> read_answers(next(write_answers(7, [Answer(status=200, body=b"{}")])))[:2]
     (7, 0)
@@ -68,8 +68,8 @@ def write_answers(batch: int, answers: Sequence[Answer]) -> Iterator[str]:
     for at, answer in enumerate(answers):
         retry = next((value for name, value in answer.headers if name == b"retry-after"), b"-")
         line = f"{answer.status} {retry.decode()} {answer.body.decode()}"
-        length = len(line.encode()) + 1
-        if lines and size + length > LARGEST_NOTICE:
+        length = len(line.encode()) + 1 if largest is not None else 0
+        if lines and largest is not None and size + length > largest:
             yield f"{batch} {first}\n" + "\n".join(lines)
             lines, size, first = [], 0, at
         lines.append(line)

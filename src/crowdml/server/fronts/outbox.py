@@ -14,17 +14,19 @@ from collections.abc import Callable
 
 from crowdml.core import record
 from crowdml.server.fronts.letters import read_answers, write_batch
-from crowdml.server.fronts.post import CHECK_INS, Post
+from crowdml.server.fronts.post import CHECK_INS
 from crowdml.server.http.direct import Answered
 from crowdml.server.refusals import Answer, Refusal
 
 CAPACITY = 4096
 LARGEST_BATCH = 256
+LARGEST_BATCH_BYTES = 64 << 20
+"""A batch ends before it has more bytes than that, unless a single check-in has: whoever takes it holds all of it."""
 MOST_UNDER_WAY = 1
 BUSY = 4
 """After a batch of so many, whoever comes first waits a moment for the others who were answered with it: they come
 together again, and would else wait until that first one alone is stored."""
-LINGER_S = 0.010
+LINGER_S = 0.005
 PATIENCE_S = 20.0
 """After so long without an answer a device is asked to try again."""
 
@@ -45,12 +47,14 @@ class Outbox:
     """Sends check-ins of one front end.
 
     Args:
-        post: Carries them.
+        send: Carries them: kind, number and content of a letter, and its task.
         clock: Monotonic seconds.
     """
 
-    def __init__(self, post: Post, clock: Callable[[], float] = time.monotonic) -> None:
-        self._post, self._clock = post, clock
+    def __init__(
+        self, send: Callable[[int, int, bytes, int], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._carry, self._clock = send, clock
         self._waiting: dict[int, deque[Waiting]] = {}
         self._under_way: dict[int, Batch] = {}
         self._busy: set[int] = set()
@@ -77,11 +81,16 @@ class Outbox:
         busy = sum(batch.task == task for batch in self._under_way.values())
         if not waiting or busy >= MOST_UNDER_WAY:
             return
-        check_ins = [waiting.popleft() for _ in range(min(len(waiting), LARGEST_BATCH))]
+        check_ins, size = [waiting.popleft()], 0
+        while waiting and len(check_ins) < LARGEST_BATCH:
+            size += len(check_ins[-1][2])
+            if size + len(waiting[0][2]) > LARGEST_BATCH_BYTES:
+                break
+            check_ins.append(waiting.popleft())
         (self._busy.add if len(check_ins) >= BUSY else self._busy.discard)(task)
         self._sent += 1
         self._under_way[self._sent] = Batch(task=task, check_ins=check_ins, sent=self._clock())
-        self._post.send(CHECK_INS, self._sent, write_batch([each[:3] for each in check_ins]), task)
+        self._carry(CHECK_INS, self._sent, write_batch([each[:3] for each in check_ins]), task)
 
     def take(self, notice: str) -> None:
         """Hand out answers that came; those to a batch that nobody waits for any more are left."""
@@ -102,7 +111,7 @@ class Outbox:
     def send_again(self) -> None:
         """Send everything again that was not answered: somebody else aggregates now."""
         for number, batch in self._under_way.items():
-            self._post.send(CHECK_INS, number, write_batch([each[:3] for each in batch.check_ins]), batch.task)
+            self._carry(CHECK_INS, number, write_batch([each[:3] for each in batch.check_ins]), batch.task)
 
     def give_up_late(self) -> None:
         """Ask devices to try again that have waited too long."""

@@ -9,10 +9,13 @@ so no body is written to disk.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
+from crowdml.server.fronts.link import Place
 from crowdml.server.store.channel import BYTES, INT4, INT8, TEXT, Channel, Row, from_int, int8
 from crowdml.server.store.open_database import parse
 from crowdml.server.store.postgres import HOLDS_LOCK, LOCK, connect_postgres
@@ -24,6 +27,9 @@ INBOX = "crowdml_in"
 
 CHECK_INS, OPEN, MORE = 0, 1, 2
 """Kinds of letters to the aggregator: a batch, the beginning of a request, another event of it."""
+
+LOOPBACK = "127.0.0.1"
+"""Where front ends reach each other whose database is reached by a file."""
 
 MOST_LETTERS = 64
 """Letters that are taken at once."""
@@ -39,6 +45,8 @@ MAKE = (
     "ALTER TABLE crowdml_inbox SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)",
     "ALTER TABLE crowdml_outbox SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)",
     "CREATE SEQUENCE IF NOT EXISTS crowdml_fronts",
+    "CREATE UNLOGGED TABLE IF NOT EXISTS crowdml_aggregator (front BIGINT NOT NULL, host TEXT NOT NULL, "
+    "port INTEGER NOT NULL, secret BYTEA NOT NULL)",
 )
 _SEND = (
     "WITH sent AS (INSERT INTO crowdml_inbox (front, kind, number, task, content) VALUES ($1, $2, $3, $4, $5)) "  # noqa: S608  constants
@@ -55,6 +63,11 @@ _COLLECT = "DELETE FROM crowdml_outbox WHERE front = $1 RETURNING id, number, co
 _TELL = "SELECT pg_notify($1, $2)"
 _HOLDER = f"SELECT pid FROM pg_locks WHERE {HOLDS_LOCK}"  # noqa: S608  a constant
 _END_HOLDER = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {HOLDS_LOCK} AND pid = $1"  # noqa: S608
+_PUT_AGGREGATOR = (
+    "WITH gone AS (DELETE FROM crowdml_aggregator) "
+    "INSERT INTO crowdml_aggregator (front, host, port, secret) VALUES ($1, $2, $3, $4)"
+)
+_FIND_AGGREGATOR = "SELECT front, host, port, secret FROM crowdml_aggregator"
 _SWEEP = "DELETE FROM crowdml_outbox WHERE front = $1"
 
 
@@ -82,7 +95,7 @@ class Post:
         with self._connection.transaction():
             # Of two that make the tables at once, one waits.
             self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK + 1,))
-            if self._connection.execute("SELECT to_regclass('crowdml_fronts')").fetchone()[0] is None:
+            if self._connection.execute("SELECT to_regclass('crowdml_aggregator')").fetchone()[0] is None:
                 for text in MAKE:
                     self._connection.execute(text)
         (self.front,) = self._connection.execute("SELECT nextval('crowdml_fronts')").fetchone()
@@ -130,6 +143,25 @@ class Post:
         """Take what was answered to this front end: numbers of requests, and events."""
         rows = sorted(await self.channel.run(_COLLECT, (INT8,), int8(self.front)), key=_number)
         return [(from_int(row[1]), row[2] or b"") for row in rows]
+
+    @property
+    def host(self) -> str:
+        """The address by which this front end reaches the database: others that use it may reach us there."""
+        with socket.socket(fileno=os.dup(self._connection.pgconn.socket)) as copy:
+            return str(copy.getsockname()[0]) if copy.family in (socket.AF_INET, socket.AF_INET6) else LOOPBACK
+
+    def put_aggregator(self, port: int, secret: bytes) -> asyncio.Future[list[Row]]:
+        """Say where this front end, which aggregates, takes links."""
+        values = (int8(self.front), self.host.encode(), port.to_bytes(4), secret)
+        return self.channel.run(_PUT_AGGREGATOR, (INT8, TEXT, INT4, BYTES), *values)
+
+    async def find_aggregator(self) -> Place | None:
+        """Find where whoever aggregates takes links."""
+        found = await self.channel.run(_FIND_AGGREGATOR)
+        if not found:
+            return None
+        front, host, port, secret = found[0]
+        return Place(front=from_int(front), host=(host or b"").decode(), port=from_int(port), secret=secret or b"")
 
     def sweep(self, front: int) -> asyncio.Future[list[Row]]:
         """Throw away what was answered to a front end that is gone."""

@@ -1,29 +1,30 @@
 """What a front end knows of tasks that another one aggregates: who may speak, and the version that is stored.
 
-Before a device is given a version, the database is asked whether there is a newer one; one question serves everybody
-who came before it was sent. So whichever front end a device asks, it never sees a version older than one that was
-shown or acknowledged before.
+Before a device is given a version, the aggregator is asked by its link whether there is a newer one, or the database
+where there is no link; one question serves everybody who came before it was sent. So whichever front end a device asks,
+it never sees a version older than one that was shown or acknowledged before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Awaitable, Callable
 
 from crowdml.core import record
+from crowdml.server.fronts.news import STATES, News, read_news, write_known
 from crowdml.server.fronts.post import Post
 from crowdml.server.store import StoredTask
 from crowdml.server.store.channel import INT4, INT8S, Row, from_int, int8_list
 from crowdml.server.tasks.device_tokens import DeviceState, Tokens, token_hash
-from crowdml.server.tasks.mutable_task import publish
+from crowdml.server.tasks.mutable_task import etag_of, publish
 from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.snapshot import Published
 
-LINGER_S = 0.010
+LINGER_S = 0.003
 """Where many ask, a question waits so long for those who are about to."""
 BUSY = 4
 
-_STATES = ("draft", "open", "paused", "stopped")
 _CODE = "CASE tasks.state WHEN 'open' THEN 1 WHEN 'paused' THEN 2 WHEN 'stopped' THEN 3 ELSE 0 END"
 _CHANGED = (
     f"SELECT tasks.id, tasks.version, {_CODE}, tasks.reason, "  # noqa: S608  constants
@@ -66,6 +67,7 @@ class Replica:
 
     Args:
         post: Asks the database.
+        newest: Asks the aggregator which versions are newest; None where the database has to be asked.
 
     Attributes:
         tokens: Finds devices by their tokens.
@@ -76,9 +78,9 @@ class Replica:
 
     well = True
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: Post, newest: Callable[[bytes], Awaitable[bytes | None]]) -> None:
         """Know nothing yet; `reload` must follow."""
-        self._post, self.tokens = post, Tokens()
+        self._post, self._newest, self.tokens = post, newest, Tokens()
         self.tasks: dict[str, RunningTask] = {}
         self._by_number: dict[int, RunningTask] = {}
         self.shown: dict[int, Shown] = {}
@@ -112,14 +114,19 @@ class Replica:
                 self._ask()
         return self._waiting
 
-    async def crowd_changed(self, task: int, slot: int) -> None:
+    def forget(self, task: int, slot: int) -> None:
+        """Forget a device that came or went: until `look_again` has found it, the aggregator answers it."""
+        running = self._by_number.get(task)
+        if running is not None and (before := running.devices.pop(slot, None)) is not None:
+            before.revoked = True
+            self.tokens.remove(before)
+
+    async def look_again(self, task: int, slot: int) -> None:
         """Look at a device again that came or went."""
         running = self._by_number.get(task)
         if running is not None:
             rows = await self._post.channel.run(_DEVICE, (INT4, INT4), task.to_bytes(4), slot.to_bytes(4))
-            if (before := running.devices.pop(slot, None)) is not None:
-                before.revoked = True
-                self.tokens.remove(before)
+            self.forget(task, slot)
             self._welcome(running, rows)
 
     def _ask(self) -> None:
@@ -146,26 +153,39 @@ class Replica:
             self._ask()
 
     async def _refresh(self) -> None:
-        known = self.shown
+        told = await self._newest(write_known((task, now.version, now.state) for task, now in self.shown.items()))
+        for news in read_news(told) if told is not None else await self._ask_database():
+            running = self._by_number.get(news.task)
+            if running is None:
+                await self._load(news.task)
+                continue
+            before = self.shown[news.task]
+            if news.version < before.version:
+                continue  # what is shown came from the database, and its aggregator was about to say so
+            published = before.published
+            if news.body is not None:
+                etag = etag_of(running, news.version)
+                published = Published(version=news.version, etag=etag, body=news.body, parameters=())
+            self.shown[news.task] = Shown(
+                version=news.version, state=news.state, reason=news.reason, published=published
+            )
+
+    async def _ask_database(self) -> list[News]:
+        known, found = self.shown, list[News]()
         lists = (
             int8_list(list(known)),
             int8_list([shown.version for shown in known.values()]),
-            int8_list([_STATES.index(shown.state) for shown in known.values()]),
+            int8_list([STATES.index(shown.state) for shown in known.values()]),
         )
         for row in await self._post.channel.run(_CHANGED, (INT8S, INT8S, INT8S), *lists):
-            number = from_int(row[0])
-            running = self._by_number.get(number)
-            if running is None:
-                await self._load(number)
-                continue
-            before, version = known[number], from_int(row[1])
-            published = before.published
+            number, version, body = from_int(row[0]), from_int(row[1]), None
             if row[4] is not None:
-                published = publish(running, running.live.state.decode(row[4]), version, exported=False)
+                running = self._by_number[number]
+                body = publish(running, running.live.state.decode(row[4]), version, exported=False).body
             reason = None if row[3] is None else row[3].decode()
-            self.shown[number] = Shown(
-                version=version, state=_STATES[from_int(row[2])], reason=reason, published=published
-            )
+            state = STATES[from_int(row[2])]
+            found.append(News(task=number, version=version, state=state, reason=reason, body=body))
+        return found
 
     async def _load(self, number: int) -> None:
         (row,) = await self._post.channel.run(_TASK, (INT4,), number.to_bytes(4))

@@ -145,6 +145,12 @@ async def make_invites(coordinator: In, running: Of, body: json_bodies.InvitesBo
     return {"invites": await asyncio.to_thread(coordinator.enrolment.invite, running, body.count, address)}
 
 
+@described("Whether an invite is used", response_model=json_bodies.Invite)
+async def show_invite(coordinator: In, running: Of, code_hash: json_bodies.Hash) -> dict[str, Any]:
+    """Say whether a device has joined by an invite. Only its hash is asked for: the code itself lets one in."""
+    return {"used": await asyncio.to_thread(coordinator.enrolment.is_used, running, bytes.fromhex(code_hash))}
+
+
 @described("List devices", response_model=json_bodies.Devices)
 async def list_devices(running: Of) -> dict[str, Any]:
     """Return the enrolled devices: names given by the server, nothing about owners."""

@@ -1,4 +1,4 @@
-"""Check-ins without a coroutine of their own: admitted by their headers, taken with their body, answered when stored.
+"""Check-outs and check-ins without a coroutine of their own: admitted by their headers, answered when that can be done.
 
 For every request uvicorn starts a coroutine, which waits for the body and then for the writer, and speaks ASGI with
 both sides: a third of all that a small check-in costs. A route that can be answered in two steps needs none of that:
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from crowdml.server.refusals import Answer, Headers, Refusal
+from crowdml.server.refusals import BODILESS, Answer, Headers, Refusal
 
 Answered = Callable[[Answer], None]
 """Called once with the answer."""
@@ -38,6 +38,23 @@ class Expected(Protocol):
     def take(self, body: bytes | memoryview, answered: Answered) -> None:
         """Take the body, of whatever length it is; the answer comes now or later."""
         ...
+
+
+class ExpectedNothing:
+    """A request that was admitted and brings no body, such as a check-out.
+
+    Args:
+        answer: Called when the request is complete, with whom to tell the answer.
+    """
+
+    size = 0
+
+    def __init__(self, answer: Callable[[Answered], None]) -> None:
+        self._answer = answer
+
+    def take(self, body: bytes | memoryview, answered: Answered) -> None:
+        """Answer; there is no body."""
+        self._answer(answered)
 
 
 class DirectApp(Protocol):
@@ -119,7 +136,7 @@ class DirectCycle:
         try:
             headers = _lines((*http.server_state.default_headers, *answer.headers, *self._always))
             end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-            length = b"content-length: %d\r\n" % len(answer.body)
+            length = b"" if answer.status in BODILESS else b"content-length: %d\r\n" % len(answer.body)
             http.transport.write(b"".join((STATUS_LINE[answer.status], headers, length, end, answer.body)))
             if not self.keep_alive:
                 http.transport.close()

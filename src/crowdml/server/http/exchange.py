@@ -14,7 +14,7 @@ from typing import Any
 
 from crowdml.core import CrowdError
 from crowdml.core.errors import MalformedMessage
-from crowdml.server.http.direct import Answered
+from crowdml.server.http.direct import Answered, Expected, ExpectedNothing, mistake
 from crowdml.server.http.requests import Limiter, Receive, Request, length_of, read_large_body, require_size
 from crowdml.server.refusals import Answer, Refusal, refusal_of
 from crowdml.server.tasks.coordinator import Coordinator
@@ -53,6 +53,32 @@ class Exchange:
             answer = refusal_of(error).answer()
         self._coordinator.check_outs[answer.status] += 1
         return answer
+
+    def expect_check_out(self, request: Request) -> Expected | Answer | None:
+        """Begin the same without waiting for anything; a check-out with a body goes the usual way."""
+        if b"content-length" in request.headers:
+            return None
+        try:
+            running, device = self.admit(request)
+        except CrowdError as error:
+            answer = refusal_of(error).answer()
+            self._coordinator.check_outs[answer.status] += 1
+            return answer
+
+        def settled(answered: Answered) -> None:
+            try:
+                answer = self._check_out(running, device, request)
+            except CrowdError as error:
+                answer = refusal_of(error).answer()
+            except Exception as error:
+                answer = mistake(error)  # where this is called later, nobody else would answer
+            self._coordinator.check_outs[answer.status] += 1
+            answered(answer)
+
+        if not self._coordinator.options.shared():
+            return ExpectedNothing(settled)
+        writer = self._coordinator.writers[running.name]
+        return ExpectedNothing(lambda answered: writer.when_settled(lambda: settled(answered)))
 
     async def check_in(self, request: Request, receive: Receive) -> Answer:
         """Answer a check-in, once it is stored."""

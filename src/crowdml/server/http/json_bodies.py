@@ -10,6 +10,8 @@ State = Literal["draft", "open", "paused", "stopped"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", max_length=63)]
 Base64 = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+={0,2}$", max_length=128)]
 
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -52,7 +54,7 @@ class EnrolBody(_Body):
 
     invite: str = Field(min_length=8, max_length=128, description="the code of the invite")
     key: Base64 = Field(description="the device's Ed25519 key, base64url")
-    task_hash: str = Field(pattern="^[0-9a-f]{64}$", description="hash of the signed task that its owner accepted")
+    task_hash: Hash = Field(description="hash of the signed task that its owner accepted")
     signature: Base64 = Field(description="over purpose, task, invite and hash")
 
 
@@ -187,6 +189,12 @@ class Invites(_Answer):
     """Links, each good for one device."""
 
     invites: list[str]
+
+
+class Invite(_Answer):
+    """An invite, as far as strangers are told."""
+
+    used: bool = Field(description="whether a device has joined by it: it lets in no other")
 
 
 class Listed(_Answer):

@@ -216,6 +216,7 @@ _TEXTS = {
 _MEANINGS = {
     "task": "name of the task",
     "device": "name of the device, as the list of devices has it",
+    "code_hash": "SHA-256 of `crowdml invite`, a zero byte and the code of the invite, in hexadecimal",
     "before": "number of the last entry that is known already",
     "after": "number of the last receipt that is known already",
     "format": "kind of file",

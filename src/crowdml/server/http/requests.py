@@ -15,7 +15,7 @@ from typing import Any
 
 from crowdml.core import CrowdError, record
 from crowdml.server.http.whole_body import EXTENSION
-from crowdml.server.refusals import ALWAYS, Answer, Refusal, refusal_of
+from crowdml.server.refusals import ALWAYS, BODILESS, Answer, Refusal, refusal_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -172,7 +172,7 @@ def length_of(value: bytes) -> int:
 async def send_answer(send: Send, answer: Answer) -> None:
     """Send an answer with its length and the headers that every answer has."""
     headers = [*answer.headers, *ALWAYS]
-    if answer.status not in (204, 304):
+    if answer.status not in BODILESS:
         headers.append((b"content-length", b"%d" % len(answer.body)))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

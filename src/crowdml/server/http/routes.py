@@ -56,6 +56,7 @@ _API: tuple[tuple[str, str, Who, str], ...] = (
     ("POST", "/v1/tasks/{task}/leak", "operator", "control.note_leak"),
     ("GET", "/v1/tasks/{task}/events", "anyone", "status_routes.events"),
     ("POST", "/v1/tasks/{task}/invites", "operator", "control.make_invites"),
+    ("GET", "/v1/tasks/{task}/invites/{code_hash}", "anyone", "control.show_invite"),
     ("GET", "/v1/tasks/{task}/devices", "operator", "control.list_devices"),
     ("POST", "/v1/tasks/{task}/devices", "anyone", "control.enrol"),
     ("DELETE", "/v1/tasks/{task}/devices/{device}", "operator", "control.revoke_device"),

@@ -15,6 +15,7 @@ from crowdml.server.http.requests import Receive, Request, length_of, read_body
 from crowdml.server.refusals import Answer, Refusal, json_answer
 from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.device_tokens import DeviceState
+from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.secure_attempt import Message
 from crowdml.server.tasks.secure_rounds import SecureRounds
 
@@ -35,6 +36,12 @@ class SecureRoutes:
     def __init__(self, coordinator: Coordinator, exchange: Exchange) -> None:
         self._coordinator, self._exchange = coordinator, exchange
         self._rounds: dict[str, SecureRounds] = {}
+
+    def begin(self) -> None:
+        """Take up the sums of all tasks: where a server ended during the last attempt, nobody might ask again."""
+        for running in self._coordinator.tasks.values():
+            if running.live.masked is not None:
+                self._rounds_of(running)
 
     async def status(self, request: Request, receive: Receive) -> Answer:
         """Say which sum is going on."""
@@ -58,12 +65,15 @@ class SecureRoutes:
         running, device = self._exchange.admit(request)
         if running.live.masked is None:
             raise Refusal(404, "no-sums", "check-ins of this task are not masked")
+        return self._rounds_of(running), device
+
+    def _rounds_of(self, running: RunningTask) -> SecureRounds:
         found = self._rounds.get(running.name)
         if found is None:
             writer, options = self._coordinator.writers[running.name], self._coordinator.options
             found = SecureRounds(running, writer, self._coordinator.store, options.stage_s)
             self._rounds[running.name] = found
-        return found, device
+        return found
 
 
 def _meant(request: Request) -> tuple[str, Message]:

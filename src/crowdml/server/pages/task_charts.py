@@ -27,6 +27,7 @@ from crowdml.server.store import StoredError
 from crowdml.server.tasks.figures.learning_curve import CurvePoint
 from crowdml.server.tasks.figures.statistics import DAYS_SHOWN, Statistics, Validated, day_name, staleness_bins
 from crowdml.task.recent_error import WIDEST, RecentError
+from crowdml.task.target_shares import TargetShare
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -174,26 +175,48 @@ def _check_ins(curve: Sequence[CurvePoint], counts: bool) -> Chart:
 def _targets(target: Target, statistics: Statistics) -> Chart | None:
     if not statistics.targets:
         return None
-    bars = [Bar(name=own.name, value=clamp(own.share), low=own.low, high=own.high) for own in statistics.targets]
+    bars = [_share_bar(own) for own in statistics.targets]
     most = max(0.05, *(max(bar.value, bar.high or 0.0) for bar in bars))
     of = f"{counted(statistics.rows, 'row')} that devices looked at, a row each time it was"
     why = f"{'noise that devices added to these counts, and ' if statistics.noisy else ''}sampling"
     words = (
         f"Share of each {'label' if target.has_accuracy else 'range'} among {of}. The lines are 95 % bands: {why}."
         f"{'' if statistics.noisy else ' No noise protects these counts.'}"
+        f"{' Where noise has carried a band beyond all shares there can be, none is drawn.' * _any_hidden(statistics)}"
     )
     svg = bar_chart(bars, id="targets", label=words, most=most, written=_share)
-    rows = tuple(
-        (own.name, f"{100 * clamp(own.share):.1f} %", f"{100 * own.low:.1f} to {100 * own.high:.1f} %")
-        for own in statistics.targets
-    )
+    rows = tuple((own.name, *_share_cells(own)) for own in statistics.targets)
     first = "label" if target.has_accuracy else target.column
     return Chart(svg=svg, caption=words, names=(first, "share", "95 % band"), rows=rows)
 
 
+def _is_hidden(own: TargetShare) -> bool:
+    """Whether noise has carried the whole band below 0 or above 1: cut off there it has no width, and tells nothing."""
+    return own.high <= own.low
+
+
+def _any_hidden(statistics: Statistics) -> bool:
+    return any(map(_is_hidden, statistics.targets))
+
+
+def _share_bar(own: TargetShare) -> Bar:
+    if _is_hidden(own):
+        return Bar(name=own.name, value=clamp(own.share))
+    return Bar(name=own.name, value=clamp(own.share), low=own.low, high=own.high)
+
+
+def _share_cells(own: TargetShare) -> tuple[str, str]:
+    """Write share and band for the table."""
+    if _is_hidden(own):
+        return "not known", f"{'below 0' if own.share < 0.5 else 'above 100'} %: noise hides it"
+    return f"{100 * clamp(own.share):.1f} %", f"{100 * own.low:.1f} to {100 * own.high:.1f} %"
+
+
 def _share(bar: Bar) -> str:
     """Write the share of a bar, unless noise hides it."""
-    return "not known" if (bar.high or 0.0) - (bar.low or 0.0) > WIDEST else f"{100 * bar.value:.0f} %"
+    if bar.low is None or bar.high is None or bar.high - bar.low > WIDEST:
+        return "not known"
+    return f"{100 * bar.value:.0f} %"
 
 
 def _days(statistics: Statistics) -> Chart | None:

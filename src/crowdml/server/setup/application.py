@@ -80,8 +80,16 @@ def make_door(
         coordinator.is_operator,
         lambda headers: coordinator.sessions.find(cookies.read(headers)) is not None,
     )
-    direct: dict[str, DirectHandler] = {"exchange.check_in": exchange.expect_check_in}
-    lifespan = Lifespan(coordinator, framework.begin)
+    direct: dict[str, DirectHandler] = {
+        "exchange.check_out": exchange.expect_check_out,
+        "exchange.check_in": exchange.expect_check_in,
+    }
+
+    def begun() -> None:
+        secure.begin()
+        framework.begin()
+
+    lifespan = Lifespan(coordinator, begun)
     return FrontDoor(coordinator, handlers, limited, access, lifespan, direct, relay.serve)
 
 

@@ -85,7 +85,7 @@ class FrontEnd:
         self._heart: Heart | None = None
         self._welcome = asyncio.Event()
         self._post = Post(url, self._heard, self._lost)
-        self._follower = Follower(self._post, access, self._devices)
+        self._follower = Follower(self._post, access, self._devices, self._crowd_changed_elsewhere)
         self.always = self._follower.always
         self._door: FrontDoor | None = None
         self._aggregator: Aggregator | None = None
@@ -164,6 +164,8 @@ class FrontEnd:
         if self._aggregator is not None and self._life is not None:
             await self._aggregator.close()
             await self._life.end()
+            await self._aggregator.end()
+        self._follower.line.part()
         if self._heart is not None:
             self._heart.end()
         await self._post.tell(ALL, f"bye {self._post.front}")
@@ -227,7 +229,8 @@ class FrontEnd:
         door = make_door(coordinator, self._access, self._failed, self._devices)
         self._life = _Life(door)
         await self._life.begin()
-        self._aggregator = Aggregator(self._post, coordinator, door, self._failed)
+        self._follower.line.part()
+        self._aggregator = Aggregator(self._post, coordinator, door, self._lease_is_over, self._failed)
         await self._aggregator.begin()
         self._door = door
         await self._post.tell(ALL, f"aggregates {self._post.front}")
@@ -257,6 +260,8 @@ class FrontEnd:
                 self._alone = not self._neighbours.fronts
                 self._aggregator.wake()
             else:
+                if not self._follower.line.linked:
+                    self._begin(self._follower.line.meet())
                 await self._watch()
             await asyncio.sleep(TICK_S)
 
@@ -290,7 +295,7 @@ class FrontEnd:
         if what == "beat":
             self._silence.beat()
         elif what == "crowd" and not self.aggregates:
-            self._begin(self._follower.replica.crowd_changed(*numbers))
+            self._crowd_changed_elsewhere(*numbers)
         elif what == "here" and numbers[0] != self._post.front:
             self._alone = False
             if self._neighbours.hear(numbers[0]) and self.aggregates:
@@ -307,20 +312,36 @@ class FrontEnd:
 
     async def _meet_aggregator(self) -> None:
         """Begin anew with whoever aggregates now."""
+        self._follower.line.part()
         if not self.aggregates:
             await self._follower.replica.reload()
         self._follower.outbox.send_again()
         self._follower.tunnel.lose()
+        if not self.aggregates:
+            await self._follower.line.meet()
 
     def _crowd_changed(self, task: int, slot: int) -> None:
-        self._call(lambda: None if self._alone else self._post.tell(ALL, f"crowd {task} {slot}"))
+        def tell() -> None:
+            if self._aggregator is not None:
+                self._aggregator.links.crowd_changed(task, slot)
+            if not self._alone:
+                self._post.tell(ALL, f"crowd {task} {slot}")
+
+        self._call(tell)
+
+    def _crowd_changed_elsewhere(self, task: int, slot: int) -> None:
+        self._follower.replica.forget(task, slot)
+        self._begin(self._follower.replica.look_again(task, slot))
 
     def _is_shared(self) -> bool:
         return not self._alone
 
     def _is_late(self) -> bool:
         """Tell whether somebody else may aggregate by now, of which we have not heard: we were stopped for a while."""
-        return self._door is not None and not self._alone and self._heart is not None and not self._heart.lasts
+        return self._door is not None and not self._alone and self._lease_is_over()
+
+    def _lease_is_over(self) -> bool:
+        return self._heart is not None and not self._heart.lasts
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call something in the event loop, from whichever thread."""

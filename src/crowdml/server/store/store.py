@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdml.core import BadInput
-from crowdml.server.store import device_tables, event_log, refused_releases, session_tables
+from crowdml.server.store import device_tables, event_log, refused_releases, secure_attempts, session_tables
 from crowdml.server.store.batch_writes import NEVER, BatchWrites, Counters, Key
 from crowdml.server.store.database import Database, Statements
 from crowdml.server.store.event_log import Actor, Event
@@ -151,6 +151,11 @@ class Store:
             statements.run_all(new, [(task, code, False) for code in code_hashes])
             event_log.note(statements, by, "invited", task=task, count=len(code_hashes))
 
+    def invite_used(self, task: int, code_hash: bytes) -> bool | None:
+        """Say whether a device has joined by an invite, whatever became of it; None if there is no such invite."""
+        found = self._found(device_tables.FIND_INVITE, task, code_hash)
+        return bool(found[0]["used"]) if found else None
+
     def use_invite(self, task: int, code_hash: bytes, device: NewDevice) -> Joined | Refused:
         """Let a device join, once per invite; the same key again gets a new token for the same slot.
 
@@ -242,6 +247,16 @@ class Store:
         """Return how many releases of a device were refused for good."""
         with self._failing(), self._database.look_up() as cursor:
             return refused_releases.count(self._database.statements(cursor), task, slot)
+
+    def keep_vectors(self, task: int, sent: secure_attempts.Sent) -> None:
+        """Remember how many vectors devices have sent to secure sums, in place of what was remembered before."""
+        with self._write() as statements:
+            secure_attempts.keep(statements, task, sent)
+
+    def vectors(self, task: int) -> secure_attempts.Sent:
+        """Return what is remembered of vectors sent to secure sums."""
+        with self._failing(), self._database.look_up() as cursor:
+            return secure_attempts.kept(self._database.statements(cursor), task)
 
     def rows(self, task: int) -> dict[int, bytes]:
         """Return the rows of the device state that differ from the first one, by slot."""

@@ -225,7 +225,6 @@ class Coordinator:
             self._failed,
             self.options.capacity,
             self.options.largest_batch,
-            self.options.shared,
         )
         public = read_validation_set(stored.public)
         if public is not None and Validation.can_measure(running):

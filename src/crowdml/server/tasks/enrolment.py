@@ -13,6 +13,7 @@ from typing import Any
 
 from crowdml.server.refusals import Answer, Refusal, json_answer
 from crowdml.server.store import Actor, NewDevice, Store
+from crowdml.server.store.store_records import Refused
 from crowdml.server.tasks.device_tokens import DeviceState, Tokens, token_hash
 from crowdml.server.tasks.mutable_task import MutableTask
 from crowdml.server.tasks.running_task import RunningTask
@@ -60,6 +61,13 @@ class Enrolment:
             for code in codes
         ]
 
+    def is_used(self, running: RunningTask, code_hash: bytes) -> bool:
+        """Say whether a device has joined by an invite, to whoever knows the hash of its code."""
+        used = self._store.invite_used(running.id, code_hash)
+        if used is None:
+            raise _not_joined("unknown")
+        return used
+
     def enrol(self, task: MutableTask, request: Mapping[str, Any]) -> Answer:
         """Let a device join by an invite; exactly one can use it."""
         running, state = task.running, task.state
@@ -79,8 +87,7 @@ class Enrolment:
         )
         used = self._store.use_invite(running.id, _code_hash(request["invite"]), device)
         if isinstance(used, str):
-            status, code, text, hint = NOT_JOINED[used]
-            raise Refusal(status, code, text, hint=hint)
+            raise _not_joined(used)
         before = running.devices.get(used.device.slot)
         if before is not None:
             self._tokens.remove(before)
@@ -120,6 +127,11 @@ class Enrolment:
     def _drop(self, task: MutableTask, device: DeviceState) -> None:
         self._tokens.remove(device)
         task.remove_device(device)
+
+
+def _not_joined(why: Refused) -> Refusal:
+    status, code, text, hint = NOT_JOINED[why]
+    return Refusal(status, code, text, hint=hint)
 
 
 def _code_hash(code: str) -> bytes:

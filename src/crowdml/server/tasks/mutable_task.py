@@ -197,10 +197,15 @@ def publish(running: RunningTask, server: Tree, version: int, exported: bool = T
     part = running.live.server.last.server
     return Published(
         version=version,
-        etag=f'"{running.incarnation}-{version}"'.encode(),
+        etag=etag_of(running, version),
         body=running.live.server_messages.check_out.encode(message(version, part.check_out(server))),
         parameters=_frozen(part.report(server).parameters) if exported else (),
     )
+
+
+def etag_of(running: RunningTask, version: int) -> bytes:
+    """Name a version within the incarnation of its task."""
+    return f'"{running.incarnation}-{version}"'.encode()
 
 
 def _estimated(counts: Tally | None) -> float | None:

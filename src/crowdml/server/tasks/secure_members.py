@@ -16,17 +16,19 @@ all attempts together by more than may be in as many rosters as the crowd would 
 nothing, but that one of the two is corrupt. If an attempt fails for it, both are left out of the further attempts at
 that version: at most one honest member for each corrupt one.
 
-Nothing of it is stored: a server that is started anew learns it again, at the price of an attempt.
+How many vectors were sent is stored. Who is left out is not: a server that is started anew learns it again, at the
+price of an attempt.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from crowdml.algorithms import Barrier
 from crowdml.secure_aggregation import SumServer
 from crowdml.server.refusals import Refusal
+from crowdml.server.store.secure_attempts import Sent
 from crowdml.server.tasks.device_tokens import DeviceState
 from crowdml.server.tasks.folding import require_open
 from crowdml.server.tasks.running_task import RunningTask
@@ -120,15 +122,16 @@ class SecureMembers:
 
     Args:
         running: The task, which must be one that aggregates securely.
+        sent: How many vectors were sent before, by slot and the version that the device began with.
     """
 
-    def __init__(self, running: RunningTask) -> None:
+    def __init__(self, running: RunningTask, sent: Sent) -> None:
         assert running.live.masked is not None  # noqa: S101  made for such tasks
         self._running, self._suspects = running, Suspects()
         schedule = running.live.server.schedule
         self._readiness = Readiness(schedule) if isinstance(schedule, Barrier) else None
         self.attempts = running.live.masked.masking.attempts
-        self._sent: Counter[tuple[int, int]] = Counter()
+        self._sent = Counter(sent)
 
     def require_welcome(self, device: DeviceState, started: int, machine: SumServer) -> None:
         """Refuse a device that is not in the round, began too long ago, or has nothing left to send."""
@@ -147,6 +150,23 @@ class SecureMembers:
             raise Refusal(409, "attempts-spent", f"all {self.attempts} attempts at this version are spent")
         if self._readiness:
             self._readiness.require_place(device.slot, machine.slots(), version, self._crowd())
+
+    @property
+    def sent(self) -> Sent:
+        """How many vectors were sent, by slot and the version that the device began with."""
+        return dict(self._sent)
+
+    def sent_if_all(self, started: Mapping[int, int]) -> Sent:
+        """Say the same for the case that all members of an attempt send theirs, who began with these versions."""
+        return dict(self._sent + Counter(started.items()))
+
+    def are_spent(self, version: int, least: int) -> bool:
+        """Tell whether attempts at a version are spent, so that too few devices may send another vector.
+
+        Where devices are missing because they have left or never came, a task waits for others as usual.
+        """
+        crowd = self._crowd()
+        return sum(self._may_send(each.slot, version) for each in crowd) < min(least, len(crowd))
 
     def note_vector(self, slot: int, started: int) -> None:
         """Count a vector that a device has sent to an attempt."""

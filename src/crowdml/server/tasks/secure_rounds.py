@@ -1,14 +1,16 @@
 """The secure sums of one task, one attempt after the other: the driver of the server's machine.
 
 A stage is closed when everybody it waits for has spoken, or when its time is up; whoever was silent is lost. An attempt
-that loses too many is given up, and the next begins with the next hello. Nothing of an attempt is stored: if the server
-ends, the attempt is over, and members have spent what they sent. If too few are left that still may try
-(`secure_members`), the task is paused and says why.
+that loses too many is given up, and the next begins with the next hello. If the server ends, the attempt is over, and
+members have spent what they sent. Stored is that alone: before members are asked for their vectors, as if all of them
+had sent one. If too few are left that still may try (`secure_members`), the task is paused and says why; a server that
+is started anew looks at that first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import secrets
 from collections.abc import Callable, Coroutine
@@ -24,6 +26,7 @@ from crowdml.secure_aggregation.stages import DONE as OVER
 from crowdml.secure_aggregation.sum_messages import Hello, Shares, read_flags, read_shares
 from crowdml.server.refusals import Answer, Refusal
 from crowdml.server.store import Receipt, Store
+from crowdml.server.store.secure_attempts import Sent
 from crowdml.server.tasks.device_tokens import DeviceState
 from crowdml.server.tasks.folding import Upload, fold_sum, receipt_answer
 from crowdml.server.tasks.mutable_task import MutableTask
@@ -48,11 +51,14 @@ class SecureRounds:
     def __init__(self, running: RunningTask, writer: Writer, store: Store, stage_s: float) -> None:
         """Begin without an attempt: the first one starts with a hello."""
         self._running, self._writer, self._store, self._stage_s = running, writer, store, stage_s
-        self._members = SecureMembers(running)
+        self._members = SecureMembers(running, store.vectors(running.id))
         self._cards: dict[int, Card] = {}
         self._broadcasts: dict[int, bytes] = {}
         self._attempt: Attempt | None = None
         self._under_way: set[asyncio.Task[None]] = set()
+        version = running.snapshot.version
+        if self._members.are_spent(version, running.live.form(version).terms.least):
+            self._begin(self._pause, version, "the server was started anew during the last of them")
 
     def status(self) -> dict[str, Any]:
         """Say which sum is going on, and how far it is."""
@@ -194,15 +200,43 @@ class SecureRounds:
         if stage == REVEAL:
             if attempt.timer:
                 attempt.timer.cancel()
-            self._begin(self._finish(attempt))
+            self._begin(self._finish, attempt)
             return
         try:
             closing[stage]()
         except CrowdError as error:
             self._give_up(attempt, str(error))
             return
+        if stage == SHARES:
+            self._begin(self._ask_for_vectors, attempt)
+            return
         attempt.closed[stage].set()
         self._set_timer(attempt)
+
+    async def _ask_for_vectors(self, attempt: Attempt) -> None:
+        """Store that members may have sent a vector each, and only then let them: this server may end meanwhile."""
+        sent = self._members.sent_if_all({slot: attempt.started[slot] for slot in attempt.machine.waiting()})
+        try:
+            await self._keep(sent)
+        except CrowdError as error:
+            self._give_up(attempt, str(error))  # no clock runs: members would wait for ever
+            return
+        attempt.closed[SHARES].set()
+        if not attempt.over:
+            self._set_timer(attempt)
+
+    async def _keep(self, sent: Sent) -> None:
+        def work(task: MutableTask) -> Answer:
+            self._store.keep_vectors(task.running.id, sent)
+            return DONE
+
+        if await self._writer.submit(work) is not DONE:
+            raise Refusal(503, "busy", "the server could not store that vectors are asked for", retry_after_s=1)
+
+    async def _correct(self, sent: Sent) -> None:
+        """Store what was really sent; where that fails, what stands there is more and so on the safe side."""
+        with contextlib.suppress(CrowdError):
+            await self._keep(sent)
 
     async def _finish(self, attempt: Attempt) -> None:
         """Unmask in a thread, fold in by the writer, and only then answer."""
@@ -233,14 +267,17 @@ class SecureRounds:
         before = task.mark()
         receipts = fold_sum(task.live, task.state, attempt.machine.version, found, attempt.uploads)
         self._store.apply(task.since(before, list(receipts.values())))
+        self._store.keep_vectors(task.running.id, self._members.sent)
         task.settle()
         return receipts
 
     def _give_up(self, attempt: Attempt, why: str) -> None:
         attempt.failure = Refusal(409, "sum-aborted", why)
         enough = self._members.note_failure(attempt.machine)
+        if attempt.closed[SHARES].is_set():
+            self._begin(self._correct, self._members.sent)
         if attempt.uploads and not enough:
-            self._begin(self._pause(attempt.machine.version, why))
+            self._begin(self._pause, attempt.machine.version, why)
         self._wake(attempt)
 
     async def _pause(self, version: int, why: str) -> None:
@@ -260,9 +297,9 @@ class SecureRounds:
 
         await self._writer.submit(work)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Callable[..., Coroutine[Any, Any, None]], *given: Any) -> None:
         """Run something beside the requests; the loop itself would forget it."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work(*given))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 

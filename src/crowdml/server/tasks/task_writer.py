@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -31,9 +31,9 @@ LARGEST_BATCH = 256
 BUSY = 4
 """A batch of so many is followed by a short wait."""
 LINGER_S = 0.002
-LINGER_SHARED_S = 0.015
-"""The same where other front ends send batches of their own: they are several times as far away, and to store them
-together saves more than it delays."""
+LINGER_SHARED_S = 0.040
+"""So long at most where other front ends are about to send batches of their own: to store them together saves more than
+it delays."""
 
 Work = Callable[[MutableTask], Answer]
 """Something else that changes the task, between two batches; it may use the store. It is lent the state for that."""
@@ -53,7 +53,6 @@ class Writer:
         failed: Called once if the writer cannot go on.
         capacity: Check-ins that may wait.
         largest_batch: Check-ins stored in one transaction at most.
-        shared: Tells whether other front ends send batches too.
 
     Attributes:
         stored: Check-ins stored since the server started.
@@ -68,14 +67,15 @@ class Writer:
         failed: Callable[[BaseException], None],
         capacity: int = 4096,
         largest_batch: int = LARGEST_BATCH,
-        shared: Callable[[], bool] = bool,
     ) -> None:
         """Begin to work; an event loop must be running."""
         self._mutable, self._store, self._failed = task, store, failed
-        self._capacity, self._largest_batch, self._shared = capacity, largest_batch, shared
+        self._capacity, self._largest_batch = capacity, largest_batch
         self.stored, self.transactions, self.seconds = 0, 0, 0.0
         self._waiting: deque[Waiting] = deque()
         self._news = asyncio.Event()
+        self._expected: set[Hashable] = set()
+        self._complete: asyncio.Future[None] | None = None
         self._closing = False
         self._storing: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -92,6 +92,21 @@ class Writer:
         """How many check-ins wait."""
         return len(self._waiting)
 
+    @property
+    def storing(self) -> bool:
+        """Whether something may be in the database that is not shown here yet."""
+        return self._storing is not None and not self._storing.done()
+
+    def expect(self, front: Hashable) -> None:
+        """Take note that another front end is about to send a batch: it was busy, and is answered."""
+        self._expected.add(front)
+
+    def came(self, front: Hashable) -> None:
+        """Take note that the batch of another front end is here."""
+        self._expected.discard(front)
+        if not self._expected and self._complete is not None and not self._complete.done():
+            self._complete.set_result(None)
+
     async def submit(self, work: CheckIn | Work) -> Answer:
         """Wait in the queue and return the answer; a full queue refuses."""
         future: asyncio.Future[Answer] = self._loop.create_future()
@@ -107,8 +122,15 @@ class Writer:
 
     async def settled(self) -> None:
         """Wait until everything that others may find in the database is shown here too."""
-        if self._storing is not None and not self._storing.done():
+        if self._storing is not None and self.storing:
             await asyncio.shield(self._storing)
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """Call something as soon as that is so: now, or when what is being stored is shown."""
+        if self._storing is not None and self.storing:
+            self._storing.add_done_callback(lambda _: call())
+        else:
+            call()
 
     async def close(self) -> None:
         """Finish what waits, then end."""
@@ -128,7 +150,8 @@ class Writer:
                     continue
                 if busy:
                     # Where many speak, the others are about to: one transaction then serves them all.
-                    await asyncio.sleep(LINGER_SHARED_S if self._shared() else LINGER_S)
+                    await asyncio.sleep(LINGER_S)
+                    await self._wait_for_others()
                 batch = self._gather()
                 busy, answers = len(batch) >= BUSY, await self._handle(batch)
                 done, batch = zip(batch, answers, strict=True), []
@@ -139,6 +162,16 @@ class Writer:
             for _, answered in (*batch, *self._waiting):
                 answered(failure)
             self._failed(error)
+
+    async def _wait_for_others(self) -> None:
+        """Wait for front ends that were answered just now and are about to send again, but not for long.
+
+        Where a whole batch waits already, nothing of theirs would go with it.
+        """
+        if self._expected and len(self._waiting) < self._largest_batch:
+            self._complete = self._loop.create_future()
+            await asyncio.wait((self._complete,), timeout=LINGER_SHARED_S)
+            self._expected.clear()
 
     def _gather(self) -> list[Waiting]:
         """Take whatever waits; other work than check-ins is done alone."""
