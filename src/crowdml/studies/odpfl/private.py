@@ -10,15 +10,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crowdml.studies.comparisons import accuracies, learns, level, not_run, statement
-from crowdml.studies.study import TASKS, Results, Row, Study, curve
+from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve
 
-FROZEN = 0.30
-"""The paper's accuracy with frozen convolutions; it states no ε."""
+FROZEN, DENSE = 0.30, 0.15
+"""The paper's accuracies, for which it states no ε: with frozen convolutions; and the middle of the 10 to 20 % that it
+tells of nets without convolutions, and with random ones that do not learn."""
 WANTED = {"CIFAR-10": 0.50, "MNIST": 0.975}
 """What was wanted before anything was run: CIFAR-10 at ε = 8, MNIST at ε = 3."""
 
+RATE = "algorithm.rate.c"
+PICTURES = "data.transform=[{ kind = 'scale', by = 0.00784313725490196 }]"
+DENSE_LAYERS = (
+    "model={ kind = 'mlp', layers = [384, 192], activation = 'relu' }",
+    "algorithm={ kind = 'fedavg', per-round = 1, local-batch = 1024, local-steps = 49, "
+    "rate = { kind = 'constant', c = 4.0 } }",
+    "privacy.sampling-rate=0.02048",
+    "privacy.clip=0.1",
+    "stop.max-releases=12",
+    "crowd.passes=12",
+    "crowd.curve=12",
+)
+"""The dense layers of the paper's net, which is that of TensorFlow's tutorial on CIFAR-10."""
 CIFAR_NET = (
-    "data.transform=[{ kind = 'scale', by = 0.00784313725490196 }]",
+    PICTURES,
     "model={ kind = 'layers', shape = [32, 32, 3], layers = ["
     "{ kind = 'convolution', size = 16, kernel = 5, stride = 2 }, { kind = 'group-norm', groups = 4 }, "
     "{ kind = 'tanh' }, { kind = 'pooling', of = 'average' }, "
@@ -26,7 +40,7 @@ CIFAR_NET = (
     "{ kind = 'pooling', of = 'average' }, { kind = 'flatten' }, { kind = 'dense', size = 32 }, { kind = 'tanh' }, "
     "{ kind = 'dense', size = 10 }] }",
     "algorithm={ kind = 'fedavg', per-round = 1, local-batch = 1024, local-steps = 49, "
-    "rate = { kind = 'constant', c = 16.0 } }",
+    "rate = { kind = 'constant', c = 4.0 } }",
     "privacy.sampling-rate=0.02048",
     "privacy.clip=0.1",
     "stop.max-releases=12",
@@ -41,7 +55,7 @@ MNIST_NET = (
     "{ kind = 'convolution', size = 32, kernel = 4, padding = 'valid' }, { kind = 'tanh' }, { kind = 'pooling' }, "
     "{ kind = 'flatten' }, { kind = 'dense', size = 32 }, { kind = 'tanh' }, { kind = 'dense', size = 10 }] }",
     "algorithm={ kind = 'fedavg', per-round = 1, local-batch = 512, local-steps = 117, "
-    "rate = { kind = 'inverse-sqrt', c = 36.0 } }",
+    "rate = { kind = 'inverse-sqrt', c = 4.0 } }",
     "privacy.sampling-rate=0.008533334",
     "privacy.clip=0.1",
     "stop.max-releases=16",
@@ -50,21 +64,30 @@ MNIST_NET = (
 )
 
 
+FIXED, WITHOUT, RANDOM = "CIFAR-10, fixed features", "CIFAR-10, dense layers alone", "CIFAR-10, random convolutions"
+PAPER = {FIXED: FROZEN, WITHOUT: DENSE, RANDOM: DENSE, "CIFAR-10, net": FROZEN}
+"""Which of the paper's accuracies stands beside ours."""
+
+
 def _rows(results: Results) -> Iterator[Row]:
     """Set accuracies beside the paper's, or beside what was wanted; nothing helps where ε is above the promise."""
-    wanted = {"CIFAR-10, fixed features, ε = 8": WANTED["CIFAR-10"], "MNIST, net, ε = 3": WANTED["MNIST"]}
+    wanted = {f"{FIXED}, ε = 8": WANTED["CIFAR-10"], "MNIST, net, ε = 3": WANTED["MNIST"]}
     for label, result in results.items():
         least, values = wanted.get(label, 0.0), accuracies(result)
         epsilon = result.privacy["sample"]["epsilon"]
         kept = epsilon <= result.privacy["paper_claim"]["epsilon"] and learns(result)
         enough = bool(kept and float(values.mean()) >= least)
-        told, rule = f"{label.rsplit(',', 1)[0]}, ε = {epsilon:.3g}", f"ε as promised, and at least {least:g}"
-        if label.startswith("CIFAR"):
-            yield level(
-                told, "test accuracy", values, FROZEN, tolerance=0.05, claim=enough, better="more", claimed=rule
-            )
+        name = label.rsplit(",", 1)[0]
+        told, rule = f"{name}, ε = {epsilon:.3g}", f"ε as promised, and at least {least:g}"
+        if name in PAPER:
+            paper = PAPER[name]
+            yield level(told, "test accuracy", values, paper, tolerance=0.05, claim=enough, better="more", claimed=rule)
         else:
             yield statement(told, "test accuracy", values, enough, rule)
+
+
+def _searched(label: str, *changes: str, rate: float, rates: tuple[float, ...]) -> Curve:
+    return curve(label, *changes, chosen={RATE: rate}, grid={RATE: rates})
 
 
 PRIVATE = Study(
@@ -73,24 +96,30 @@ PRIVATE = Study(
     "MNIST at ε = 3",
     refuted_by="a lower accuracy, or an ε above the promise",
     tuned="test rows",
-    missing=tuple(
-        not_run(f"CIFAR-10, the paper's net, {how}", "test accuracy", paper, "not run by anybody yet")
-        for how, paper in (
-            ("without convolutions", 0.15),
-            ("with random fixed convolutions", 0.15),
-            ("with frozen convolutions learnt on CIFAR-100", FROZEN),
-        )
+    missing=(
+        not_run(
+            "CIFAR-10, the paper's net, with frozen convolutions learnt on CIFAR-100",
+            "test accuracy",
+            FROZEN,
+            "needs CIFAR-100, and layers that do not learn",
+        ),
     ),
     task=TASKS / "pictures-private.toml",
     curves=(
-        *(curve(f"CIFAR-10, fixed features, ε = {epsilon}", f"privacy.epsilon={epsilon}") for epsilon in (1, 3, 8)),
-        curve("CIFAR-10, net, ε = 8", *CIFAR_NET, "privacy.epsilon=8"),
-        curve("MNIST, net, ε = 3", *MNIST_NET, "privacy.epsilon=3"),
+        *(
+            _searched(f"{FIXED}, ε = {epsilon}", f"privacy.epsilon={epsilon}", rate=120.0, rates=(60.0, 120.0, 240.0))
+            for epsilon in (1, 3, 8)
+        ),
+        _searched(f"{WITHOUT}, ε = 8", PICTURES, *DENSE_LAYERS, "privacy.epsilon=8", rate=4.0, rates=(1.0, 4.0, 16.0)),
+        _searched(f"{RANDOM}, ε = 8", *DENSE_LAYERS, "privacy.epsilon=8", rate=4.0, rates=(1.0, 4.0, 16.0)),
+        _searched("CIFAR-10, net, ε = 8", *CIFAR_NET, "privacy.epsilon=8", rate=16.0, rates=(8.0, 16.0, 32.0)),
+        _searched("MNIST, net, ε = 3", *MNIST_NET, "privacy.epsilon=3", rate=36.0, rates=(18.0, 36.0, 72.0)),
     ),
     rows=_rows,
     trials=1,
     notes=(
-        "rates, clips and nets were found by looking at the test accuracy of a few runs: tuning not charged",
+        "rates of fixed features by --search --trials 1, on rows held back; those of nets, with batches and clips, "
+        "were found by looking at the test accuracy of a few runs: tuning not charged",
         "neighbours differ in one row that is there or not; δ = 1e-5; noise in floating point, simulation only",
         "the best published figures from scratch on CIFAR-10 are 66 % at ε = 3 with scattering features and a linear "
         "model, and 81 % at ε = 8 on accelerators",
