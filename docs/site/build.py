@@ -51,7 +51,11 @@ SETTINGS: dict[str, Any] = {
             },
         ],
     },
-    "plugins": {"offline": {"enabled": True}},
+    "plugins": {
+        "offline": {"enabled": True},
+        # A name such as CROWDML_DATA is one word.
+        "search": {"separator": r"""[\s\-,:!=$\[\]()\\"`/]+|\.(?!\d)"""},
+    },
     # Searching from a folder needs a worker that is none. Its name keeps the generator from fetching one elsewhere.
     "extra": {
         "generator": False,

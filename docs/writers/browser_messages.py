@@ -13,6 +13,8 @@ FOLDERS = ("app", "core", "sensing")
 
 REMEDIES = {
     "bad-link": "Scan the code again, or copy the whole link.",
+    "used": "Ask for a new invite. If it was this browser that had joined, and it was erased since, a recovery "
+    "code brings the device back.",
     "bad-task": "Nothing was sent. Ask the operator for a new invite, by a way on which you know each other.",
     "not-admitted": "Join with a Python device: the page of the invite shows the commands.",
     "terms": "Choose within what the task offers. If a task has changed since you joined, ask the operator why; "

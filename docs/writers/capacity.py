@@ -45,7 +45,7 @@ def capacity_page() -> str:
     record = json.loads((RECORDS / "against-echo.json").read_text(encoding="utf-8"))
     costs = dict(_costs(record["output"]))
     lines = [
-        "# Capacity",
+        "# Scale and capacity",
         GENERATED,
         "",
         "How many devices does a server carry? Worked out from one measurement: CPU time of a durable check-in,",

@@ -8,8 +8,21 @@ from typing import Any
 from docs.writers.phrases import GENERATED
 
 CLI_INTRODUCTION = """\
-What each command prints with `--help`. Exit code 0 means done, 2 means bad input (the message says what would be
-right), 130 means interrupted."""
+What each command prints with `--help`.
+
+| exit code | means |
+|---|---|
+| 0 | done |
+| 1 | the answer is no: `audit` found more than is promised, `portal verify` other files, or you declined a question |
+| 2 | bad input, or something that is needed is not there; the message says what would be right |
+| 70 | `serve` could not write what it has to keep, and ended so that only a new start tells what was kept |
+| 128 and more | a signal: 130 is Ctrl-C |
+
+Code 1 also ends a command whose output nobody reads any more, and one with a traceback: a mistake of ours, which please
+report."""
+
+EXIT_CODES = (0, 1, 2, 70, 128, 130)
+"""Those in the table above, where 128 stands for itself and a signal's number."""
 
 
 def cli_page() -> str:

@@ -1,15 +1,17 @@
 """The reference says what the code says."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from crowdml.core import Registry
 from docs import generate
 from docs.writers import python_api
-from docs.writers.commands import cli_page
+from docs.writers.commands import CLI_INTRODUCTION, EXIT_CODES, cli_page
 from docs.writers.http import http_page
 from docs.writers.keys import registries, spell_key
 from docs.writers.task_file import settings_classes, task_file_page
@@ -124,3 +126,46 @@ def test_every_variable_that_the_code_reads_is_documented(root: Path) -> None:
     assert len(read) > 5 and {name for name in read if f"| `{name}` |" not in page} == set()
     told = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.M))
     assert told == read, "a variable that nobody reads"
+
+
+def test_every_exit_code_of_the_code_is_documented(root: Path) -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py"))
+    ends = r"(?:typer\.Exit|sys\.exit|SystemExit|os\._exit)\(\s*"
+    used = {int(number) for number in re.findall(rf"{ends}(?:0 if .*? else )?(\d+)", code)}
+    used |= {int(number) for number in re.findall(r"^[A-Z_]*EXIT = (\d+)$", code, re.M)}
+    assert used == set(EXIT_CODES) - ({0} - used), "documented in docs/writers/commands.py, or nobody ends with it"
+    table = re.findall(r"^\| (\d+)[^|]* \|", CLI_INTRODUCTION, re.M)
+    assert {int(number) for number in table} | {130} == set(EXIT_CODES)
+
+
+def test_what_every_command_writes_as_json_is_documented(root: Path) -> None:
+    import typer
+
+    from crowdml.cli.app import app
+
+    page = (root / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
+    runner, seen = CliRunner(), []
+
+    def walk(command: Any, path: tuple[str, ...]) -> None:
+        if any("--json" in option.opts for option in command.params):
+            seen.append(path)
+            assert re.search(rf"`crowdml {' '.join(path)}\b", page), (
+                f"{' '.join(path)} writes JSON, and nobody says what"
+            )
+        for name, child in getattr(command, "commands", {}).items():
+            walk(child, (*path, name))
+
+    walk(typer.main.get_command(app), ())
+    assert len(seen) > 15
+    sliced = ["slice", str(root / "examples" / "sliced-digits.toml"), "--pieces", "3", "--leg", "0.1", "--json", "-"]
+    for words in (["data", "list", "--json"], ["cache", "show", "--json"], sliced):
+        found = json.loads(runner.invoke(app, words, prog_name="crowdml").stdout)
+        row = re.search(
+            rf"^\| `crowdml {' '.join(word for word in words[:2] if word.isalpha())}` \| (.*) \|$", page, re.M
+        )
+        assert row and {key for key in _keys(found) if f"`{key}`" not in row[1]} == set()
+
+
+def _keys(found: Any) -> set[str]:
+    """The keys of an object, or of those in a list."""
+    return {key for each in found for key in each} if isinstance(found, list) else set(found)

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,13 @@ def test_walk(walk: Any, machines: Machines, compare: Compare) -> None:
             typed += 1
     assert typed > 5, f"{walk.name} types hardly anything"
     machines.stop()
+
+
+def test_walks_can_follow_each_other_on_one_server(pages: list[Any]) -> None:
+    """A server never uses a task's name twice, so a newcomer who goes on to the next page would be refused."""
+    files = [block.text for page in pages if page.machines for block in page.blocks("toml") if "file: " in block.marker]
+    names = [tomllib.loads(text)["name"] for text in files]
+    assert len(names) > 3 and sorted(set(names)) == sorted(names)
 
 
 def test_a_walk_has_at_least_two_machines(pages: list[Any]) -> None:

@@ -31,3 +31,10 @@ def test_the_environment_is_made_anew_when_the_version_changes() -> None:
     """What is installed knows its version from when it was installed."""
     rule = re.search(r"^\$\(STAMP\): (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     assert rule and "src/crowdml/version.py" in rule[1].split()
+
+
+def test_a_version_has_each_kind_of_change_once() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    for version in changelog.split("\n## ")[1:]:
+        kinds = re.findall(r"^### (.+)$", version, re.M)
+        assert kinds == [kind for kind in ("Added", "Changed", "Fixed") if kind in kinds], version.partition("\n")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from crowdml.algorithms.recipe import Recipe, SlicedRecipe
 from crowdml.audit.audit_report import Found
@@ -60,19 +61,17 @@ def _leaks(task: Task, options: Options) -> Found:
     return measure_leaks(task, seed=options.seed, own_rows=options.own_rows)
 
 
+def _attack(options: Options) -> dict[str, Any]:
+    """Return what an attack in two worlds is told."""
+    return {name: getattr(options, name) for name in ("trials", "confidence", "seed", "control", "watch")}
+
+
 def _is_promised(task: Task) -> bool:
     return task.calibrated.terms.promised
 
 
 def _promise(task: Task, options: Options) -> Found:
-    return audit_promise(
-        task,
-        trials=options.trials,
-        confidence=options.confidence,
-        seed=options.seed,
-        control=options.control,
-        watch=options.watch,
-    )
+    return audit_promise(task, **_attack(options))
 
 
 def _is_claimed(task: Task) -> bool:
@@ -82,14 +81,7 @@ def _is_claimed(task: Task) -> bool:
 def _claim(task: Task, options: Options) -> Found:
     from crowdml.audit.paper_claims import audit_paper
 
-    return audit_paper(
-        task,
-        trials=options.trials,
-        confidence=options.confidence,
-        seed=options.seed,
-        control=options.control,
-        watch=options.watch,
-    )
+    return audit_paper(task, **_attack(options))
 
 
 def _is_open(task: Task) -> bool:

@@ -33,6 +33,9 @@ EXTRAS = {
 }
 """Which extra brings a package that the base installation, a device, does without."""
 
+NOT_ON_WINDOWS = ("fcntl", "resource")
+"""Modules of Python itself that servers and simulations use, and Windows lacks."""
+
 
 class Programme(Commands):
     """All commands, under headings that say for whom they are."""
@@ -132,10 +135,10 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(1)
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
+        message = _missing(error.name or "")
+        if not message:
             raise
-        print(f"error: this needs more than a device does\n  pip install 'crowdml[{extra}]'", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
     except Exception as error:
         from crowdml.core.errors import CrowdError  # imported late: it brings NumPy along
@@ -145,6 +148,14 @@ def main() -> None:
             raise
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
+
+
+def _missing(module: str) -> str:
+    """Say what brings a module that a device does without; of other modules nothing."""
+    if module in NOT_ON_WINDOWS:
+        return "servers and simulations need Linux or macOS\n  on Windows they run under WSL; crowdml device runs here"
+    extra = EXTRAS.get(module.partition(".")[0])
+    return f"this needs more than a device does\n  pip install 'crowdml[{extra}]'" if extra else ""
 
 
 def _full_disk(error: Exception) -> str:

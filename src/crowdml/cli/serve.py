@@ -98,10 +98,7 @@ def serve(
             insecure=insecure,
         )
     )
-    if tls_cert:
-        from crowdml.server.setup.local_tls import require_readable
-
-        require_readable(tls_cert, tls_key)
+    _require_readable(tls_cert, tls_key)
     folder = server_home(home, make=True)
     with _written(folder):
         local = _local_tls(server_home(folder / "tls", make=True), endpoint) if lan else None
@@ -121,6 +118,13 @@ def serve(
         output.say(line)
     output.say(f"serving {address_here} (operator's token: {folder / TOKEN_FILE})")
     run(app, place, listening)
+
+
+def _require_readable(certificate: Path | None, key: Path | None) -> None:
+    if certificate:
+        from crowdml.server.setup.local_tls import require_readable
+
+        require_readable(certificate, key)
 
 
 def _open_app(url: str, folder: Path, options: Options, access: Access, opened: ExitStack) -> Asgi:

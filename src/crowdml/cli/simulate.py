@@ -78,22 +78,12 @@ def simulate(
         unused = {"--debug": debug, "--export": export, "--save": save}
         _refuse(unused, "a sweep has many results", "leave it out, or --sweep")
         files: dict[str, Any] = {"data": data, "plot": plot, "json": json, "tracking": (track, track_to)}
-        options: dict[str, Any] = {
-            "trials": trials,
-            "seed": seed,
-            "engine": engine,
-            "resume": resume,
-            "on": on,
-            "shard": shard,
-        }
-        compare.compare_all([task], sweep, changes, option="--sweep", **files, **options)
+        how: dict[str, Any] = {"engine": engine, "resume": resume, "on": on, "shard": shard}
+        compare.compare_all([task], sweep, changes, option="--sweep", trials=trials, seed=seed, **files, **how)
         return
     output.check_paths(json, plot)
     _check_model_paths(export, save)
-    if debug:
-        _refuse({"--engine": engine, "--on": on}, "--debug goes step by step, in bytes", "leave one of the two out")
-    elif on is None and (engine or os.environ.get("CROWDML_ENGINE")) != "numpy":
-        start.start_early()
+    _warm_up(debug, engine, on)
     from crowdml.task.task_file import load, located
 
     loaded = load(task, changes)
@@ -108,6 +98,14 @@ def simulate(
     result = with_public_baselines(result)
     deliver(result, json=json, plot=plot, save=save, export=export)
     compare.track_result(tracker, loaded.name, result)
+
+
+def _warm_up(debug: bool, engine: str | None, on: str | None) -> None:
+    """Start workers while the task is read, where it will be compiled; refuse to do so and to go step by step."""
+    if debug:
+        _refuse({"--engine": engine, "--on": on}, "--debug goes step by step, in bytes", "leave one of the two out")
+    elif on is None and (engine or os.environ.get("CROWDML_ENGINE")) != "numpy":
+        start.start_early()
 
 
 def deliver(

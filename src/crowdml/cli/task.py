@@ -152,8 +152,6 @@ def leak(
     The page of the task then says which share of labels a member of a group reads from the sums that it is sent, beside
     chance. Of several pieces the one counts that tells most.
     """
-    from crowdml.cli.parts.leak_file import read_leak
-
     found = read_leak(audit)
     _operator(server, home, ca).ask("POST", f"/v1/tasks/{name}/leak", found)
     output.say(f"the page of {name} says: {found['right']:.0%} of labels read, {found['chance']:.0%} by chance")
@@ -257,6 +255,33 @@ def _lines(found: dict[str, Any]) -> dict[str, Any]:
     if data.predicted.error_in_words:
         shown |= {"predicts": data.predicted.described, "an error is": data.predicted.error_in_words}
     return shown
+
+
+def read_leak(path: Path) -> dict[str, Any]:
+    """Return the reading of sums that tells most, of what `crowdml audit` has written; refuse a file that has none."""
+    from json import loads
+
+    from crowdml.core import BadInput
+
+    made_by = "crowdml audit TASK.toml --json FILE, of a slicenet task"
+    try:
+        told = loads(path.read_text(encoding="utf-8"))
+        read = [
+            (float(reading["right"]), float(reading["chance"]))
+            for reading in told["readings"]
+            if str(reading["what"]).startswith("sums") and None not in (reading["right"], reading["chance"])
+        ]
+        own_rows = int(told["own_rows"])
+        if not all(0 <= share <= 1 for pair in read for share in pair) or own_rows < 1:
+            raise ValueError("shares that are none")
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}", hint=made_by) from None
+    except (ValueError, KeyError, TypeError):
+        read, own_rows = [], 0
+    if not read:
+        raise BadInput(f"{path} says nothing about sums that were read", hint=made_by)
+    right, chance = max(read)
+    return {"right": right, "chance": chance, "own_rows": own_rows}
 
 
 def _print_table(rows: list[dict[str, Any]], columns: tuple[str, ...], as_json: bool) -> None:
