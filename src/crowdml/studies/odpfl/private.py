@@ -110,8 +110,8 @@ PRIVATE = Study(
             _searched(f"{FIXED}, ε = {epsilon}", f"privacy.epsilon={epsilon}", rate=120.0, rates=(60.0, 120.0, 240.0))
             for epsilon in (1, 3, 8)
         ),
-        _searched(f"{WITHOUT}, ε = 8", PICTURES, *DENSE_LAYERS, "privacy.epsilon=8", rate=4.0, rates=(1.0, 4.0, 16.0)),
-        _searched(f"{RANDOM}, ε = 8", *DENSE_LAYERS, "privacy.epsilon=8", rate=4.0, rates=(1.0, 4.0, 16.0)),
+        _searched(f"{WITHOUT}, ε = 8", PICTURES, *DENSE_LAYERS, "privacy.epsilon=8", rate=16.0, rates=(4.0, 16.0, 64.0)),
+        _searched(f"{RANDOM}, ε = 8", *DENSE_LAYERS, "privacy.epsilon=8", rate=16.0, rates=(4.0, 16.0, 64.0)),
         _searched("CIFAR-10, net, ε = 8", *CIFAR_NET, "privacy.epsilon=8", rate=16.0, rates=(8.0, 16.0, 32.0)),
         _searched("MNIST, net, ε = 3", *MNIST_NET, "privacy.epsilon=3", rate=36.0, rates=(18.0, 36.0, 72.0)),
     ),
