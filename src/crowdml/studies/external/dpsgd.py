@@ -107,7 +107,7 @@ DPSGD = Study(
         "one device holds all rows; every step takes each row by itself (Poisson), as Opacus does; TF-Privacy's "
         "example goes through shuffled rows and accounts as if it did",
         "published ε are of older accounting and larger; ε here is for one row that is there or not",
-        "TF-Privacy's row of 10 epochs has three trials, as one seed says little: Opacus gave 0.9414, 0.9379 and 0.9478 "
-        "with seeds 0 to 2; in its row of 60 epochs Opacus gave 0.9557 with seed 0",
+        "TF-Privacy's row of 10 epochs has three trials, as one seed says little: Opacus gave 0.9414, 0.9379 and "
+        "0.9478 with seeds 0 to 2; in its row of 60 epochs Opacus gave 0.9557 with seed 0",
     ),
 )
