@@ -38,7 +38,7 @@ def audited(privacy: str, *changes: str, control: bool = False, trials: int = 6_
     ],
 )
 def test_a_claim_for_each_release_holds_there_and_our_sum_over_all(privacy: str, method: str, near: float) -> None:
-    found = audited(privacy, CROWD, "crowd.passes=5")
+    found = audited(privacy, CROWD, "crowd.passes=5", trials=18_000)  # so many that no share comes near its limit
     assert found.holds, found.verdict
     assert found.apart == pytest.approx(1.0, abs=0.02)
     one, *_, many = (finding for finding in found.findings if finding.method == method)
