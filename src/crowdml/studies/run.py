@@ -203,15 +203,17 @@ def _searchable(study: Study, label: str) -> Curve:
 
 
 def _search_curve(study: Study, curve: Curve, trials: int, seed: int, watch: Watcher | None, crew: Crew) -> Found:
-    """Try every cell of one curve's grid; what the grid does not name stays as chosen."""
+    """Try every cell of one curve's grid, and its others; what they do not name stays as chosen."""
     varied = (dict(zip(curve.grid, values, strict=True)) for values in itertools.product(*curve.grid.values()))
     grid = [{**curve.chosen, **cell} for cell in varied]
-    tasks = [_task(study, [*study.settled, *curve.changes, *_changes(cell)], validation=True) for cell in grid]
+    tried = {_words(cell): tuple(_changes(cell)) for cell in grid}
+    tried |= {name: (*_changes(curve.chosen), *changes) for name, changes in curve.others.items()}
+    tasks = [_task(study, [*study.settled, *curve.changes, *changes], validation=True) for changes in tried.values()]
     errors: dict[int, float] = {}
     for places in _alike(tasks):
         results = simulate_cells([tasks[at] for at in places], trials=trials, seed=seed + 1000, on=crew)
         errors |= {at: result.validation_error for at, result in zip(places, results, strict=True)}
-    cells = tuple(Cell(name=_words(cell), value=errors[at]) for at, cell in enumerate(grid))
+    cells = tuple(Cell(name=name, value=errors[at]) for at, name in enumerate(tried))
     if watch:
         watch(curve.label, 1.0, min(errors.values()))
     return Found(label=curve.label, measure="validation error", cells=cells, chosen=_words(dict(curve.chosen)))

@@ -47,12 +47,14 @@ class Curve:
         changes: What it changes in the study's task file.
         chosen: Hyper-parameters, found by the search.
         grid: Values the search tries, by key; empty where nothing is searched.
+        others: More that the search tries, by name: changes that only make sense together.
     """
 
     label: str
     changes: tuple[str, ...]
     chosen: Mapping[str, float]
     grid: Mapping[str, tuple[float, ...]]
+    others: Mapping[str, tuple[str, ...]]
 
 
 def curve(
@@ -60,9 +62,10 @@ def curve(
     *changes: str,
     chosen: Mapping[str, float] | None = None,
     grid: Mapping[str, tuple[float, ...]] | None = None,
+    others: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Curve:
     """Make a curve; without `chosen` all its hyper-parameters stand in the task file or among its changes."""
-    return Curve(label=label, changes=changes, chosen=chosen or {}, grid=grid or {})
+    return Curve(label=label, changes=changes, chosen=chosen or {}, grid=grid or {}, others=others or {})
 
 
 @record

@@ -7,7 +7,7 @@ given ε in all, over all steps; one device holds all rows, which is central tra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from crowdml.studies.comparisons import accuracies, learns, level, not_run, statement
 from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve
@@ -20,32 +20,33 @@ WANTED = {"CIFAR-10": 0.50, "MNIST": 0.975}
 
 RATE = "algorithm.rate.c"
 PICTURES = "data.transform=[{ kind = 'scale', by = 0.00784313725490196 }]"
-DENSE_LAYERS = (
-    "model={ kind = 'mlp', layers = [384, 192], activation = 'relu' }",
-    "algorithm={ kind = 'fedavg', per-round = 1, local-batch = 1024, local-steps = 49, "
-    "rate = { kind = 'constant', c = 4.0 } }",
-    "privacy.sampling-rate=0.02048",
-    "privacy.clip=0.1",
-    "stop.max-releases=12",
-    "crowd.passes=12",
-    "crowd.curve=12",
-)
+
+
+def _steps(
+    rows: int, batch: int, steps: int, passes: int, clip: float = 0.1, rate: str = "constant"
+) -> tuple[str, ...]:
+    """Return so many private steps in all, each with so many rows on average, and the model shown after each pass."""
+    return (
+        f"algorithm={{ kind = 'fedavg', per-round = 1, local-batch = {batch}, local-steps = {steps}, "
+        f"rate = {{ kind = '{rate}', c = 4.0 }} }}",
+        f"privacy.sampling-rate={batch / rows:.9f}",
+        f"privacy.clip={clip}",
+        f"stop.max-releases={passes}",
+        f"crowd.passes={passes}",
+        f"crowd.curve={passes}",
+    )
+
+
+DENSE_LAYERS = "model={ kind = 'mlp', layers = [384, 192], activation = 'relu' }"
 """The dense layers of the paper's net, which is that of TensorFlow's tutorial on CIFAR-10."""
+CIFAR_STEPS = _steps(50_000, batch=1024, steps=49, passes=12)
 CIFAR_NET = (
-    PICTURES,
     "model={ kind = 'layers', shape = [32, 32, 3], layers = ["
     "{ kind = 'convolution', size = 16, kernel = 5, stride = 2 }, { kind = 'group-norm', groups = 4 }, "
     "{ kind = 'tanh' }, { kind = 'pooling', of = 'average' }, "
     "{ kind = 'convolution', size = 32 }, { kind = 'group-norm', groups = 4 }, { kind = 'tanh' }, "
     "{ kind = 'pooling', of = 'average' }, { kind = 'flatten' }, { kind = 'dense', size = 32 }, { kind = 'tanh' }, "
-    "{ kind = 'dense', size = 10 }] }",
-    "algorithm={ kind = 'fedavg', per-round = 1, local-batch = 1024, local-steps = 49, "
-    "rate = { kind = 'constant', c = 4.0 } }",
-    "privacy.sampling-rate=0.02048",
-    "privacy.clip=0.1",
-    "stop.max-releases=12",
-    "crowd.passes=12",
-    "crowd.curve=12",
+    "{ kind = 'dense', size = 10 }] }"
 )
 MNIST_NET = (
     "data={ dataset = 'mnist', features = 784, labels = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'], "
@@ -54,14 +55,9 @@ MNIST_NET = (
     "{ kind = 'convolution', size = 16, kernel = 8, stride = 2 }, { kind = 'tanh' }, { kind = 'pooling' }, "
     "{ kind = 'convolution', size = 32, kernel = 4, padding = 'valid' }, { kind = 'tanh' }, { kind = 'pooling' }, "
     "{ kind = 'flatten' }, { kind = 'dense', size = 32 }, { kind = 'tanh' }, { kind = 'dense', size = 10 }] }",
-    "algorithm={ kind = 'fedavg', per-round = 1, local-batch = 512, local-steps = 117, "
-    "rate = { kind = 'inverse-sqrt', c = 4.0 } }",
-    "privacy.sampling-rate=0.008533334",
-    "privacy.clip=0.1",
-    "stop.max-releases=16",
-    "crowd.passes=16",
-    "crowd.curve=16",
 )
+SLOWER = "inverse-sqrt"
+MNIST_STEPS = _steps(60_000, batch=512, steps=117, passes=16, rate=SLOWER)
 
 
 FIXED, WITHOUT, RANDOM = "CIFAR-10, fixed features", "CIFAR-10, dense layers alone", "CIFAR-10, random convolutions"
@@ -86,9 +82,40 @@ def _rows(results: Results) -> Iterator[Row]:
             yield statement(told, "test accuracy", values, enough, rule)
 
 
-def _searched(label: str, *changes: str, rate: float, rates: tuple[float, ...]) -> Curve:
-    return curve(label, *changes, chosen={RATE: rate}, grid={RATE: rates})
+def _searched(
+    label: str, *changes: str, rate: float, rates: tuple[float, ...], others: Mapping[str, tuple[str, ...]]
+) -> Curve:
+    return curve(label, *changes, chosen={RATE: rate}, grid={RATE: rates}, others=others)
 
+
+def _other_clips(rate: float, *clips: float, used: float = 0.1) -> dict[str, tuple[str, ...]]:
+    """Try other clips. A step has the length of rate times clip where most rows are clipped: the rate makes up."""
+    return {
+        f"clip {clip:g}, rate {rate * used / clip:g}": (f"privacy.clip={clip}", f"{RATE}={rate * used / clip}")
+        for clip in clips
+    }
+
+
+def _other_cifar_steps(rate: float) -> dict[str, tuple[str, ...]]:
+    """Try other batches and numbers of steps."""
+    others = {
+        "batch 2048, 24 steps": (2048, 24, 12),
+        "batch 512, 98 steps": (512, 98, 12),
+        "half the passes": (1024, 49, 6),
+        "twice the passes": (1024, 49, 24),
+    }
+    return {name: (*_steps(50_000, *counts), f"{RATE}={rate}") for name, counts in others.items()}
+
+
+OTHER_FEATURE_STEPS = {
+    "batch 2048, 100 steps": (
+        "algorithm.local-batch=2048",
+        "algorithm.local-steps=100",
+        "privacy.sampling-rate=0.04096",
+    ),
+    "half the steps": ("algorithm.local-steps=25",),
+    "twice the steps": ("algorithm.local-steps=100",),
+}
 
 PRIVATE = Study(
     title="private learning from scratch: convolutions with clipped gradients, and fixed features",
@@ -107,15 +134,59 @@ PRIVATE = Study(
     task=TASKS / "pictures-private.toml",
     curves=(
         *(
-            _searched(f"{FIXED}, ε = {epsilon}", f"privacy.epsilon={epsilon}", rate=120.0, rates=(60.0, 120.0, 240.0))
+            _searched(
+                f"{FIXED}, ε = {epsilon}",
+                f"privacy.epsilon={epsilon}",
+                rate=120.0,
+                rates=(60.0, 120.0, 240.0),
+                others=_other_clips(120.0, 0.25, 1.0, used=0.5) | OTHER_FEATURE_STEPS,
+            )
             for epsilon in (1, 3, 8)
         ),
         _searched(
-            f"{WITHOUT}, ε = 8", PICTURES, *DENSE_LAYERS, "privacy.epsilon=8", rate=16.0, rates=(4.0, 16.0, 64.0)
+            f"{WITHOUT}, ε = 8",
+            PICTURES,
+            DENSE_LAYERS,
+            *CIFAR_STEPS,
+            "privacy.epsilon=8",
+            rate=16.0,
+            rates=(4.0, 16.0, 64.0),
+            others=_other_clips(16.0, 0.03, 0.3, 1.0) | _other_cifar_steps(16.0),
         ),
-        _searched(f"{RANDOM}, ε = 8", *DENSE_LAYERS, "privacy.epsilon=8", rate=64.0, rates=(16.0, 64.0, 256.0)),
-        _searched("CIFAR-10, net, ε = 8", *CIFAR_NET, "privacy.epsilon=8", rate=32.0, rates=(16.0, 32.0, 64.0)),
-        _searched("MNIST, net, ε = 3", *MNIST_NET, "privacy.epsilon=3", rate=36.0, rates=(18.0, 36.0, 72.0)),
+        _searched(
+            f"{RANDOM}, ε = 8",
+            DENSE_LAYERS,
+            *CIFAR_STEPS,
+            "privacy.epsilon=8",
+            rate=64.0,
+            rates=(16.0, 64.0, 256.0),
+            others=_other_clips(64.0, 0.03, 0.3, 1.0) | _other_cifar_steps(64.0),
+        ),
+        _searched(
+            "CIFAR-10, net, ε = 8",
+            PICTURES,
+            CIFAR_NET,
+            *CIFAR_STEPS,
+            "privacy.epsilon=8",
+            rate=32.0,
+            rates=(16.0, 32.0, 64.0),
+            others=_other_clips(32.0, 0.03, 0.3, 1.0) | _other_cifar_steps(32.0),
+        ),
+        _searched(
+            "MNIST, net, ε = 3",
+            *MNIST_NET,
+            *MNIST_STEPS,
+            "privacy.epsilon=3",
+            rate=36.0,
+            rates=(18.0, 36.0, 72.0),
+            others={
+                **_other_clips(36.0, 0.03, 0.3, 1.0),
+                "batch 1024, 58 steps": (*_steps(60_000, 1024, 58, 16, rate=SLOWER), f"{RATE}=36.0"),
+                "batch 256, 234 steps": (*_steps(60_000, 256, 234, 16, rate=SLOWER), f"{RATE}=36.0"),
+                "half the passes": (*_steps(60_000, 512, 117, 8, rate=SLOWER), f"{RATE}=36.0"),
+                "twice the passes": (*_steps(60_000, 512, 117, 32, rate=SLOWER), f"{RATE}=36.0"),
+            },
+        ),
     ),
     rows=_rows,
     trials=1,
