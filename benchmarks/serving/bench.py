@@ -30,7 +30,7 @@ from crowdml.task.live_task import assemble
 from crowdml.wire import message
 
 sys.path.insert(0, str(Path(__file__).parent))
-from server import TASK
+from server import DEVICES, TASK
 
 TICK = os.sysconf("SC_CLK_TCK")
 TURNS = 5
@@ -45,8 +45,9 @@ def cpu_seconds(pid: int) -> float:
 class Form:
     """One running server."""
 
-    def __init__(self, form: str, folder: Path, features: int) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("server.py")), form, str(folder), str(features)]
+    def __init__(self, form: str, folder: Path, features: int, devices: int = DEVICES) -> None:
+        script = str(Path(__file__).with_name("server.py"))
+        command = [sys.executable, script, form, str(folder), str(features), str(devices)]
         self.name = f"{form}, {features * 10} parameters"
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: S603
         assert self.process.stdout is not None
@@ -91,7 +92,8 @@ async def _connection(form: Form, token: str, count: int) -> None:
     writer.close()
 
 
-async def _load(form: Form, connections: int, requests: int) -> None:
+async def load(form: Form, connections: int, requests: int) -> None:
+    """Let devices check in at once, all together so often."""
     each = requests // connections
     await asyncio.gather(
         *(_connection(form, form.tokens[number % len(form.tokens)], each) for number in range(connections))
@@ -101,7 +103,7 @@ async def _load(form: Form, connections: int, requests: int) -> None:
 def measure(form: Form, connections: int, requests: int) -> float:
     """Return CPU microseconds of the server per request."""
     before = cpu_seconds(form.process.pid)
-    asyncio.run(_load(form, connections, requests))
+    asyncio.run(load(form, connections, requests))
     return (cpu_seconds(form.process.pid) - before) / (requests // connections * connections) * 1e6
 
 

@@ -1,6 +1,6 @@
 """A server for the benchmark: the real one in several forms, or a bare echo on the same protocol.
 
-    python benchmarks/serving/server.py FORM FOLDER FEATURES
+    python benchmarks/serving/server.py FORM FOLDER FEATURES [DEVICES]
 
 Forms: durable, one-by-one (a transaction for every check-in), no-store (nothing is written); and echoes, which read a
 body and answer: echo (as any application on uvicorn reads one, with an answer as long as a receipt), echo-back (the
@@ -84,7 +84,7 @@ def echo(form: str) -> Asgi:
     return app
 
 
-def main(form: str, folder: Path, features: int) -> None:
+def main(form: str, folder: Path, features: int, devices: int = DEVICES) -> None:
     """Serve."""
     place = Place(port=0)
     listening = bind(place)
@@ -95,7 +95,7 @@ def main(form: str, folder: Path, features: int) -> None:
         store = open_store(f"sqlite:///{folder}/{form}.sqlite")
         require_identity(store, folder)
         Coordinator(store, lambda _: None).create(TaskRequest(file=TASK.format(features=features)))
-        tokens = enrol(store, "bench", DEVICES)
+        tokens = enrol(store, "bench", devices)
         if form == "no-store":
             store.apply = lambda _: None  # type: ignore[method-assign]
             store.receipts_for = lambda *_: {}  # type: ignore[method-assign]
@@ -106,4 +106,4 @@ def main(form: str, folder: Path, features: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))

@@ -163,5 +163,14 @@ class _Session:
 
 def peak_memory(pid: int) -> int:
     """Return the most memory that a process has had, in bytes."""
+    return _memory(pid, "VmHWM:")
+
+
+def resident_memory(pid: int) -> int:
+    """Return the memory that a process has, in bytes."""
+    return _memory(pid, "VmRSS:")
+
+
+def _memory(pid: int, name: str) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))

@@ -11,6 +11,9 @@ import pytest
 
 import crowdml
 from crowdml.simulation import simulate
+from crowdml.simulation.cluster.connection import connected
+from crowdml.simulation.cluster.hiring import hire
+from crowdml.simulation.cluster.ray_crew import RayCrew
 from crowdml.task import load
 from tests.simulation.cluster.conftest import Cluster
 from tests.support.simulated import same_bits
@@ -45,3 +48,11 @@ def test_by_whatever_address_it_is_the_same(of: str, cluster: Cluster, tmp_path:
     )
     left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
     assert "/tmp/crowd-" not in left, "a cluster of ours goes on"  # noqa: S108
+
+
+def test_processors_are_free_again_for_whoever_hires_next(cluster: Cluster) -> None:
+    """Two runs after each other in a process that has joined a cluster: Ray gives back a moment after a worker ends."""
+    with connected(cluster.head):
+        for _ in range(2):
+            with hire("ray") as crew:
+                assert isinstance(crew, RayCrew) and len(crew.workers) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,9 @@ STORE_SHARE = 0.8
 
 FREE_WITHIN_S = 20.0
 """How long a lost worker's successor waits for a processor of its own before it shares one."""
+
+GIVEN_BACK_WITHIN_S = 5.0
+"""How long a crew that is let go waits until Ray knows that its processors are free: whoever hires next wants them."""
 
 
 class RayWorker:
@@ -106,10 +110,10 @@ class RayCrew:
     def __init__(self, ray: Any) -> None:
         self.ray = ray
         self.notes: tuple[str, ...] = ()
-        count = int(ray.available_resources().get("CPU", 0))
-        if count < 1:
+        self._count = self._free()
+        if self._count < 1:
             raise BadInput("no processor of the cluster is free", where=WHERE, hint="wait for others, or add a machine")
-        self.workers = [RayWorker(ray) for _ in range(count)]
+        self.workers = [RayWorker(ray) for _ in range(self._count)]
         self._leasing = threading.Lock()
         try:
             self._compare([worker.greet() for worker in self.workers])
@@ -185,10 +189,16 @@ class RayCrew:
         return ReplayedLane(self, worker, rows, opening)
 
     def close(self) -> None:
-        """End all workers."""
+        """End all workers; return when the processors they had are free again."""
         for worker in self.workers:
             self.ray.kill(worker.actor, no_restart=True)
         pool.elsewhere.clear()
+        late = time.monotonic() + GIVEN_BACK_WITHIN_S
+        while self._free() < self._count and time.monotonic() < late:
+            time.sleep(0.05)
+
+    def _free(self) -> int:
+        return int(self.ray.available_resources().get("CPU", 0))
 
 
 def _content(file: int) -> Any:
