@@ -1,6 +1,6 @@
 """What a server holds in memory: for each device, for each size of a model, and while check-ins wait.
 
-    python benchmarks/serving/memory.py [--devices 200 20000] [--check-ins 256]
+    python benchmarks/serving/memory.py [--devices 200 100000] [--check-ins 256]
 
 Each line is a server of its own, started on a database with so many devices. `begun` is its memory when all devices are
 known and the pages are loaded, before anybody speaks; `busy` is the most it has had after the check-ins, of 64 devices
@@ -42,7 +42,7 @@ def measure(parameters: int, devices: int, check_ins: int) -> tuple[int, int]:
 def main() -> None:
     """Measure, and print a table and the difference."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--devices", type=int, nargs=2, default=(200, 20_000), metavar=("FEW", "MANY"))
+    parser.add_argument("--devices", type=int, nargs=2, default=(200, 100_000), metavar=("FEW", "MANY"))
     parser.add_argument("--check-ins", type=int, default=256)
     given = parser.parse_args()
     few, many = given.devices
