@@ -5,8 +5,10 @@
 Over every connection devices check out and check in, again and again; with two front ends every other connection goes
 to the second one. The servers are as users have them, limits included: so many devices take turns that none of them is
 too fast for its pace. CPU time is that of all front ends and of all of PostgreSQL's processes, so whatever is passed
-through the database is counted on both of its sides. Both forms are measured in turns, each on its own database.
-While they are measured, a process looks forty times a second at what PostgreSQL's connections wait for.
+through the database is counted on both of its sides. A third form has two front ends of which devices ask the second
+alone: what the first one then spends is what an aggregator spends on check-ins that others have taken. All forms are
+measured in turns, each on its own database. While they are measured, a process looks forty times a second at what
+PostgreSQL's connections wait for.
 """
 
 from __future__ import annotations
@@ -42,16 +44,17 @@ from tests.support.postgres import Postgres
 from tests.support.sessions import enrol
 
 FEATURES = 50
+ELSEWHERE = ", the second asked"
 LOOK_S = 0.025
 IN_A_ROW = 20
 """Check-ins of one device, then another one goes on: twice as many requests, well below what a device has at once."""
 
 
 class Form:
-    """So many front ends on a database of their own."""
+    """So many front ends on a database of their own; devices ask those from a number on."""
 
-    def __init__(self, count: int, database: str, folder: Path, devices: int) -> None:
-        self.name, self.database = f"{count} front end{'s' if count > 1 else ''}", database
+    def __init__(self, count: int, database: str, folder: Path, devices: int, first: int = 0) -> None:
+        self.name, self.database = f"{count} front end{'s' if count > 1 else ''}" + ELSEWHERE * first, database
         folder.mkdir()
         with open_store(database) as store:
             require_identity(store, folder)
@@ -60,6 +63,7 @@ class Form:
         self.processes, self.ports = list[subprocess.Popen[bytes]](), list[int]()
         for number in range(count):
             self._start(folder / str(number))
+        self.asked = self.ports[first:]
         self.costs: list[float] = []
         self.rates: list[float] = []
         self.parts: list[list[float]] = []
@@ -120,7 +124,7 @@ def _check_out(token: str) -> bytes:
 
 
 async def _load(form: Form, connections: int, each: int) -> None:
-    ports = itertools.cycle(form.ports)
+    ports = itertools.cycle(form.asked)
     await asyncio.gather(*(_connection(next(ports), form, each) for _ in range(connections)))
 
 
@@ -172,7 +176,7 @@ def measure(form: Form, connections: int, check_ins: int, waits: Counter[str]) -
 
 
 def main() -> None:
-    """Measure both forms in turns."""
+    """Measure all forms in turns."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--check-ins", type=int, default=4000, help="per turn")
@@ -187,7 +191,10 @@ def main() -> None:
     try:
         # As many as a turn takes; by the next one their pace has room again.
         devices = given.connections * (1 + given.check_ins // given.connections // IN_A_ROW)
-        forms = [Form(count, database.database(), folder / str(count), devices) for count in (1, 2)]
+        wanted = ((1, 0), (2, 0), (2, 1))
+        forms = [
+            Form(count, database.database(), folder / f"{count}-{first}", devices, first) for count, first in wanted
+        ]
         waits = {form.name: Counter() for form in forms}
         for turn in range(given.turns + 1):
             for form in forms:
@@ -235,16 +242,19 @@ def _tell(forms: list[Form], waits: dict[str, Counter[str]], looks: Counter[str]
     }
     for form in forms:
         print(
-            f"{form.name:12} {cost[form.name]:7.0f} µs of CPU per check-in with its check-out, "
+            f"{form.name:30} {cost[form.name]:7.0f} µs of CPU per check-in with its check-out, "
             f"{rate[form.name]:6.0f} a second, waits for locks: {locks[form.name]:.3f} connections on average"
         )
         parts = [round(statistics.median(part)) for part in zip(*form.parts, strict=True)]
         print(f"             of it each front end: {parts[:-1]}, PostgreSQL: {parts[-1]}")
         print(f"             waits seen in {looks[form.name]} looks: {dict(waits[form.name].most_common(6))}")
+    aggregator = statistics.median(part[0] for part in forms[-1].parts)
     print(f"two front ends against one: {ratio:.2f} times the CPU per check-in (median of {given.turns} turns)")
+    print(f"the aggregator's part of a check-in that another front end has taken: {aggregator:.0f} µs")
     if given.json:
         found = {
             "cpu_us": cost,
+            "aggregator_us": aggregator,
             "per_second": rate,
             "ratio": ratio,
             "waits_for_locks": locks,
