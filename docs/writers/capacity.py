@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from docs.writers.phrases import GENERATED
 from docs.writers.speed import RECORDS
 
+FRONTS = RECORDS.parent / "fronts" / "cpu.json"
+
 INTERVALS = {"minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 CROWD = 10**8
 BUSY = 0.5
@@ -33,8 +35,15 @@ SHORTAGES = (
     (
         "folding: the aggregator",
         "check-ins wait while front ends are idle",
-        "one front end folds in the check-ins of all tasks of a database: larger batches on devices, longer intervals, "
-        "or a database of its own for a busy task",
+        "one front end folds in the check-ins of all tasks of a database, so [a database of its own]"
+        "(../how-to/front-ends.md#give-a-busy-task-an-aggregator-of-its-own) for a busy task; larger batches on "
+        "devices, longer intervals",
+    ),
+    (
+        "memory",
+        "the server is ended by the system; secure sums and large models take most",
+        "fewer connections at once in the proxy, as each may hold a check-in; tasks with large models on servers of "
+        "their own",
     ),
     ("the database", "commits take longer than check-ins", "a disk of its own with fast `fsync`"),
 )
@@ -80,8 +89,9 @@ def capacity_page() -> str:
         lines.append(f"| {parameters:,} | {rate:,.0f} | {cores:,.0f} | {size / 1e6:g} | {line:,.3g} |")
     lines += [
         "",
-        "Memory per device was not measured for this page: devices are rows of the database, and a task holds its",
-        "parameters and the check-ins that wait.",
+        *_folding(),
+        "",
+        *_memory(),
         "",
         "## What gives out first, and what to do then",
         "",
@@ -97,6 +107,35 @@ def _costs(printed: str) -> Iterator[tuple[int, int]]:
         parameters, connections, _, micros, *_ = line.split()
         if int(connections) > 1:
             yield int(parameters), int(micros)
+
+
+def _folding() -> Iterator[str]:
+    """Say how much one aggregator folds in; most of a check-in's cost is that of the front end that takes it."""
+    micros = json.loads(FRONTS.read_text(encoding="utf-8"))["aggregator_us"]
+    yield "## One aggregator, many front ends"
+    yield ""
+    rate = BUSY * 1e6 / micros
+    yield f"Of a check-in that another front end has taken the aggregator's part is {micros:.0f} µs of CPU time (500"
+    yield f"parameters; `python benchmarks/fronts/bench.py`). So one aggregator serves some {_round(rate):,} a second:"
+    yield f"{_round(rate * INTERVALS['day']):,} devices with one check-in each day, if other front ends take them."
+
+
+def _memory() -> Iterator[str]:
+    """Say what a server holds, from what the benchmark of memory has printed."""
+    record = json.loads((RECORDS / "memory.json").read_text(encoding="utf-8"))
+    *rows, last = record["output"].splitlines()[1:]
+    each = last.rpartition(" ")[2]
+    yield "## Memory"
+    yield ""
+    yield f"Printed by `{record['command']}` at commit {record['commit']}. A server that has begun knows all its"
+    yield "devices; 64 of them then check in at once, again and again; the last column is the most memory it ever had."
+    yield f"A device that is not connected takes {each} bytes, so a million of them {int(each) / 1e3:,.0f} MB."
+    yield ""
+    yield "| parameters | devices | begun, MiB | at the most, MiB |"
+    yield "|--:|--:|--:|--:|"
+    for row in rows:
+        parameters, devices, begun, most = row.split()
+        yield f"| {int(parameters):,} | {int(devices):,} | {begun} | {most} |"
 
 
 def _round(value: float) -> int:
