@@ -139,9 +139,13 @@ class Caddy:
         self.log = folder / "caddy.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(run, env=environment, stdout=log, stderr=log)
-        authority = folder / "caddy" / "caddy" / "pki" / "authorities" / "local" / "root.crt"
+        self.folder, self.crowds = folder, crowds
+
+    def wait(self) -> None:
+        """Wait until it leads to all crowds."""
+        authority = self.folder / "caddy" / "caddy" / "pki" / "authorities" / "local" / "root.crt"
         give_up = time.monotonic() + 3 * WAIT_S
-        for crowd in crowds:
+        for crowd in self.crowds:
             while not (authority.exists() and _answers(crowd.port, authority)):
                 assert self.process.poll() is None and time.monotonic() < give_up, self.log.read_text()[-2000:]
                 time.sleep(0.05)
@@ -150,11 +154,8 @@ class Caddy:
             while crowd.send("GET", "/v1/tasks").status_code != 200:
                 assert time.monotonic() < give_up, self.log.read_text()[-2000:]
                 time.sleep(0.05)
-        self.crowds = crowds
 
     def close(self) -> None:
-        for crowd in self.crowds:
-            crowd.client.close()
         self.process.terminate()
         self.process.wait(WAIT_S)
 
@@ -172,7 +173,11 @@ def deploy(caddy: str, postgres: Any, tmp_path: Path) -> Iterator[Deploy]:
             for number in range(count):
                 crowds.append(Deployed(tmp_path / f"crowd-{number}", postgres.database()))
                 stack.callback(crowds[-1].kill)
-            stack.callback(Caddy(caddy, tmp_path, crowds).close)
+            leading = Caddy(caddy, tmp_path, crowds)
+            stack.callback(leading.close)
+            leading.wait()
+            for crowd in crowds:
+                stack.callback(crowd.client.close)
             return crowds
 
         yield made
