@@ -247,6 +247,17 @@ def test_a_backup_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["stranger.sqlite", "text"]
 
 
+def test_a_backup_whose_names_are_no_text_is_refused(tmp_path: Path) -> None:
+    """SQLite names what it cannot read, in words that Python then cannot decode."""
+    with closing(sqlite3.connect(tmp_path / "copy")) as file:
+        file.execute("CREATE TABLE anything (x)")
+    (tmp_path / "copy").write_bytes((tmp_path / "copy").read_bytes().replace(b"anything", b"anyth\xccn("))
+    with pytest.raises(BadInput, match="cannot be read"):
+        restore(tmp_path / "copy", f"sqlite:///{tmp_path}/new.sqlite")
+    with pytest.raises(BadInput, match="cannot be opened"):
+        open_store(f"sqlite:///{tmp_path}/copy")
+
+
 def test_a_damaged_backup_restores_nothing(store: Store, tmp_path: Path, url: str) -> None:
     fill(store)
     backup(url, tmp_path / "copy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -218,6 +219,17 @@ def test_an_old_copy_of_both_files_is_left_to_the_servers_mirror(tmp_path: Path)
     head_of(path).write_bytes(copies[1])
     with Ledger(path) as ledger:
         assert ledger.chain.length == 2
+
+
+def test_a_file_whose_names_are_no_text_is_damaged(tmp_path: Path) -> None:
+    """SQLite names what it cannot read, in words that Python then cannot decode."""
+    path = tmp_path / "ledger.sqlite"
+    written(path)
+    with closing(sqlite3.connect(path)) as plain:
+        plain.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    path.write_bytes(path.read_bytes().replace(b"entries", b"entri\xcc("))
+    with pytest.raises(TermsViolated, match="is damaged"):
+        Ledger(path)
 
 
 def test_a_missing_or_damaged_head_is_refused_once_there_are_entries(tmp_path: Path) -> None:

@@ -304,3 +304,11 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(b"no database at all, but long enough to be looked at" * 40)
     with pytest.raises(BadInput, match="cannot be used: file is not a database\n  put it back from a backup"):
         Memory(tmp_path / "m")
+
+
+def test_a_file_whose_names_are_no_text_is_named(tmp_path: Path) -> None:
+    """SQLite names what it cannot read, in words that Python then cannot decode."""
+    Memory(tmp_path / "m").close()
+    (tmp_path / "m").write_bytes((tmp_path / "m").read_bytes().replace(b"facts", b"fac\xcc("))
+    with pytest.raises(BadInput, match="cannot be used: a name in it is damaged"):
+        Memory(tmp_path / "m")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import sqlite3
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +142,15 @@ def save_figure(figure: Any, path: Path) -> None:
     drawn = io.BytesIO()
     figure.savefig(drawn, format=path.suffix.removeprefix("."))
     write_whole(path, drawn.getvalue())
+
+
+@contextmanager
+def sqlite_errors() -> Iterator[None]:
+    """Let what SQLite says of a damaged file be an error of SQLite's, even where its own words are no text.
+
+    It names what it cannot read. Where a name was damaged, Python fails to decode the sentence, and raises that.
+    """
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise sqlite3.DatabaseError("a name in it is damaged") from None

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from crowdml.core import BadInput, record
 from crowdml.core.errors import TermsViolated
+from crowdml.core.files import sqlite_errors
 from crowdml.core.portable import PLAIN_FLAGS, read_at, sync_folder, write_at
 from crowdml.privacy.ledger.entries import NOISE_KEYS, AcceptedTerms, Entry
 from crowdml.privacy.ledger.ledger_chain import START, Cap, LedgerChain
@@ -89,8 +90,9 @@ class Ledger:
         with ExitStack() as files:
             self._db = files.enter_context(closing(sqlite3.connect(self.path, isolation_level=None, timeout=5.0)))
             try:
-                self._prepare(new)
-                self._load(self._known(files))
+                with sqlite_errors():
+                    self._prepare(new)
+                    self._load(self._known(files))
             except sqlite3.DatabaseError as error:
                 raise self._explained(error) from error
             self._files = files.pop_all()

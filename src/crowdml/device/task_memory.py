@@ -21,6 +21,7 @@ import numpy as np
 
 from crowdml.core import BadInput
 from crowdml.core.errors import TermsViolated
+from crowdml.core.files import sqlite_errors
 from crowdml.device.device_home import Home, Member
 from crowdml.device.ledger_store import Ledger
 from crowdml.device.rows.kept_columns import KeptColumns
@@ -49,18 +50,19 @@ class Memory:
     def __init__(self, path: Path | str) -> None:
         self._db = sqlite3.connect(path, isolation_level=None, timeout=5.0)
         try:
-            mode = self._db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            self._db.execute("PRAGMA synchronous = FULL")
-            if (mode, self._db.execute("PRAGMA synchronous").fetchone()[0]) != ("wal", 2):
-                raise BadInput(f"{path} cannot be written safely (journal {mode})")
-            with self._transaction():
-                for statement in _SCHEMA.strip().split(";\n"):
-                    self._db.execute(statement)
-            # What the log holds goes to disk now: the ledger will rest on it.
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._facts: dict[str, int] = _NOTHING_SEEN | dict(self._db.execute("SELECT name, value FROM facts"))
-            self.samples = SampleNumbers(self._db, self._transaction)
-            self.columns = KeptColumns(self._db, self._transaction)
+            with sqlite_errors():
+                mode = self._db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+                self._db.execute("PRAGMA synchronous = FULL")
+                if (mode, self._db.execute("PRAGMA synchronous").fetchone()[0]) != ("wal", 2):
+                    raise BadInput(f"{path} cannot be written safely (journal {mode})")
+                with self._transaction():
+                    for statement in _SCHEMA.strip().split(";\n"):
+                        self._db.execute(statement)
+                # What the log holds goes to disk now: the ledger will rest on it.
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._facts: dict[str, int] = _NOTHING_SEEN | dict(self._db.execute("SELECT name, value FROM facts"))
+                self.samples = SampleNumbers(self._db, self._transaction)
+                self.columns = KeptColumns(self._db, self._transaction)
         except sqlite3.DatabaseError as error:
             self._db.close()
             raise BadInput(

@@ -25,7 +25,7 @@ from sqlalchemy import Connection, MetaData, Table, delete, insert, select
 from sqlalchemy.engine import URL
 
 from crowdml.core import BadInput, record
-from crowdml.core.files import writable
+from crowdml.core.files import sqlite_errors, writable
 from crowdml.core.keys import SigningKey
 from crowdml.server.store.database import Statements
 from crowdml.server.store.device_tables import withdraw
@@ -123,10 +123,11 @@ def _copy_sqlite(source: Path, target: Path) -> None:
     address = f"{source.resolve().as_uri()}?mode=ro"
     with closing(sqlite3.connect(address, uri=True)) as read, closing(sqlite3.connect(target)) as written:
         try:
-            read.backup(written)
-            found = read.execute("SELECT name FROM sqlite_master WHERE name = ?", (VERSION_TABLE,)).fetchone()
+            with sqlite_errors():
+                read.backup(written)
+                found = read.execute("SELECT name FROM sqlite_master WHERE name = ?", (VERSION_TABLE,)).fetchone()
         except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
                 raise BadInput(f"{target.parent} has no room for a copy of {source}", hint="make room there") from None
             raise BadInput(f"{source} cannot be read: {error}") from None
         if not found:

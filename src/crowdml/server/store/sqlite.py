@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from crowdml.core import BadInput
+from crowdml.core.files import sqlite_errors
 from crowdml.server.store.database import Database
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         # Without an isolation level Python's driver leaves transactions to us.
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            make_safe(connection, path)
+            with sqlite_errors():
+                make_safe(connection, path)
         except BaseException:
             connection.close()
             raise
