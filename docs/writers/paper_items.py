@@ -283,8 +283,8 @@ ITEMS = (
     Item(
         ODPFL,
         "private training without convolutions, and with random fixed ones",
-        "`odpfl/fixed-features` and `odpfl/private`: fixed features and a linear model; the paper's net: not run",
-        "tests/studies/test_odpfl_private.py::test_fixed_features_ask_for_what_was_wanted_and_for_the_promise",
+        "`odpfl/private`: the dense layers of the paper's net, alone and on random convolutions that do not learn",
+        "tests/studies/test_odpfl_private.py::test_variants_without_convolutions_that_learn_are_set_beside_the_papers",
     ),
     _refused(
         ODPFL,

@@ -16,18 +16,6 @@ from crowdml.studies.quick import QUICK, SMALL_ENGINE, in_small
 from crowdml.task.task_file import load
 
 TRAINED = [name for name, study in STUDIES.items() if study.curves]
-SLOW = {
-    "admm/async": "crowds of a thousand devices",
-    "crowdml-2016/fig2": "60 settings",
-    "admm/fig3": "a thousand local fits",
-    "admm/total": "33 settings of noise to calibrate",
-    "crowdml-2016/correlated": "factors of a matrix",
-    "external/dpsgd": "as odpfl/private",
-    "odpfl/fixed-features": "as odpfl/private",
-    "odpfl/private": "five noise multipliers over many steps",
-    "admm/unlike": "17 settings of noise to calibrate",
-}
-"""Small versions that take more than four seconds: `make reproduce` runs them, and why they do."""
 FULL_SIZE = {"crowdml-2015/fig3"}
 """Trained, and small as it is."""
 
@@ -44,7 +32,7 @@ def test_every_study_that_trains_has_a_small_version() -> None:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("name", [name for name in TRAINED if name not in SLOW])
+@pytest.mark.parametrize("name", TRAINED)
 def test_a_small_version_runs_and_is_drawn(name: str, tmp_path: Path) -> None:
     if missing := needs(name):
         pytest.skip(f"{missing} is not on this machine: crowdml data get {missing}")

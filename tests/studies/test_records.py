@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -101,9 +103,38 @@ def test_stored_records_are_whole_and_name_no_place(name: str) -> None:
         study.refuted_by,
     )
     assert record.commit and not record.commit.endswith("+"), "recorded with changes that no commit has"
-    assert record.verdict == kept.study_verdict(record.rows) and record.tuned == study.tuned
+    assert record.verdict == kept.study_verdict(record.rows, study.stands_in) and record.tuned == study.tuned
     text = kept.place(RESULTS, name).read_text(encoding="utf-8")
     assert not re.search(r"/(?:home|work|root|tmp|Users)\b|localhost", text) and len(text) < 60_000
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_stored_records_have_the_settings_that_studies_have_now(name: str) -> None:
+    record = kept.read_record(RESULTS, name)
+    assert not kept.has_changed(STUDIES[name], record), f"crowdml reproduce {name} --record results"
+
+
+@pytest.fixture(scope="module")
+def history() -> set[str]:
+    """Every commit that led to the one that is checked out."""
+
+    def told(*words: str) -> str | None:
+        git = shutil.which("git")
+        done = git and subprocess.run([git, *words], cwd=RESULTS, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done and done.returncode == 0 else None
+
+    if told("rev-parse", "--is-shallow-repository") != "false":
+        pytest.skip("no checkout with its whole history")
+    return set((told("rev-list", "HEAD") or "").split())
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_stored_records_name_commits_of_this_history(name: str, history: set[str]) -> None:
+    record = kept.read_record(RESULTS, name)
+    named = {record.commit, record.judged_by}
+    for run in record.curves.values():
+        named |= {*run.commits, run.judged_by}
+    assert {commit for commit in named if commit} <= history, "nobody can look up which code that was"
 
 
 def test_every_stored_file_is_the_record_of_a_study() -> None:

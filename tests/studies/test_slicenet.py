@@ -12,7 +12,7 @@ from crowdml.simulation import Result
 from crowdml.slicing.published import PUBLISHED
 from crowdml.studies import STUDIES, reproduce
 from crowdml.studies.run import groups_of
-from crowdml.studies.slicenet import cost_tables, noise_trade_off, training_tables
+from crowdml.studies.slicenet import convergence, cost_tables, noise_trade_off, training_tables
 from crowdml.task import Task, load
 
 TRAINED = (
@@ -49,13 +49,16 @@ def test_every_curve_is_a_valid_task(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "rows"), [("table5", 24), ("table7", 24)])
 def test_tables_of_costs(name: str, rows: int) -> None:
-    """Ideals and METIS's pieces are the paper's; METIS sends more for the CNN at 5 and 10 pieces than the paper's."""
+    """Ideals are the paper's, and METIS's pieces in all but one; it sends more for the CNN at 5 and 10 pieces."""
     found = reproduce(f"slicenet/{name}", STUDIES[f"slicenet/{name}"], None)
-    assert len(found.rows) == rows and all(row.verdict != "differs" for row in found.rows)
+    differing = [(row.setting, row.metric) for row in found.rows if row.verdict == "differs"]
+    assert len(found.rows) == rows
+    assert differing == [("cnn, n = 5", "largest, METIS")] * (name == "table5"), "127 less in two of three seeds"
     trends = {(row.setting, row.metric) for row in found.rows if row.verdict == "trend"}
     if name == "table5":
         exact = [row.verdict for row in found.rows if "in order" not in row.metric]
-        assert exact == ["holds"] * 16
+        assert exact.count("holds") == 15
+        assert any("median" in note for note in found.notes)
     else:
         assert trends == {("cnn, n = 5", "KiB, METIS"), ("cnn, n = 10", "KiB, METIS")}
 
@@ -91,6 +94,7 @@ def test_table_1_asks_for_levels_and_for_the_order() -> None:
     assert table_1(good) == ["trend", "beyond", "holds", "holds", "holds", "holds", "holds"]
     assert table_1(good | {"n = 5": 6.0})[1] == "trend", "worse than the paper's, in the right order"
     assert set(table_1(good | {"n = 10": 4.3})) == {"differs"}, "no level helps without the order"
+    assert table_1(good | {"S-SGD": 4.3})[0] == "trend", "a baseline is never beyond"
 
 
 def test_settings_that_the_paper_leaves_open_are_judged_on_rows_held_back() -> None:
@@ -121,17 +125,21 @@ def test_photographs_are_compared_with_their_own_figures() -> None:
 
 def test_table_3_asks_for_its_shape() -> None:
     task, study = load(STUDIES["slicenet/table3"].task), STUDIES["slicenet/table3"]
-    for worst, verdict in ((5.0, "holds"), (3.1, "differs")):
+    for worst, verdict, apart in ((5.6, "holds", "holds"), (5.0, "holds", "trend"), (3.1, "differs", "differs")):
         values = dict(zip(training_tables.TABLE3, (3.0, 2.9, 2.7, 2.9, 3.0, worst), strict=True))
         rows = study.compare({name: result(task, value) for name, value in values.items()})
         assert rows[-1].verdict == verdict
+        assert rows[-2].setting == "τ = 1" and rows[-2].verdict == apart, "a baseline is never beyond"
 
 
 @pytest.mark.parametrize(("name", "labels"), [("table2", training_tables.THETAS), ("table4", training_tables.OMEGAS)])
 def test_trends_can_fail(name: str, labels: tuple[float, ...]) -> None:
     study, task = STUDIES[f"slicenet/{name}"], load(STUDIES[f"slicenet/{name}"].task)
     letter = "θ" if name == "table2" else "ω"
-    for values, verdict in (((3.0, 2.9, 2.5, 2.6, 2.7), "holds"), ((2.4, 2.9, 2.8, 2.7, 2.6), "differs")):
+    up_and_down = (3.0, 2.9, 2.5, 2.7, 2.6)
+    cases = [((3.0, 2.9, 2.5, 2.55, 2.51), "holds"), ((2.4, 2.9, 2.8, 2.7, 2.6), "differs")]
+    cases += [(up_and_down, "differs" if name == "table2" else "holds"), ((3.0, 3.05, 3.1, 3.05, 3.0), "differs")]
+    for values, verdict in cases:
         results = {f"{letter} = {label:g}": result(task, value) for label, value in zip(labels, values, strict=True)}
         assert study.compare(results)[-1].verdict == verdict
 
@@ -155,8 +163,9 @@ def test_figures_are_measured_after_every_pass_and_in_full_on_the_net_of_the_tab
     assert [curve.label for curve in figure.curves] == [curve.label for curve in table.curves]
     for study in (figure, figure.in_full):
         for task in (task for group in groups_of(study) for task in group):
-            assert task.crowd.curve == task.crowd.passes == 8
+            assert task.crowd.curve == task.crowd.passes == convergence.PASSES > convergence.SETTLED
     assert figure.in_full.task == table.task and figure.in_full.curves != figure.curves
+    assert figure.stands_in and not figure.in_full.stands_in
     assert any("--full" in row.rule for row in figure.missing)
 
 
@@ -166,14 +175,20 @@ def test_the_convolutional_net_has_all_its_passes(number: int) -> None:
         assert task.data.dataset == "cifar10" and task.crowd.passes == 30 and task.algorithm.decay == 0.95
 
 
+def falling(passes: int) -> list[float]:
+    """An error that falls to 0.05 in so many passes and stays there."""
+    return [0.05 + max(0.0, 0.4 * (1 - done / passes)) for done in range(1, convergence.PASSES + 1)]
+
+
 @pytest.mark.parametrize("number", [3, 4, 5])
 def test_convergence_is_alike_or_not(number: int) -> None:
     study = STUDIES[f"slicenet/fig{number}"]
     task = load(study.task)
-    quick, slow = ([0.5, 0.1, 0.05, 0.05, 0.05, 0.05], [0.5, 0.4, 0.3, 0.2, 0.1, 0.05])
+    quick, later = falling(3), falling(6)
     labels = [curve.label for curve in study.curves]
-    for second, verdict in ((quick, "holds"), (slow, "differs")):
-        curves = dict.fromkeys(labels, quick) | {labels[1]: second}
+    cases = ((quick, quick, "holds"), (quick, falling(5), "holds"), (quick, later, "differs"), (later, later, "holds"))
+    for first, second, verdict in (*cases, (falling(convergence.PASSES), falling(convergence.PASSES), "differs")):
+        curves = dict.fromkeys(labels, first) | {labels[1]: second}
         results = {
             label: replace(result(task, 5.0), measured={"test_error": np.array(errors)[:, None]})
             for label, errors in curves.items()
@@ -184,11 +199,11 @@ def test_convergence_is_alike_or_not(number: int) -> None:
 def test_a_window_of_as_many_uploads_as_groups_converges_later_or_not() -> None:
     study = STUDIES["slicenet/fig6"]
     task = load(study.task)
-    for later, verdict in ((0.2, "holds"), (0.05, "differs")):
+    for best, others, verdict in ((6, 4, "holds"), (4, 4, "differs"), (24, 4, "differs"), (6, 24, "differs")):
         results = {
             curve.label: replace(
                 result(task, 5.0),
-                measured={"test_error": np.array([[0.5], [later if curve.label == "ω = 10" else 0.05], [0.05]])},
+                measured={"test_error": np.array(falling(best if curve.label == "ω = 10" else others))[:, None]},
             )
             for curve in study.curves
         }

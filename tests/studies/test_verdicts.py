@@ -48,7 +48,7 @@ def test_costs_that_are_not_the_papers_pass_no_row(name: str, monkeypatch: pytes
     lump: Any = SimpleNamespace(largest=1, balance=5.0, kib=0.0, kib_per_device=0.0, pieces=(piece,))
     graph = SimpleNamespace(all_nodes=1, all_edges=1, first_edges=1, last=SimpleNamespace(reach=SimpleNamespace(nnz=0)))
     monkeypatch.setattr(cost_tables, "costs_of", lambda net, pieces, slicer: lump)
-    monkeypatch.setattr(cost_tables, "largest_by_metis", lambda net, pieces, near: near + 6)
+    monkeypatch.setattr(cost_tables, "largest_by_metis", lambda net, pieces: 1)
     monkeypatch.setattr(cost_tables, "counted_as_published", lambda net: SimpleNamespace(costs=np.ones(3)))
     monkeypatch.setattr(cost_tables, "graph_of", lambda net: graph)
     rows = STUDIES[name].compare({})
@@ -94,6 +94,28 @@ def test_a_study_has_the_worst_word_of_its_rows() -> None:
     assert study_verdict([row("beyond"), row("not run")]) == "beyond (1 beyond, 1 not run)"
     assert study_verdict([row("shown")]) == "shown"
     assert study_verdict([not_run("x", "y", None, "no data")]) == "not run (1 not run)"
+
+
+def test_a_setting_that_stands_in_for_the_papers_is_said_beside_the_word() -> None:
+    rows = [statement("small", "y", 1.0, True, "…"), not_run("the paper's own", "y", None, "days")]
+    assert study_verdict(rows, "reduced setting") == "holds, reduced setting (1 holds, 1 not run)"
+    assert study_verdict(rows[1:], "reduced setting") == "not run (1 not run)", "nothing stands in for it"
+
+
+@pytest.mark.parametrize("name", list(STUDIES))
+def test_where_the_papers_own_setting_has_no_row_the_study_says_so(name: str) -> None:
+    """A study whose larger or own setting was never run may have rows of the paper's setting all the same."""
+    study = STUDIES[name]
+    own = {
+        "external/niid": "other cells of the same table",
+        "odpfl/private": "the dense layers of the paper's net",
+        "slicenet/table1": "the paper's digits",
+        "slicenet/table2": "the paper's digits",
+        "slicenet/table3": "the paper's digits",
+        "slicenet/table3-uploads": "the paper's digits",
+        "slicenet/table4": "the paper's digits",
+    }
+    assert bool(study.missing) == bool(study.stands_in or name in own)
 
 
 def test_learning_is_an_error_well_below_the_constant_predictors() -> None:

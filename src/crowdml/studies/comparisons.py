@@ -39,15 +39,21 @@ COMMONEST = {
 
 ACCURACY = "test accuracy"
 LEARNT = 0.9
-"""A model has learnt something when its error is at most so many times that of the constant predictor."""
+"""A model has learnt something when its error is at most so many times that of the constant predictor: not the mean
+over trials alone, which chance may have put there, but the mean and one standard error above it."""
 
 
 def learns(*results: Result, measure: str = "test_error", at: int = -1) -> bool:
-    """Tell whether all of them are better than a constant predictor by a tenth of its error."""
+    """Tell whether all of them are better than a constant predictor by a tenth of its error, and that not by chance."""
     return all(
-        bool(result.measured[measure][at].mean() <= LEARNT * COMMONEST[str(result.task.data.dataset)][1])
+        at_most(result.measured[measure][at], LEARNT * COMMONEST[str(result.task.data.dataset)][1])
         for result in results
     )
+
+
+def at_most(values: Floats, bar: float) -> bool:
+    """Tell whether the mean over trials is not above a bar, nor would be if it were one standard error larger."""
+    return float(values.mean()) + standard_error(values) <= bar
 
 
 def errors(result: Result) -> Floats:

@@ -112,18 +112,23 @@ class Record(BaseModel):
     curves: dict[str, CurveRun] = {}
 
 
-def study_verdict(rows: Iterable[Row]) -> str:
+def study_verdict(rows: Iterable[Row], stands_in: str = "") -> str:
     """Say in one line what a study's rows come to: its word is the worst that any of them has.
+
+    Where another setting stands in for the paper's own, of which nothing was run, that is said beside the word.
 
     >>> study_verdict([Row(setting="", metric="", paper=1, ours=1, std=0, verdict=word)
     ...                for word in ("holds", "trend", "holds", "shown")])
     'trend (1 trend, 2 holds)'
+    >>> study_verdict([Row(setting="", metric="", paper=1, ours=1, std=0, verdict="holds")], "other rows")
+    'holds, other rows (1 holds)'
     """
     counted = Counter(row.verdict for row in rows)
     judged = [word for word in ORDER if counted[word]]
     silent: Verdict = "shown" if counted["shown"] else "not run"
     told = [f"{counted[word]} {word}" for word in (*judged, "not run") if counted[word]]
-    return (judged[0] if judged else silent) + f" ({', '.join(told)})" * bool(told)
+    word = judged[0] + f", {stands_in}" * bool(stands_in) if judged else silent
+    return word + f" ({', '.join(told)})" * bool(told)
 
 
 def settings_of(study: Study) -> dict[str, list[str]]:
@@ -156,7 +161,7 @@ def record_of(report: Report) -> Record:
         claim=report.study.claim,
         refuted_by=report.study.refuted_by,
         tuned=report.study.tuned,
-        verdict=study_verdict(report.rows),
+        verdict=study_verdict(report.rows, report.study.stands_in),
         source="run",
         commit=made_by,
         judged_by=made_by,

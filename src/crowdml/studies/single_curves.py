@@ -27,7 +27,7 @@ def with_curves(stored: Record | None, report: Report) -> Record:
     rows = _rows(stored.rows if stored else [], fresh, report)
     changed: dict[str, Any] = {
         "rows": rows,
-        "verdict": study_verdict(rows),
+        "verdict": study_verdict(rows, report.study.stands_in),
         "notes": list(dict.fromkeys([*report.study.notes, *(stored.notes if stored else []), *fresh.notes])),
         "settings": _settings(stored, report),
         "curves": runs,

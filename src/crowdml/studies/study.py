@@ -142,7 +142,7 @@ class ByCurve:
     Attributes:
         rows: `rows(label, result)`: what is said of one curve. The setting of each row is the label.
         metric: What is published of every curve.
-        published: The figure, by label.
+        published: The figure, by label; a curve that nothing is published of is not in it.
     """
 
     rows: Callable[[str, Result], Iterable[Row]]
@@ -156,7 +156,7 @@ class ByCurve:
 
     def not_run(self, label: str, why: str) -> Row:
         """Say that nobody has run a curve."""
-        paper = self.published[label]
+        paper = self.published.get(label)
         return Row(setting=label, metric=self.metric, paper=paper, ours=None, std=0.0, verdict="not run", rule=why)
 
 
@@ -236,6 +236,8 @@ class Study:
         full_curves: Its lines in that setting, where they are others.
         unstated: What the paper leaves open; None where the task file and the curves' own grids say everything.
         missing: Rows for settings of the paper's that were never run.
+        stands_in: What was run in place of the paper's own setting, of which nothing was: "reduced setting", "other
+            rows". It stands beside the study's word. Empty where rows are of the paper's setting, or it has none.
     """
 
     title: str
@@ -253,6 +255,7 @@ class Study:
     full: Path | None = None
     full_curves: tuple[Curve, ...] = ()
     missing: tuple[Row, ...] = ()
+    stands_in: str = ""
 
     @property
     def by_curve(self) -> ByCurve:
@@ -269,7 +272,7 @@ class Study:
             return self
         # What was chosen for the small setting says nothing about this one: its task file has everything.
         curves = self.full_curves or self.curves
-        return dataclasses.replace(self, task=self.full, curves=curves, missing=(), unstated=None)
+        return dataclasses.replace(self, task=self.full, curves=curves, missing=(), unstated=None, stands_in="")
 
     def compare(self, results: Results) -> tuple[Row, ...]:
         """Set results beside the paper's figures."""

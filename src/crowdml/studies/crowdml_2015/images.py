@@ -32,6 +32,7 @@ class Images:
         chosen: Rate constant and regularisation by curve.
         notes: Caveats.
         missing: What of the paper's setting was never run.
+        stands_in: What stands in for the paper's own rows.
     """
 
     task: Path
@@ -40,6 +41,7 @@ class Images:
     chosen: Mapping[str, tuple[float, float]]
     notes: tuple[str, ...] = ()
     missing: tuple[Row, ...] = ()
+    stands_in: str = ""
 
     def tuned(self, label: str, *changes: str, rates: tuple[float, ...] = RATES) -> Curve:
         """Make a curve with what the search chose for it."""
@@ -88,6 +90,7 @@ CIFAR10 = Images(
     missing=(
         not_run("features of a net trained on ImageNet", "test error", 0.3, "the features cannot be had offline"),
     ),
+    stands_in="other features",
 )
 ALIKE, APART, AHEAD, STEADY, SLOWER = 0.012, 0.1, 0.005, 0.01, 0.005
 """Claims in figures: crowd as good as batch; alone far behind; clearly better; unmoved by delay; slowed by delay."""
@@ -116,6 +119,7 @@ def approaches(images: Images) -> Study:
         "behind the crowd",
         tuned="held back",
         missing=images.missing,
+        stands_in=images.stands_in,
         task=images.task,
         curves=(
             images.batch_curve("central batch"),
@@ -168,6 +172,7 @@ def privacy(images: Images) -> Study:
         "than 0.05 from 0.9",
         tuned="held back",
         missing=images.missing,
+        stands_in=images.stands_in,
         task=images.task,
         curves=(
             images.batch_curve("central batch, private", *PRIVATE),
@@ -210,6 +215,7 @@ def delays(images: Images) -> Study:
         refuted_by=f"b = 20 moved by {STEADY:g} or more, or b = 1 at most {SLOWER:g} behind at the first point",
         tuned="held back",
         missing=images.missing,
+        stands_in=images.stands_in,
         task=images.task,
         curves=tuple(delayed(size, delay) for size in (1, 20) for delay in DELAYS),
         rows=rows,

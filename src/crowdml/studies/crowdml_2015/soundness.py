@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crowdml.studies.comparisons import gaps, learns, level
+from crowdml.studies.comparisons import gaps, learns, statement
 from crowdml.studies.crowdml_2015.images import LAMBDA, RATES, C, Images, shown_errors
 from crowdml.studies.study import Curve, Results, Row, Study, curve
 
@@ -19,17 +19,19 @@ PRICE = 0.01
 """What soundness may cost at equal ε."""
 PUBLIC = ("data.public=1000", "crowd.devices=983")
 SOUND = ("privacy.mode=sound", f"privacy.max-uses={PASSES}")
-GAUSSIAN = ("privacy.mechanism=gaussian", "privacy.delta=1e-7", "privacy.clip=0.1")
+GAUSSIAN = ("privacy.mechanism=gaussian", "privacy.delta=1e-7")
+CLIP, CLIPS = "privacy.clip", (0.03, 0.1, 0.3)
 SIZES = (1, 10, 20)
 STRENGTHS = (0.0, 1e-4, 1e-3, 1e-2)
 
 CHOSEN = {
-    "sound Gaussian, b=20": (1000.0, 0.0),
-    "paper, b=20, ε = 10": (10.0, 1e-3),
-    "sound, b=20, ε = 10": (10.0, 1e-3),
-    "sound Gaussian, b=20, ε = 10": (100.0, 0.0),
+    "sound Gaussian, b=20": {C: 1000.0, LAMBDA: 0.0, CLIP: 0.1},
+    "paper, b=20, ε = 10": {C: 10.0, LAMBDA: 1e-3},
+    "sound, b=20, ε = 10": {C: 10.0, LAMBDA: 1e-3},
+    "sound Gaussian, b=20, ε = 10": {C: 100.0, LAMBDA: 0.0, CLIP: 0.1},
 }
 """What the search found where figure 5 has no curve of that kind."""
+GRID = {C: RATES, LAMBDA: STRENGTHS, CLIP: CLIPS}
 
 
 def price(images: Images) -> Study:
@@ -39,8 +41,7 @@ def price(images: Images) -> Study:
         def gap(name: str, left: str, right: str) -> Row:
             found = gaps(results[left], results[right])
             cheap = bool(found.mean() <= PRICE) and learns(results[left])
-            words = "not above that, and it learns"
-            return level(name, "difference", found, 0.0, tolerance=PRICE, claim=cheap, better="less", claimed=words)
+            return statement(name, "difference", found, cheap, f"at most {PRICE:g}, and it learns")
 
         yield from shown_errors(results)
         for size in SIZES:
@@ -50,18 +51,18 @@ def price(images: Images) -> Study:
         yield gap("b=20, ε = 10: Gaussian minus paper", "sound Gaussian, b=20, ε = 10", "paper, b=20, ε = 10")
 
     def priced(label: str, size: int, total: float, *changes: str) -> Curve:
-        c, strength = CHOSEN.get(label) or images.chosen[f"crowd, b={size}"]
+        chosen = CHOSEN.get(label) or dict(zip((C, LAMBDA), images.chosen[f"crowd, b={size}"], strict=True))
         epsilon = total if changes else total / PASSES
         setting = (*PUBLIC, f"algorithm.batch={size}", f"privacy.epsilon={epsilon}")
-        grid = {C: RATES, LAMBDA: STRENGTHS} if label in CHOSEN else {}
+        grid = {key: GRID[key] for key in chosen} if label in CHOSEN else {}
         mode = changes or ("privacy.mode=paper",)
-        return curve(label, *setting, *mode, chosen={C: c, LAMBDA: strength}, grid=grid)
+        return curve(label, *setting, *mode, chosen=chosen, grid=grid)
 
     return Study(
         title="the price of soundness: the paper's setting and sound mode at the same total ε",
         claim="(ours, not the paper's) a proven and enforced promise costs nothing at the same total ε",
         refuted_by=f"an error more than {PRICE:g} above that of the paper's setting",
-        tuned="held back",
+        tuned="not recorded",
         task=images.task,
         curves=(
             *(priced(f"paper, b={size}", size, 50.0) for size in SIZES),
@@ -75,7 +76,7 @@ def price(images: Images) -> Study:
         notes=(
             *images.notes,
             "ε = 50 in all is the paper's ε = 10 in each of five passes; with Laplace noise at ε = 50 hyper-parameters "
-            "are those of figure 5, the others and the clip of 0.1 were searched on rows held back from training: "
-            "tuning not charged",
+            "are those of figure 5, the others were searched on rows held back from training; how the clip of "
+            "0.1 was chosen nobody noted, and --search now tries others: tuning not charged",
         ),
     )

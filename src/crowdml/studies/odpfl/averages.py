@@ -133,6 +133,7 @@ FIG1 = _averages(
     unstated=searched_rate(PLAIN, RATES, given=1.0, used=3.0),
     notes=(*NOTES, searched("fig1")),
     full=FULL,
+    stands_in="reduced setting",
     missing=_unfinished("IID, 130 rounds", ("plain", 0.80), ("learned", 0.80)),
 )
 FIG2 = _averages(
@@ -143,6 +144,7 @@ FIG2 = _averages(
     rows=_shards,
     notes=(*NOTES, searched("fig2"), "the paper's non-IID crowd is drawn without replacement, which is IID"),
     full=FULL,
+    stands_in="reduced setting",
     full_curves=curves("crowd.passes=200", LOSS),
     missing=_unfinished("its own non-IID crowd, 200 rounds", ("plain", 0.65), ("learned", 0.80)),
 )

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from crowdml.studies.comparisons import accuracies, gaps, learns, level, shown_accuracies
+from crowdml.studies.comparisons import accuracies, gaps, learns, shown_accuracies, statement
 from crowdml.studies.drawing import draw_bars
 from crowdml.studies.odpfl.averages import LEARNED
 from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve
@@ -24,7 +24,7 @@ NOISE = (
     f"crowd.passes={ROUNDS}",
 )
 RATE = "algorithm.rate.c"
-RATES = (0.1, 0.3, 1.0, 3.0)
+RATES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 WAYS = {
     "equal": ("algorithm.averaging=equal",),
     "learned": (LEARNED,),
@@ -65,16 +65,7 @@ def _rows(results: Results) -> Iterator[Row]:
         found = gaps(equal, learned)
         kept = learns(learned) and float(found.mean()) >= -MOST_LOST
         setting = f"{crowd}, ε = {epsilon:g}: learned over equal"
-        yield level(
-            setting,
-            "gain",
-            found,
-            0.0,
-            tolerance=MOST_LOST,
-            claim=kept,
-            better="more",
-            claimed=f"at least {-MOST_LOST:g}, and it learns",
-        )
+        yield statement(setting, "gain", found, kept, f"at least {-MOST_LOST:g}, and it learns")
 
 
 def _draw(results: Results, path: Path, title: str) -> None:
@@ -101,6 +92,7 @@ BOTH = Study(
     notes=(
         "not a figure of the paper: it names both and shows them apart",
         "ε is the total over all rounds for one row, proven and enforced; rows go in turn, each in one step of a round",
-        "rates were found on rows held back, for every curve by itself; fine-tuning uses the same 500 public rows",
+        "rates were found on rows held back, for every curve by itself, from 0.1 to 3: where one of these is in use "
+        "--search now goes further; fine-tuning uses the same 500 public rows",
     ),
 )

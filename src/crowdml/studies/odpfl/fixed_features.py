@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from crowdml.simulation import Result
-from crowdml.studies.comparisons import ACCURACY, accuracies, learns, level, shown
+from crowdml.studies.comparisons import ACCURACY, accuracies, learns, level, shown, statement
 from crowdml.studies.study import TASKS, ByCurve, Curve, Row, Study, curve
 
 DIGITS, PHOTOGRAPHS = "MNIST, scattering, ε = 3", "CIFAR-10, random features, ε = 8"
 WANTED = {DIGITS: 0.98, PHOTOGRAPHS: 0.63}
-PUBLISHED = {DIGITS: 0.987, PHOTOGRAPHS: 0.67}
-"""Scattering features and a linear model with a promise of about that ε (Tramèr and Boneh 2021): 67 % at ε = 3."""
+PUBLISHED = {DIGITS: 0.987}
+"""Scattering features and a linear model with a promise of about that ε (Tramèr and Boneh 2021). Of photographs they
+have 67 % at ε = 3, which is another promise than the 8 here: no figure of ours stands beside that."""
 NEAR = 0.01
 """How far from the published figure is still the same."""
 PUBLIC, BATCH, STEPS, PASSES = 1000, 4096, 100, 3
@@ -43,6 +44,12 @@ def _curve(label: str, rows: int, data: str, features: str, rate: float, epsilon
         f"crowd.curve={PASSES}",
         chosen={RATE: rate},
         grid={RATE: RATES},
+        others={
+            "clip 0.05, twice the rate": ("privacy.clip=0.05", f"{RATE}={2 * rate}"),
+            "clip 0.2, half the rate": ("privacy.clip=0.2", f"{RATE}={rate / 2}"),
+            "half the steps": ("algorithm.local-steps=50",),
+            "twice the steps": ("algorithm.local-steps=200",),
+        },
     )
 
 
@@ -75,8 +82,11 @@ def _rows(label: str, result: Result) -> Iterator[Row]:
     kept = epsilon <= result.privacy["paper_claim"]["epsilon"] and learns(result)
     enough = bool(kept and float(values.mean()) >= least)
     rule = f"ε as promised, and at least {least:g}"
-    paper = PUBLISHED[label]
-    yield level(label, ACCURACY, values, paper, tolerance=NEAR, claim=enough, better="more", claimed=rule)
+    if label in PUBLISHED:
+        paper = PUBLISHED[label]
+        yield level(label, ACCURACY, values, paper, tolerance=NEAR, claim=enough, better="more", claimed=rule)
+    else:
+        yield statement(label, ACCURACY, values, enough, rule)
     yield shown(label, "ε at δ = 1e-5", epsilon)
 
 
@@ -84,15 +94,19 @@ FIXED_FEATURES = Study(
     title="private learning on fixed features: digits at ε = 3, photographs at ε = 8",
     claim="(ours, not the paper's) 0.98 on MNIST at ε = 3 and 0.63 on CIFAR-10 at ε = 8, in minutes on a processor",
     refuted_by="a lower accuracy, or an ε above the promise",
-    tuned="held back",
+    tuned="not recorded",
     task=TASKS / "pictures-private.toml",
     curves=CURVES,
     rows=ByCurve(rows=_rows, metric=ACCURACY, published=PUBLISHED),
     trials=1,
     notes=(
         f"principal components are fitted on {PUBLIC} of the training rows, declared public and not trained on",
-        "directions, rate, clip and steps were chosen on 5000 rows held back, by the same arithmetic in NumPy: 0.986 "
-        "for digits, 0.667 for photographs; --search tries rates again: tuning not charged",
+        "rates by --search --trials 1, on rows held back; directions, clip and steps by the same arithmetic in NumPy, "
+        "which is not in the repository: on 5000 rows held back, as far as was noted (0.986 for digits, 0.667 for "
+        "photographs); --search tries other clips and steps as well, of which no outcome is recorded: tuning not "
+        "charged",
+        "for photographs the best published figure of the kind is 0.67 at ε = 3; at ε = 8 there is none to stand "
+        "beside ours, and what was wanted is asked for",
         "neighbours differ in one row that is there or not; δ = 1e-5; noise in floating point, simulation only",
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import statistics
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,8 @@ METIS_BALANCE = 1.04
 TRAFFIC = 0.05
 """How far communication may be from the paper's, as a share of it."""
 
-METIS_SEEDS = 3
+METIS_SEEDS = (1, 2, 3)
+"""METIS does the same with seed 0 as with 1."""
 NEAR = 5
 """How far a largest piece by METIS may be from the paper's."""
 
@@ -59,12 +61,12 @@ def counted_as_published(net: str) -> NeuronGraph:
     return replace(neurons, costs=neurons.costs - pooled)
 
 
-def largest_by_metis(net: str, pieces: int, near: int) -> int:
-    """Cut with a few seeds and return the cost of the largest piece, of the seed that comes nearest to a figure."""
+def largest_by_metis(net: str, pieces: int) -> int:
+    """Cut with a few seeds and return the median cost of the largest piece."""
     graph = counted_as_published(net)
-    cuts = (k_way(graph.costs, graph.edges, pieces, seed=seed) for seed in range(METIS_SEEDS))
+    cuts = (k_way(graph.costs, graph.edges, pieces, seed=seed) for seed in METIS_SEEDS)
     largest = (int(np.bincount(owners, weights=graph.costs).max()) for owners in cuts)
-    return min(largest, key=lambda most: abs(most - near))
+    return statistics.median_low(largest)
 
 
 @functools.cache
@@ -78,7 +80,7 @@ def _table5(results: Results) -> Iterator[Row]:
     for net, columns in PUBLISHED.items():
         total = int(counted_as_published(net).costs.sum())
         for pieces, paper in columns.items():
-            by_metis, ours = largest_by_metis(net, pieces, paper.largest), costs_of(net, pieces, "in-order")
+            by_metis, ours = largest_by_metis(net, pieces), costs_of(net, pieces, "in-order")
             name, near = f"{net}, n = {pieces}", abs(by_metis - paper.largest) <= NEAR
             yield _exactly(name, "ideal, rounded down", paper.ideal, total // pieces)
             rule = f"within {NEAR} of the paper's"
@@ -172,7 +174,7 @@ TABLE5 = _costs(
         "cnn: the paper's ideals are those of a cost of 1758912, rounded down: 1762048 less the 3136 neurons of the "
         "first pooling layer; so are the ideals and METIS's pieces here, while ours in order are cut at full cost",
         "METIS cuts between any two neurons here, through pooling windows too, as the paper's must have; its largest "
-        f"piece depends on chance, shown is the nearest of {METIS_SEEDS} seeds",
+        f"piece depends on chance, shown is the median of {len(METIS_SEEDS)} seeds",
     ),
 )
 TABLE6 = _costs(

@@ -117,11 +117,15 @@ def _held_back(results: Results) -> tuple[float, str]:
 
 UNSTATED = Unstated(
     candidates={
+        "rate 1, decay 1": ("algorithm.decay=1.0",),
+        "rate 1, decay 0.95": ("algorithm.decay=0.95",),
         "rate 1, decay 0.85": (),
         "rate 1, decay 0.75": ("algorithm.decay=0.75",),
         "rate 1, decay 0.6": ("algorithm.decay=0.6",),
         "rate 0.3, decay 0.75": ("algorithm.rate=0.3", "algorithm.decay=0.75"),
         "rate 3, decay 0.75": ("algorithm.rate=3.0", "algorithm.decay=0.75"),
+        "rate 0.3, decay 0.85": ("algorithm.rate=0.3",),
+        "rate 3, decay 0.85": ("algorithm.rate=3.0",),
     },
     used="rate 1, decay 0.85",
     curves=("n = 10",),
@@ -138,16 +142,24 @@ TABLE_1 = crowd_study(
     notes=(
         *NOTES,
         "batch, rate, decay and passes are not in the paper; rate and decay are those with the least error of groups "
-        "of ten on rows held back (--search), for all settings alike",
-        "that search was made with the window of the last ω uploads",
+        "of ten on rows held back (--search), for all settings alike; batch and passes were set once",
+        "that search was made with the window of the last ω uploads, and 0.85 was the slowest decay that it tried: "
+        "--search now tries slower ones, of which no outcome is recorded",
     ),
     unstated=UNSTATED,
 )
 
+SEARCHED = (
+    "rate and decay are those of slicenet/table1, searched for groups of ten on rows held back (crowdml reproduce "
+    "slicenet/table1 --search), and not again; batch and passes were set once"
+)
+"""Where settings of tables II to IV come from."""
 THETAS = (0.1, 0.3, 0.5, 0.7, 0.9)
 TAUS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 OMEGAS = (2, 5, 10, 20, 50)
-BEST = "ω = 10"
+BEST, NOT_SHARED = "ω = 10", "τ = 1"
+RISE = 0.1
+"""Points by which an error that should fall with every step may rise: a fifth of what levels may be off."""
 SHORT = ("crowd.passes=4", "algorithm.decay=0.68")
 """Half the passes of table I, with the same rate in the last of them. What τ does shows later: it has all passes."""
 
@@ -158,9 +170,13 @@ _NO_CNN = (not_run("cnn on CIFAR-10", METRIC, None, "hours on a processor: --ful
 
 def _table2(results: Results) -> Iterator[Row]:
     found = list(means(results).values())
-    fall = found[0] - found[-1]
+    steps = [fewer - more for fewer, more in itertools.pairwise(found)]
+    fall, least = found[0] - found[-1], min(steps)
+    falls = fall > 0 and least >= -RISE
     yield from shown_errors(results)
-    yield statement("from θ = 0.1 to θ = 0.9", "error falls by, %", fall, fall > 0, "above 0")
+    yield shown("from θ = 0.1 to θ = 0.9", "error falls by, %", fall)
+    rule = f"at least -{RISE:g} with every step, and above 0 in all"
+    yield statement("each θ against the one before", "smallest step down, %", least, falls, rule)
 
 
 def _table3(results: Results) -> Iterator[Row]:
@@ -168,9 +184,10 @@ def _table3(results: Results) -> Iterator[Row]:
     *shared, apart = (means(results)[name] for name in paper)
     gap, width = apart - max(shared), max(shared) - min(shared)
     for name, error in paper.items():
-        yield beside(name, results[name], error, gap > width)
+        # Groups that share nothing are a baseline here: doing better than the paper's says nothing for sharing.
+        yield beside(name, results[name], error, gap > width, None if name == NOT_SHARED else "less")
     rule = "more than all others differ among themselves"
-    yield statement("τ = 1 above all others", "gap, %", gap, gap > width, rule)
+    yield statement(f"{NOT_SHARED} above all others", "gap, %", gap, gap > width, rule)
 
 
 def _table4(results: Results) -> Iterator[Row]:
@@ -195,9 +212,9 @@ TABLE_2 = crowd_study(
     full_curves=ten_groups("θ", "theta", THETAS, OF_TWELVE),
     rows=_table2,
     claim="the more weights are uploaded, the smaller the error",
-    refuted_by="an error at θ = 0.9 that is not below that at θ = 0.1",
+    refuted_by=f"an error that rises by more than {RISE:g} points from one θ to the next, or does not fall in all",
     missing=_NO_CNN,
-    notes=(*NOTES, _FEWER, f"{_MISSING} a larger θ is better"),
+    notes=(*NOTES, SEARCHED, _FEWER, f"{_MISSING} a larger θ is better"),
 )
 TABLE_3 = crowd_study(
     title="error for the threshold τ of taking over, ten groups",
@@ -206,13 +223,13 @@ TABLE_3 = crowd_study(
     claim="the threshold matters little, but for τ = 1, where groups share nothing and the error is far higher",
     refuted_by="τ = 1 above all others by no more than they differ among themselves",
     missing=unfinished(TABLE3_CNN),
-    notes=(*NOTES, "τ = 1: groups share nothing"),
+    notes=(*NOTES, SEARCHED, "τ = 1: groups share nothing"),
 )
 TABLE_3_UPLOADS = replace(
     TABLE_3,
     title="as table3, with a window of the last ω uploads",
     curves=ten_groups("τ", "tau", TAUS, OF_TWELVE, "algorithm.window=uploads"),
-    notes=(*NOTES, "the other reading of the sliding window", "τ = 1: groups share nothing"),
+    notes=(*NOTES, SEARCHED, "the other reading of the sliding window", "τ = 1: groups share nothing"),
 )
 TABLE_4 = crowd_study(
     title="error for the window ω, ten groups",
@@ -222,5 +239,5 @@ TABLE_4 = crowd_study(
     claim="a window of about ten is best",
     refuted_by="another ω with a smaller error",
     missing=_NO_CNN,
-    notes=(*NOTES, _FEWER, f"{_MISSING} ω near 10 is best"),
+    notes=(*NOTES, SEARCHED, _FEWER, f"{_MISSING} ω near 10 is best"),
 )
