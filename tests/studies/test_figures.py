@@ -97,6 +97,27 @@ def test_the_same_figure_has_the_same_bytes(kind: str, monkeypatch: pytest.Monke
     ElementTree.fromstring(first)  # noqa: S314  what was written just now
 
 
+def test_words_are_drawn_as_they_are() -> None:
+    """Places are cut to two digits, words and numbers on axes are not."""
+    small = panel([line("at 0.0015", np.arange(3.0), np.full((3, 1), 0.015), colour=0, dash=0), level("b", 0.009)])
+    words = re.findall(r">([^<>]+)</t", svg(Figure(panels=(small,)), "s.d. 0.001"))
+    assert {"at 0.0015", "s.d. 0.001"} <= set(words) and any(re.fullmatch(r"0\.\d{3}", word) for word in words)
+    logged = line("c", np.logspace(0, 3, 9), np.ones((9, 1)), colour=0, dash=0, log=True)
+    words = re.findall(r">([^<>]+)</t", svg(Figure(panels=(panel([logged], log=True),)), "title"))
+    assert {"1", "10", "100", "1000"} <= set(words)
+
+
+def test_no_two_lines_look_alike() -> None:
+    many = curves({f"c{at}": result(3) for at in range(20)}, "test_error").panels[0].series
+    assert len({(one.colour % 8, one.dash % 4) for one in many}) == len(many)
+    for name in ("crowdml-2015/fig6", "crowdml-2015/fig5-sound"):
+        study = STUDIES[name]
+        assert study.draw is not None
+        shown = study.draw(planted(study, lambda label: 0.2)).panels[0].series
+        assert [one.label for one in shown] == [curve.label for curve in study.curves]
+        assert len({(one.colour, one.dash) for one in shown}) == len(shown)
+
+
 def test_lines_have_few_points_and_numbers_few_digits() -> None:
     x = np.arange(1.0, 5001.0)
     values = np.stack([np.sin(x / 900), np.sin(x / 900) + 0.02], axis=1)

@@ -79,8 +79,13 @@ def svg(figure: Figure, title: str) -> str:
     with _our_style():
         unstamped = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         drawn(figure, title).savefig(stream, format="svg", metadata=unstamped)
-    cut = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", stream.getvalue())
+    cut = re.sub(r"<[^>]*>", _cut_places, stream.getvalue())
     return "\n".join(line.rstrip() for line in cut.splitlines()) + "\n"
+
+
+def _cut_places(tag: re.Match[str]) -> str:
+    """Cut numbers within a tag to two digits, which are places; words between tags stay as they are."""
+    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag[0])
 
 
 def drawn(figure: Figure, title: str) -> Any:
@@ -224,7 +229,7 @@ def _set_axes(at: Any, panel: Panel, small: bool) -> None:
     if panel.log:
         (at.set_yscale if panel.turned else at.set_xscale)("log")
     values, places = (at.xaxis, at.yaxis) if panel.turned else (at.yaxis, at.xaxis)
-    values.set_major_locator(MaxNLocator(3 if small else 6))
+    values.set_major_locator(MaxNLocator(3 if small else 6, steps=[1, 2, 5, 10]))
     if panel.ticks:
         room = 34 if panel.turned else max(6, LETTERS // len(panel.ticks) - 1)
         words = ["\n".join(_wrapped(word, room)) for _, word in panel.ticks]
@@ -234,9 +239,11 @@ def _set_axes(at: Any, panel: Panel, small: bool) -> None:
         if not panel.log:
             places.grid(panel.turned)
     elif not panel.log:
-        places.set_major_locator(MaxNLocator(2 if small else 6))
+        places.set_major_locator(MaxNLocator(2 if small else 6, steps=[1, 2, 5, 10]))
         places.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}"))
         at.set_xlim(0, None)
+    else:
+        places.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     (at.set_xlim if panel.turned else at.set_ylim)(panel.bottom, panel.top)
     if panel.turned:
         at.invert_yaxis()

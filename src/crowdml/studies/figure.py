@@ -189,7 +189,7 @@ def curves(
     places = {label: at for at, label in enumerate(order or results)}
     shown = []
     for label, result in results.items():
-        colour, dash = looks[label] if looks else (places[label], places[label])
+        colour, dash = looks[label] if looks else (places[label], places[label] + places[label] // (GREY + 1))
         values = result.measured[measure]
         if len(values) == 1:
             shown.append(level(label, float(values[0].mean()), colour=colour, dash=dash))
