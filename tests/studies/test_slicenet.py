@@ -110,7 +110,7 @@ def test_errors_are_drawn_beside_the_papers(tmp_path: Path) -> None:
     assert study.draw is not None
     figure = study.draw(results)
     ours, paper = figure.panels[0].series
-    assert ours.y == pytest.approx(paper.y) == pytest.approx(list(training_tables.TABLE1.values()), abs=0.01)
+    assert ours.y == paper.y == pytest.approx(tuple(training_tables.TABLE1.values()), abs=0.01)
     save(figure, "table I", tmp_path / "drawn.png")
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
 
