@@ -1,4 +1,4 @@
-"""Write what comes from code and records: task file, commands, HTTP, Python, papers, speed, and the layers' picture.
+"""Write what comes from code and records: task file, commands, HTTP, Python, papers and their figures, speed, layers.
 
 python -m docs.generate            writes the pages
 python -m docs.generate --check    writes nothing, ends with 1 if a page differs from the code, and says which
@@ -17,7 +17,8 @@ from docs.writers.layer_map import draw_layers
 from docs.writers.measured import measured_page
 from docs.writers.messages import messages_page
 from docs.writers.others import others_page
-from docs.writers.papers import papers_page
+from docs.writers.paper_figures import orphans, pictures
+from docs.writers.papers import RESULTS, papers_page
 from docs.writers.python_api import python_page
 from docs.writers.soak import soak_page
 from docs.writers.speed import speed_page
@@ -47,9 +48,10 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2
+    folder = REFERENCE.parent / "images" / "papers"
+    drawn = pictures(RESULTS, folder)
     stale = 0
-    for path, make in PAGES.items():
-        text = make()
+    for path, text in [*((path, make()) for path, make in PAGES.items()), *drawn.items()]:
         if arguments:
             if not path.exists() or path.read_text(encoding="utf-8") != text:
                 print(f"{path.relative_to(REFERENCE.parent.parent)} differs from the code; run: make docs")
@@ -57,6 +59,12 @@ def main(arguments: list[str]) -> int:
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
+    for path in orphans(drawn, folder):
+        if arguments:
+            print(f"{path.relative_to(REFERENCE.parent.parent)} belongs to no record; run: make docs")
+            stale = 1
+        else:
+            path.unlink()
     return stale
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from docs.writers.paper_figures import picture_line
 from docs.writers.paper_items import figures_table, items_table
 from docs.writers.phrases import GENERATED
 
@@ -13,6 +14,7 @@ INTRODUCTION = """\
 crowdml carries five published systems on one set of ideas. A reproduction id names one figure or table, and
 `crowdml reproduce ID` makes it. What stands here comes from the records in `results/`, which
 `crowdml reproduce ID --record results` writes; `crowdml reproduce ID --recorded results` prints the same words again.
+Pictures are drawn from the same records.
 [Where ours differ, and why](paper-notes.md) is told on a page of its own.
 
 | paper | our algorithm | exists |
@@ -86,5 +88,11 @@ def _section(name: str, results: Path) -> tuple[str, str]:
     notes = [f"- {note}" for note in (*curve_lines(record), *record.notes)]
     if has_changed(study, record):
         notes.append("- **settings have changed since this was run**")
-    said = [intro, f"**{record.verdict}.** {provenance(record)}", "\n".join(rows), "\n".join(notes)]
+    said = [
+        intro,
+        f"**{record.verdict}.** {provenance(record)}",
+        picture_line(record),
+        "\n".join(rows),
+        "\n".join(notes),
+    ]
     return record.verdict, "\n\n".join(part for part in said if part)

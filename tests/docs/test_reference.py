@@ -25,12 +25,20 @@ def test_drift_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(generate, "REFERENCE", tmp_path / "docs" / "reference")
     pages = {generate.REFERENCE / "cli.md": lambda: "what the code says\n"}
     monkeypatch.setattr(generate, "PAGES", pages)
+    monkeypatch.setattr(generate, "RESULTS", tmp_path / "none")
     assert generate.main(["--check"]) == 1
     assert "docs/reference/cli.md" in capsys.readouterr().out
     assert generate.main([]) == 0
     assert generate.main(["--check"]) == 0
     (generate.REFERENCE / "cli.md").write_text("something else\n")
+    assert generate.main(["--check"]) == 1 and generate.main([]) == 0
+    left = tmp_path / "docs" / "images" / "papers" / "no-study.svg"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    capsys.readouterr()
     assert generate.main(["--check"]) == 1
+    assert "docs/images/papers/no-study.svg belongs to no record" in capsys.readouterr().out
+    assert generate.main([]) == 0 and not left.exists()
 
 
 def test_an_unknown_argument_is_refused() -> None:

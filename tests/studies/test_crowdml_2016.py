@@ -16,6 +16,7 @@ from crowdml.studies import STUDIES
 from crowdml.studies.crowdml_2016 import devices, local_steps
 from crowdml.studies.crowdml_2016 import noise_and_rates as noise
 from crowdml.studies.crowdml_2016.noise_and_rates import CANDIDATES, Ends
+from crowdml.studies.drawing import save
 from crowdml.studies.run import _side_by_side, search
 from crowdml.studies.study import Unstated
 from crowdml.task import Task, load
@@ -171,7 +172,7 @@ def test_rates_of_the_devices_were_among_those_searched() -> None:
 
 def test_a_figure_is_drawn(tmp_path: Path) -> None:
     assert noise.FIG2.draw is not None
-    noise.FIG2.draw(cells(lambda deviation, rate: 0.5), tmp_path / "figure.png", "title")
+    save(noise.FIG2.draw(cells(lambda deviation, rate: 0.5)), "title", tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
 
 

@@ -105,7 +105,9 @@ def test_stored_records_are_whole_and_name_no_place(name: str) -> None:
     assert record.commit and not record.commit.endswith("+"), "recorded with changes that no commit has"
     assert record.verdict == kept.study_verdict(record.rows, study.stands_in) and record.tuned == study.tuned
     text = kept.place(RESULTS, name).read_text(encoding="utf-8")
-    assert not re.search(r"/(?:home|work|root|tmp|Users)\b|localhost", text) and len(text) < 60_000
+    assert not re.search(r"/(?:home|work|root|tmp|Users)\b|localhost", text)
+    figure = record.figure.model_dump_json() if record.figure else ""
+    assert len(figure) < 80_000 and len(text) - len(figure) < 80_000
 
 
 @pytest.mark.parametrize("name", RECORDED)

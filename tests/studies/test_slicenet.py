@@ -11,6 +11,7 @@ import pytest
 from crowdml.simulation import Result
 from crowdml.slicing.published import PUBLISHED
 from crowdml.studies import STUDIES, reproduce
+from crowdml.studies.drawing import save
 from crowdml.studies.run import groups_of
 from crowdml.studies.slicenet import convergence, cost_tables, noise_trade_off, training_tables
 from crowdml.task import Task, load
@@ -111,7 +112,10 @@ def test_errors_are_drawn_beside_the_papers(tmp_path: Path) -> None:
     study = STUDIES["slicenet/table1"]
     results = {name: result(load(study.task), value) for name, value in training_tables.TABLE1.items()}
     assert study.draw is not None
-    study.draw(results, tmp_path / "drawn.png", "table I")
+    figure = study.draw(results)
+    ours, paper = figure.panels[0].series
+    assert ours.y == paper.y == pytest.approx(tuple(training_tables.TABLE1.values()), abs=0.01)
+    save(figure, "table I", tmp_path / "drawn.png")
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
 
 
@@ -153,7 +157,7 @@ def test_the_trade_off_says_whether_noise_stops_reading(monkeypatch: pytest.Monk
         assert noise_trade_off.TRADE_OFF.compare(results)[-1].verdict == verdict
     monkeypatch.setattr(noise_trade_off, "_best_reading", lambda result: 0.5)
     assert noise_trade_off.TRADE_OFF.draw is not None
-    noise_trade_off.TRADE_OFF.draw(results, tmp_path / "drawn.png", "trade-off")
+    save(noise_trade_off.TRADE_OFF.draw(results), "trade-off", tmp_path / "drawn.png")
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,11 +20,15 @@ from pydantic import BaseModel, ValidationError
 
 from crowdml.core import BadInput
 from crowdml.core.files import write_whole
+from crowdml.studies.figure import Figure
 from crowdml.studies.study import STORED, TUNED, Report, Row, Study, Tuned, Verdict
 from crowdml.version import commit
 
 LARGEST = 1_000_000
 """A file of more bytes is no record."""
+
+NUMBERS = re.compile(r"\[\s+(?:-?[\d.e+-]+|null)(?:,\s+(?:-?[\d.e+-]+|null))*\s+\]")
+"""A list of numbers, which stands in one line of a record."""
 
 ORDER: tuple[Verdict, ...] = ("differs", "trend", "holds", "beyond")
 """A study's word is the first of these that one of its rows has."""
@@ -88,6 +93,7 @@ class Record(BaseModel):
         notes: Caveats.
         curves: How those were run that were run by themselves, by label. Of the others speak `commit` to `machine`, and
             where there are no others the last run, the seeds of all and the processor time of all.
+        figure: What the study's figure shows; None in records that are older than that.
     """
 
     model_config = STORED
@@ -110,6 +116,7 @@ class Record(BaseModel):
     rows: list[Row]
     notes: list[str]
     curves: dict[str, CurveRun] = {}
+    figure: Figure | None = None
 
 
 def study_verdict(rows: Iterable[Row], stands_in: str = "") -> str:
@@ -173,6 +180,7 @@ def record_of(report: Report) -> Record:
         settings=settings_of(report.study),
         rows=[_recorded(row) for row in report.rows],
         notes=list(report.notes),
+        figure=report.figure,
     )
 
 
@@ -188,7 +196,8 @@ def write_record(record: Record, folder: Path) -> Path:
     """Write a record into its place below a folder."""
     path = place(folder, record.id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, (json.dumps(record.model_dump(), ensure_ascii=False, indent=1) + "\n").encode())
+    text = json.dumps(record.model_dump(), ensure_ascii=False, indent=1)
+    write_whole(path, (NUMBERS.sub(lambda found: " ".join(found[0].split()), text) + "\n").encode())
     return path
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from crowdml.studies.figure import merged
 from crowdml.studies.records import CurveRun, Record, record_of, settings_of, study_verdict, this_machine, today
 from crowdml.studies.study import Report, Row
 from crowdml.version import commit
@@ -31,6 +32,7 @@ def with_curves(stored: Record | None, report: Report) -> Record:
         "notes": list(dict.fromkeys([*report.study.notes, *(stored.notes if stored else []), *fresh.notes])),
         "settings": _settings(stored, report),
         "curves": runs,
+        "figure": merged(stored.figure if stored else None, report.figure, labels),
     }
     if stored is not None and stored.source != "curves":  # the others were run as a whole, of which it speaks
         return stored.model_copy(update=changed | {"refuted_by": fresh.refuted_by, "claim": fresh.claim})

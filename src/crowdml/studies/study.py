@@ -12,6 +12,7 @@ from pydantic import ConfigDict
 from crowdml.core import BadInput, record
 from crowdml.simulation import Result
 from crowdml.simulation.checkpoint import Spent
+from crowdml.studies.figure import Figure, curves
 
 TASKS = Path(__file__).parent / "tasks"
 """Where the task files of all studies are."""
@@ -205,15 +206,18 @@ class Report:
             "seconds": self.seconds,
         }
 
+    @property
+    def figure(self) -> Figure:
+        """What the study's figure shows."""
+        if self.study.draw:
+            return self.study.draw(self.results)
+        return curves(self.results, self.study.measure, [curve.label for curve in self.study.curves])
+
     def plot(self, path: Path | str) -> None:
         """Draw the figure and save it."""
-        from crowdml.simulation.reporting.figures import curve_figure
+        from crowdml.studies.drawing import save
 
-        heading = f"{self.id}: {self.title}"
-        if self.study.draw:
-            self.study.draw(self.results, Path(path), heading)
-            return
-        curve_figure(self.results, Path(path), measure=self.study.measure, title=heading)
+        save(self.figure, f"{self.id}: {self.title}", Path(path))
 
 
 @record
@@ -231,7 +235,7 @@ class Study:
         trials: Repetitions, as in the paper.
         measure: Which measurement the figure shows.
         notes: Caveats: what differs from the paper's setting, and why.
-        draw: `draw(results, path, title)` draws the figure into a file; None: one curve per result.
+        draw: `draw(results)` says what its figure shows; None: one curve per result.
         full: Task file of the paper's own setting, where that takes hours and `task` is a small one; None elsewhere.
         full_curves: Its lines in that setting, where they are others.
         unstated: What the paper leaves open; None where the task file and the curves' own grids say everything.
@@ -250,7 +254,7 @@ class Study:
     trials: int = 10
     measure: str = "test_error"
     notes: tuple[str, ...] = ()
-    draw: Callable[[Results, Path, str], None] | None = None
+    draw: Callable[[Results], Figure] | None = None
     unstated: Unstated | None = None
     full: Path | None = None
     full_curves: tuple[Curve, ...] = ()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from crowdml.privacy.promise import classical_scale, gaussian_epsilon
 from crowdml.studies.admm.common import CENTRAL, CENTRALISED, TUNED, adult_study, behind, gap
 from crowdml.studies.comparisons import accuracies, learns, level, shown, shown_accuracies, statement
-from crowdml.studies.drawing import draw_levels
+from crowdml.studies.figure import Figure
+from crowdml.studies.figure_makers import by_number
 from crowdml.studies.study import Curve, Results, Row, curve
 
 STRENGTHS = {10: 0.01, 50: 0.1, 100: 0.1, 150: 0.1, 200: 0.1, 300: 0.1, 1000: 0.2}
@@ -60,10 +60,10 @@ def _fig3(results: Results) -> Iterator[Row]:
     yield gap(results, ADMM, 0.006)
 
 
-def _draw_fig3(results: Results, path: Path, title: str) -> None:
+def _draw_fig3(results: Results) -> Figure:
     lines = {"local": [(float(devices), accuracies(results[local_label(devices)])) for devices in STRENGTHS]}
     levels = {name: accuracies(results[name]) for name in (CENTRALISED, ADMM)}
-    draw_levels({"": lines}, levels, path, title, "devices that share 30,000 rows")
+    return by_number({"": lines}, levels, "devices that share 30,000 rows")
 
 
 FIG3 = adult_study(
@@ -139,12 +139,12 @@ def _fig4(results: Results) -> Iterator[Row]:
         yield shown(setting, "ε, if lemma 1 held throughout", composed(epsilon, delta))
 
 
-def _draw_fig4(results: Results, path: Path, title: str) -> None:
+def _draw_fig4(results: Results) -> Figure:
     lines = {
         which: [(epsilon, accuracies(results[label(epsilon, which)])) for epsilon in RHO] for which in (LAST, MEAN)
     }
     levels = {name: accuracies(results[name]) for name in (CENTRALISED, LOCAL)}
-    draw_levels({"": lines}, levels, path, title, "ε that the paper claims for one iteration (δ = 0.001)")
+    return by_number({"": lines}, levels, "ε that the paper claims for one iteration (δ = 0.001)")
 
 
 FIG4 = adult_study(

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from pathlib import Path
 
 from crowdml.core import record
 from crowdml.privacy.promise import classical_scale, gaussian_mu
 from crowdml.studies.admm.common import CENTRAL, CENTRALISED, SECURE, SPLITS, adult_study, gap
 from crowdml.studies.comparisons import accuracies, shown_accuracies
-from crowdml.studies.drawing import draw_levels
+from crowdml.studies.figure import Figure
+from crowdml.studies.figure_makers import by_number
 from crowdml.studies.study import Curve, Results, Row, curve
 
 DELTA = 1e-5
@@ -249,7 +249,7 @@ def _rows(results: Results) -> Iterator[Row]:
     yield from shown_accuracies(results, *map(_paper_label, PAPER_RHO))
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
+def _draw(results: Results) -> Figure:
     lines = {
         line.name: [(epsilon, accuracies(results[line.label(epsilon)])) for epsilon in line.cells] for line in LINES
     }
@@ -260,7 +260,7 @@ def _draw(results: Results, path: Path, title: str) -> None:
         "a promise to each sample; 100 devices of 300 rows": samples,
         "a promise to each device; 1000 devices of 30 rows": devices,
     }
-    draw_levels(groups, {CENTRALISED: accuracies(results[CENTRALISED])}, path, title, "total ε (δ = 1e-5)")
+    return by_number(groups, {CENTRALISED: accuracies(results[CENTRALISED])}, "total ε (δ = 1e-5)")
 
 
 TOTAL = adult_study(

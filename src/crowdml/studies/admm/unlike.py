@@ -7,15 +7,12 @@ devices more often than slow ones.
 from __future__ import annotations
 
 import itertools
-import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
-from crowdml.simulation.reporting.figures import COLOURS
 from crowdml.studies.admm import total
 from crowdml.studies.admm.common import CENTRAL, SPLITS, adult_study, behind, gap
 from crowdml.studies.comparisons import shown, standard_error
-from crowdml.studies.drawing import GREY, panels
+from crowdml.studies.figure import Figure, level, panel, series
 from crowdml.studies.study import Curve, Results, Row, curve
 
 DEALT = {
@@ -67,28 +64,17 @@ def _rows(results: Results) -> Iterator[Row]:
         yield shown(method.label, f"lost by one label per device (s.e. {standard_error(lost):.4f})", lost)
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
-    with panels(path, (7.2, 5.8), grid="x") as (_, axes):
-        at = axes[0, 0]
-        for index, dealt in enumerate(DEALT):
-            found = [behind(results, _label(method.label, dealt)) for method in METHODS]
-            at.errorbar(
-                [float(gaps.mean()) for gaps in found],
-                [line + 0.14 * (2 * index - 1) for line in range(len(found))],
-                xerr=[standard_error(gaps) for gaps in found],
-                fmt="os"[index],
-                color=COLOURS[index],
-                label=dealt,
-                markersize=6,
-                capsize=3,
-            )
-        names = ["\n".join(textwrap.wrap(method.label.replace(" = ", "\u00a0=\u00a0"), 34)) for method in METHODS]
-        at.set_yticks(range(len(names)), names, fontsize="small")
-        at.invert_yaxis()
-        at.set_xlabel("test accuracy behind the centralised fit")
-        at.axvline(0, color=GREY, linewidth=1, linestyle=":")
-        at.legend(frameon=False, loc="best")
-        at.set_title("\n".join(textwrap.wrap(title, 78)), loc="right", fontsize="medium")
+def _draw(results: Results) -> Figure:
+    """Show how far behind each method is, with its standard error, for both ways to deal rows."""
+    shown = [level("", 0.0)]
+    for index, dealt in enumerate(DEALT):
+        found = [behind(results, _label(method.label, dealt)) for method in METHODS]
+        places = [at + 0.14 * (2 * index - 1) for at in range(len(found))]
+        gaps = [float(each.mean()) for each in found]
+        shown.append(series(dealt, "marks", places, gaps, map(standard_error, found), colour=index))
+    ticks = [(float(at), method.label) for at, method in enumerate(METHODS)]
+    words = "test accuracy behind the centralised fit"
+    return Figure(panels=(panel(shown, ylabel=words, ticks=ticks, turned=True),))
 
 
 UNLIKE = adult_study(

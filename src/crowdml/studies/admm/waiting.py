@@ -7,15 +7,13 @@ speed needs for a check-in. Uneven devices differ by a factor whose logarithm ha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from crowdml.simulation import Result
-from crowdml.simulation.reporting.figures import COLOURS
 from crowdml.studies.admm.common import CENTRAL, CENTRALISED, SECURE, SPLITS, adult_study, gap
 from crowdml.studies.comparisons import Floats, accuracies, learns, shown, standard_error, statement
-from crowdml.studies.drawing import GREY, head, panels
+from crowdml.studies.figure import Figure, level, line, panel
 from crowdml.studies.study import Curve, Results, Row, curve
 
 SHORT, WANTED = 0.009, 2.5
@@ -87,21 +85,32 @@ def _rows(results: Results) -> Iterator[Row]:
         yield shown(name, "time for 40 check-ins per device", _times(results[name])[-1])
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
+def _draw(results: Results) -> Figure:
+    """Show by how much each is behind the centralised fit, by time: whom the server waits for, in three crowds."""
     central = accuracies(results[CENTRALISED])
     headings = {UNEVEN: (WAITS, GOES), ALIKE: (WAITS, GOES), PRIVATE: (WAITS, HALF)}
-    with panels(path, (6.4, 8.4), 3) as (figure, axes):
-        for at, (heading, both) in zip(axes.flat, headings.items(), strict=True):
-            for how, kind, colour in zip(both, ("-", "--"), COLOURS, strict=False):
-                result = results[_label(how, heading)]
-                x, y = _times(result).mean(axis=1), (1 - result.measured["test_error"] - central).mean(axis=1)
-                at.plot(x, y, kind, color=colour, label=how, linewidth=1.6)
-            at.axhline(-SHORT, color=GREY, linewidth=1, linestyle=":", label=f"centralised - {SHORT:g}")
-            at.set(xscale="log", ylim=(-0.06, 0.005), ylabel="accuracy minus centralised")
-            at.set_title(heading, fontsize="medium")
-            at.legend(frameon=False, loc="lower right" if heading != PRIVATE else "lower left")
-        axes[-1, 0].set_xlabel("time, where a check-in takes 1 at middling speed")
-        head(figure, title, 76)
+    panels = []
+    for heading, both in headings.items():
+        shown = []
+        for at, how in enumerate(both):
+            result = results[_label(how, heading)]
+            behind = 1 - result.measured["test_error"] - central
+            x = _times(result).mean(axis=1)
+            shown.append(line(how, x, behind, colour=at, dash=at, band=False, log=True))
+        shown.append(level(f"centralised - {SHORT:g}", -SHORT))
+        last = heading == PRIVATE
+        panels.append(
+            panel(
+                shown,
+                heading=heading,
+                xlabel="time, where a check-in takes 1 at middling speed" if last else "",
+                ylabel="accuracy minus centralised",
+                log=True,
+                bottom=-0.06,
+                top=0.005,
+            )
+        )
+    return Figure(panels=tuple(panels))
 
 
 ASYNC = adult_study(

@@ -12,6 +12,7 @@ from pathlib import Path
 from crowdml.core import record
 from crowdml.simulation import Result
 from crowdml.studies.comparisons import errors, gaps, learns, level, not_run, shown, statement
+from crowdml.studies.figure import curves
 from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve
 
 C, LAMBDA = "algorithm.rate.c", "model.regularisation"
@@ -209,6 +210,8 @@ def delays(images: Images) -> Study:
         changes = (f"algorithm.batch={size}", slow, *PRIVATE)
         return curve(f"b={size}, {delay}Δ", *changes, chosen={C: c, LAMBDA: strength})
 
+    # A colour for each delay, a line style for each batch size.
+    looks = {f"b={size}, {delay}Δ": (at, int(size == 1)) for size in (1, 20) for at, delay in enumerate(DELAYS)}
     return Study(
         title="the effect of delays on crowd learning with privacy (ε⁻¹ = 0.1)",
         claim="delays up to 1000Δ do not matter with b = 20, and slow learning down with b = 1",
@@ -219,6 +222,7 @@ def delays(images: Images) -> Study:
         task=images.task,
         curves=tuple(delayed(size, delay) for size in (1, 20) for delay in DELAYS),
         rows=rows,
+        draw=lambda results: curves(results, "test_error", looks=looks),
         notes=(
             *images.notes,
             "each of the three legs of a contact is uniform between 0 and the delay",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from crowdml.studies.comparisons import gaps, learns, statement
 from crowdml.studies.crowdml_2015.images import LAMBDA, RATES, C, Images, shown_errors
+from crowdml.studies.figure import curves
 from crowdml.studies.study import Curve, Results, Row, Study, curve
 
 PASSES = 5
@@ -58,6 +59,11 @@ def price(images: Images) -> Study:
         mode = changes or ("privacy.mode=paper",)
         return curve(label, *setting, *mode, chosen=chosen, grid=grid)
 
+    def look(label: str) -> tuple[int, int]:
+        """Give each mode a colour, each batch size and ε a line style."""
+        mode = ("paper", "sound", "sound Gaussian").index(label.partition(",")[0])
+        return mode, 2 if "ε = 10" in label else {"b=20": 0, "b=10": 1, "b=1": 3}[label.rpartition(", ")[2]]
+
     return Study(
         title="the price of soundness: the paper's setting and sound mode at the same total ε",
         claim="(ours, not the paper's) a proven and enforced promise costs nothing at the same total ε",
@@ -73,6 +79,7 @@ def price(images: Images) -> Study:
             priced("sound Gaussian, b=20, ε = 10", 20, 10.0, *SOUND, *GAUSSIAN),
         ),
         rows=rows,
+        draw=lambda results: curves(results, "test_error", looks={label: look(label) for label in results}),
         notes=(
             *images.notes,
             "ε = 50 in all is the paper's ε = 10 in each of five passes; with Laplace noise at ε = 50 hyper-parameters "

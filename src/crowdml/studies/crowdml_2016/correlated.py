@@ -7,10 +7,10 @@ their rows once, so a sample is in one release and costs the same whatever the m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from crowdml.studies.comparisons import gaps, shown_accuracies, statement
-from crowdml.studies.drawing import draw_grid
+from crowdml.studies.figure import Figure
+from crowdml.studies.figure_makers import grid
 from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
@@ -53,11 +53,11 @@ def _rows(results: Results) -> Iterator[Row]:
         yield statement(setting, "test accuracy", gained, float(gained.mean()) > 0, "above 0")
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
+def _draw(results: Results) -> Figure:
     columns = {
         f"ε = {epsilon:g}": {_name(bands): results[label(bands, epsilon)] for bands in BANDS} for epsilon in EPSILONS
     }
-    draw_grid({"test accuracy": columns}, path, title)
+    return grid({"test accuracy": columns})
 
 
 CORRELATED = Study(

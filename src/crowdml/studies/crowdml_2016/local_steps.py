@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from crowdml.simulation import Result
 from crowdml.studies.comparisons import shown, statement
-from crowdml.studies.drawing import check_ins, draw_grid
+from crowdml.studies.figure import Figure
+from crowdml.studies.figure_makers import check_ins, grid
 from crowdml.studies.study import TASKS, Results, Row, Study, curve
 
 STEPS, ROWS = (0, 1, 5, 20), (10, 50)
@@ -44,9 +44,9 @@ def _rows(results: Results) -> Iterator[Row]:
     yield statement(setting, "check-ins needed, ratio", ratio, ratio <= FEWER, f"at most {FEWER:g} times the check-ins")
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
+def _draw(results: Results) -> Figure:
     columns = {f"B_d = {rows}": {f"S_d = {steps}": results[_label(steps, rows)] for steps in STEPS} for rows in ROWS}
-    draw_grid({"test accuracy": columns}, path, title)
+    return grid({"test accuracy": columns})
 
 
 TRADE_OFF = Study(

@@ -16,14 +16,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from crowdml.core import record
 from crowdml.simulation import Result
 from crowdml.studies.comparisons import errors, learns, level, spread, statement
-from crowdml.studies.drawing import draw_grid
+from crowdml.studies.figure import Figure
+from crowdml.studies.figure_makers import grid
 from crowdml.studies.study import TASKS, Results, Row, Study, Unstated, curve
 
 _SCALED = '{ kind = "scale", by = 0.00392156862745098 }, { kind = "pca", components = 50 }'
@@ -173,7 +173,7 @@ def _rows(results: Results) -> Iterator[Row]:
     yield statement(setting, "accuracy", widest, alike, f"less than {SAME:g} from 0, and all learn", paper=0.0)
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
+def _draw(results: Results) -> Figure:
     cells = {
         f"{law}\n{reading}": {
             f"s.d. {deviation:g}": {f"c0 = {rate:g}": results[label(law, reading, deviation, rate)] for rate in RATES}
@@ -182,7 +182,7 @@ def _draw(results: Results, path: Path, title: str) -> None:
         for law in LAWS
         for reading in READINGS
     }
-    draw_grid(cells, path, title)
+    return grid(cells)
 
 
 FIG2 = Study(

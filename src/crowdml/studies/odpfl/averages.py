@@ -11,7 +11,7 @@ import functools
 from collections.abc import Iterator
 
 from crowdml.studies.comparisons import gaps, learns, level, not_run, shown_accuracies, statement
-from crowdml.studies.drawing import draw_curves
+from crowdml.studies.figure_makers import ways
 from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve, searched_rate
 
 FULL = TASKS / "odpfl-cifar10.toml"
@@ -118,7 +118,7 @@ _averages = functools.partial(
     task=TASKS / "fashion.toml",
     tuned="held back",
     trials=5,
-    draw=draw_curves,
+    draw=ways,
     unstated=searched_rate(PLAIN, RATES, given=1.0),
 )
 LOSS = "crowd.measure=['loss']"

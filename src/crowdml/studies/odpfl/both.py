@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 
 from crowdml.studies.comparisons import accuracies, gaps, learns, shown_accuracies, statement
-from crowdml.studies.drawing import draw_bars
+from crowdml.studies.figure import Figure
+from crowdml.studies.figure_makers import bars
 from crowdml.studies.odpfl.averages import LEARNED
 from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve
 
@@ -68,7 +68,7 @@ def _rows(results: Results) -> Iterator[Row]:
         yield statement(setting, "gain", found, kept, f"at least {-MOST_LOST:g}, and it learns")
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
+def _draw(results: Results) -> Figure:
     """Draw the accuracy of every way, by crowd and ε."""
     told = {_RANDOM: "rows dealt\nat random", _SHARDS: "two shards\neach"}
     groups = {
@@ -76,7 +76,7 @@ def _draw(results: Results, path: Path, title: str) -> None:
         for crowd, epsilon in itertools.product(CROWDS, (1.0, 8.0))
     }
     lines = [(float(100 * accuracies(results[PLAIN]).mean()), f"equal, {PLAIN}, the task file's rate")]
-    draw_bars(groups, path, title, "test accuracy, %", lines)
+    return bars(groups, "test accuracy, %", lines)
 
 
 BOTH = Study(

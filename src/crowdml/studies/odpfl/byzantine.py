@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 
 from crowdml.studies.comparisons import gaps, learns, shown_accuracies, statement
-from crowdml.studies.drawing import draw_bars
+from crowdml.studies.figure import Figure
+from crowdml.studies.figure_makers import bars
 from crowdml.studies.study import TASKS, Results, Row, Study, curve, searched_rate
 
 ATTACKS = ("label-flip", "sign", "noise", "alie", "inner-product", "adaptive")
@@ -38,14 +38,14 @@ def _rows(results: Results) -> Iterator[Row]:
         yield statement(_label(setting, attack), "accuracy lost", lost, little, rule)
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
+def _draw(results: Results) -> Figure:
     """Draw the points lost as bars: one group per attack, one bar per setting, and what is allowed as lines."""
     groups = {
         attack: {setting: -100 * gaps(results[HONEST], results[_label(setting, attack)]) for setting in LOSSES}
         for attack in ATTACKS
     }
     lines = [(100 * most, f"allowed: {setting.partition(',')[0]}") for setting, most in LOSSES.items()]
-    draw_bars(groups, path, title, "points of accuracy lost", lines, whole=True)
+    return bars(groups, "points of accuracy lost", lines, whole=True)
 
 
 ATTACKED = Study(

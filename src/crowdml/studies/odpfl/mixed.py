@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 
 from crowdml.studies.comparisons import accuracies, shown_accuracies
-from crowdml.studies.drawing import draw_bars
+from crowdml.studies.figure import Figure
+from crowdml.studies.figure_makers import bars
 from crowdml.studies.odpfl.averages import LEARNED, gain_row
 from crowdml.studies.study import TASKS, Curve, Results, Row, Study, Unstated, curve
 
@@ -77,7 +77,7 @@ def _error_of_equal(results: Results) -> tuple[float, str]:
     return results[f"{OWN}: equal"].validation_error, ""
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
+def _draw(results: Results) -> Figure:
     """Draw the accuracy of every way, by crowd and rate."""
     points = {label: 100 * accuracies(result) for label, result in results.items()}
     words = {
@@ -90,7 +90,7 @@ def _draw(results: Results, path: Path, title: str) -> None:
         for crowd, told in words.items()
     }
     levels = [(float(points[ALL].mean()), "equal, all at ε = 8"), (float(points[PUBLIC].mean()), PUBLIC)]
-    draw_bars(groups, path, title, "test accuracy, %", levels)
+    return bars(groups, "test accuracy, %", levels)
 
 
 MIXED = Study(

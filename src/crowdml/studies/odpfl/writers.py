@@ -8,14 +8,14 @@ writer could learn alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from crowdml.simulation import Result
 from crowdml.simulation.baselines import COMMON
 from crowdml.studies.comparisons import Floats, accuracies, shown, statement
-from crowdml.studies.drawing import draw_bars
+from crowdml.studies.figure import Figure
+from crowdml.studies.figure_makers import bars
 from crowdml.studies.study import TASKS, Results, Row, Study, curve, searched_rate
 
 LEAST = 0.965
@@ -48,7 +48,7 @@ def _rows(results: Results) -> Iterator[Row]:
             yield shown(setting, "accuracy", values)
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
+def _draw(results: Results) -> Figure:
     """Draw the four accuracies as bars."""
     others, same, personal, alone = (100 * values for values in _found(results).values())
     groups = {
@@ -57,7 +57,7 @@ def _draw(results: Results, path: Path, title: str) -> None:
         "common model,\nsame writers": {"": same},
         "common model and\n20 own steps": {"": personal},
     }
-    draw_bars(groups, path, title, "accuracy on digits nobody trained on, %", [(100 * LEAST, "wanted")])
+    return bars(groups, "accuracy on digits nobody trained on, %", [(100 * LEAST, "wanted")])
 
 
 WRITERS = Study(

@@ -6,20 +6,18 @@ import functools
 import itertools
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from crowdml.core import NUMPY
-from crowdml.core.files import save_figure
-from crowdml.simulation.reporting.figures import COLOURS
 from crowdml.slicing import CostGraph, Costs, cost_graph, costs, cut
 from crowdml.slicing.cost_graph import NeuronGraph, neuron_graph
 from crowdml.slicing.published import EDGES, FIRST_EDGES, NODES, PUBLISHED
 from crowdml.slicing.slicers import k_way
 from crowdml.studies.comparisons import level, shown, statement
+from crowdml.studies.figure import Figure, Series, panel, series
 from crowdml.studies.study import TASKS, Results, Row, Study
 from crowdml.task import load
 
@@ -34,6 +32,11 @@ TRAFFIC = 0.05
 
 METIS_SEEDS = (1, 2, 3)
 """METIS does the same with seed 0 as with 1."""
+PAPER, METIS, IN_ORDER = "paper", "METIS", "in order"
+EDGES_STORED, NEURONS_STORED = "edges", "neurons"
+LOOKS = {IN_ORDER: 0, PAPER: 1, METIS: 2, EDGES_STORED: 0, NEURONS_STORED: 1}
+"""Colour and dash of every line that is drawn."""
+Line = tuple[str, Sequence[float]]
 NEAR = 5
 """How far a largest piece by METIS may be from the paper's."""
 
@@ -136,25 +139,54 @@ def _table7(results: Results) -> Iterator[Row]:
                     yield _near(name, metric, paper.kib_per_device, each, TRAFFIC, fits, grows)
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
-    """Draw balance and communication against the number of pieces, ours, METIS's and the paper's."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4), dpi=150, layout="constrained")
-    for axes, (net, columns) in zip(figure.subplots(1, 2), PUBLISHED.items(), strict=True):
-        counts = list(columns)
-        axes.plot(counts, [paper.kib for paper in columns.values()], ":", marker="s", color=COLOURS[1], label="paper")
-        for slicer, colour, style in (("metis", COLOURS[2], "--"), ("in-order", COLOURS[0], "-")):
-            values = [costs_of(net, count, slicer).kib for count in counts]
-            axes.plot(counts, values, style, marker="o", color=colour, label=slicer)
-        axes.set(title=net, xlabel="pieces", ylabel="KiB per example", ylim=(0, None), xticks=counts)
-        axes.grid(alpha=0.25)
-        axes.legend(frameon=False)
-    figure.suptitle(title)
-    save_figure(figure, path)
+def _by_pieces(ylabel: str, lines: Callable[[str, Iterable[int]], Iterator[Line]]) -> Figure:
+    """Show something of both nets against the number of pieces."""
+    panels = []
+    for net, columns in PUBLISHED.items():
+        shown: list[Series] = [
+            series(name, "points", columns, values, colour=LOOKS[name], dash=LOOKS[name])
+            for name, values in lines(net, columns)
+        ]
+        ticks = [(float(count), str(count)) for count in columns]
+        panels.append(panel(shown, heading=net, xlabel="pieces", ylabel=ylabel, bottom=0.0, ticks=ticks))
+    return Figure(panels=tuple(panels))
 
 
-_costs = functools.partial(Study, task=TASKS / "slicenet-mlp.toml", tuned="given", curves=(), trials=1, draw=_draw)
+def _draw5(results: Results) -> Figure:
+    """Show the cost of the largest piece, ours, METIS's and the paper's."""
+
+    def lines(net: str, counts: Iterable[int]) -> Iterator[Line]:
+        paper = {count: PUBLISHED[net][count].largest for count in counts}
+        yield PAPER, list(paper.values())
+        yield METIS, [largest_by_metis(net, count) for count in paper]
+        yield IN_ORDER, [costs_of(net, count, "in-order").largest for count in paper]
+
+    return _by_pieces("cost of the largest piece", lines)
+
+
+def _draw6(results: Results) -> Figure:
+    """Show the share of all neurons and edges that the largest piece stores."""
+
+    def lines(net: str, counts: Iterable[int]) -> Iterator[Line]:
+        graph, pieces = graph_of(net), [costs_of(net, count, "in-order").pieces for count in counts]
+        yield EDGES_STORED, [100 * max(piece.edges for piece in of_cut) / graph.all_edges for of_cut in pieces]
+        yield NEURONS_STORED, [100 * max(piece.nodes for piece in of_cut) / graph.all_nodes for of_cut in pieces]
+
+    return _by_pieces("most in one piece, % of the net", lines)
+
+
+def _draw7(results: Results) -> Figure:
+    """Show communication, ours, METIS's and the paper's."""
+
+    def lines(net: str, counts: Iterable[int]) -> Iterator[Line]:
+        yield PAPER, [PUBLISHED[net][count].kib for count in counts]
+        yield METIS, [costs_of(net, count, "metis").kib for count in counts]
+        yield IN_ORDER, [costs_of(net, count, "in-order").kib for count in counts]
+
+    return _by_pieces("KiB per example", lines)
+
+
+_costs = functools.partial(Study, task=TASKS / "slicenet-mlp.toml", tuned="given", curves=(), trials=1)
 """A study of costs; the task file stands for both nets, since nothing is trained."""
 
 _COMMON = (
@@ -169,6 +201,7 @@ TABLE5 = _costs(
     refuted_by="an ideal that is not the paper's, a piece by METIS more than "
     f"{NEAR} from it, or pieces of ours out of balance",
     rows=_table5,
+    draw=_draw5,
     notes=(
         *_COMMON,
         "cnn: the paper's ideals are those of a cost of 1758912, rounded down: 1762048 less the 3136 neurons of the "
@@ -182,6 +215,7 @@ TABLE6 = _costs(
     claim="neurons and edges of both nets, and those of the dominator",
     refuted_by="any other number",
     rows=_table6,
+    draw=_draw6,
     notes=(
         "cnn: the paper counts flattening as a layer of 3200 neurons, and leaves the 640 edges into the outputs out",
         "the dominator's edges of the mlp are printed as 31360: a digit is lost",
@@ -194,6 +228,7 @@ TABLE7 = _costs(
     refuted_by="pieces out of balance, or communication that does not grow; more than "
     f"{TRAFFIC:.0%} above the paper's is a trend",
     rows=_table7,
+    draw=_draw7,
     notes=(
         *_COMMON,
         "one number forward for each sum and each device that knows a part of it, one backward, four bytes each; "

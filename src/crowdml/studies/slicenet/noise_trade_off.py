@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from crowdml.audit.leak_meter import measure_leaks
 from crowdml.simulation import Result
-from crowdml.simulation.reporting.figures import COLOURS
-from crowdml.studies.comparisons import accuracies, learns, shown, statement
-from crowdml.studies.drawing import panel
+from crowdml.studies.comparisons import accuracies, learns, shown, spread, statement
+from crowdml.studies.figure import Figure, level, panel, series
 from crowdml.studies.study import TASKS, Results, Row, Study, Unstated, curve
 from crowdml.task import Task
 
@@ -49,24 +47,26 @@ def _rows(results: Results) -> Iterator[Row]:
     yield statement("most noise", "labels read from sums", readings[-1], falls, rule)
 
 
-def _draw(results: Results, path: Path, title: str) -> None:
-    """Draw accuracy and share read for each strength of the noise, with its ε below."""
+def _draw(results: Results) -> Figure:
+    """Show accuracy and share read for each strength of the noise, with its ε below."""
     found = [results[_name(noise)] for noise in NOISES]
-    right, read = [1 - result.test_error for result in found], [_best_reading(result) for result in found]
-    with panel(path, title.replace(": ", "\n", 1), (5.2, 4.4), grid="both") as (_, axes):
-        axes.plot(range(len(found)), right, "-", marker="o", color=COLOURS[0], label="test accuracy")
-        axes.plot(range(len(found)), read, "--", marker="s", color=COLOURS[1], label="labels read from sums")
-        axes.axhline(CHANCE, linestyle=":", color="#000000", label="chance")
-        axes.set_xticks(range(len(found)), [_tick(noise, result) for noise, result in zip(NOISES, found, strict=True)])
-        axes.set(xlabel="noise on the first cut, and ε of a row at δ = 1e-5", ylim=(0, 1))
-        axes.legend(frameon=False)
+    ticks = [(float(at), _tick(noise, found[at])) for at, noise in enumerate(NOISES)]
+    places = [at for at, _ in ticks]
+    right, deviations = [1 - result.test_error for result in found], [spread(accuracies(result)) for result in found]
+    shown = [
+        series("test accuracy", "points", places, right, deviations, colour=0),
+        series("labels read from sums", "points", places, map(_best_reading, found), colour=1, dash=1),
+        level("chance", CHANCE),
+    ]
+    words = "noise on the first cut, and ε of a row at δ = 1e-5"
+    return Figure(panels=(panel(shown, xlabel=words, ylabel="share of rows", bottom=0.0, top=1.0, ticks=ticks),))
 
 
 def _tick(noise: float, result: Result) -> str:
     if not noise:
         return "none"
     epsilon = result.privacy["first_cut"]["epsilon"]
-    return f"{noise:g}\nε {epsilon:.0f}" if epsilon >= 9.5 else f"{noise:g}\nε {epsilon:.1f}"
+    return f"{noise:g}\nε = {epsilon:.0f}" if epsilon >= 9.5 else f"{noise:g}\nε = {epsilon:.1f}"
 
 
 def _held_back(results: Results) -> tuple[float, str]:

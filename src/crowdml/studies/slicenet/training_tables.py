@@ -11,14 +11,12 @@ import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from crowdml.simulation import Result
-from crowdml.simulation.reporting.figures import COLOURS
 from crowdml.studies.comparisons import Better, Floats, errors, level, not_run, shown, spread, statement
-from crowdml.studies.drawing import panel
+from crowdml.studies.figure import Figure, panel, series
 from crowdml.studies.study import TASKS, Curve, Results, Row, Study, Unstated, curve
 
 ALONE, CENTRAL = "S-SGD", "C-SGD"
@@ -81,16 +79,15 @@ def _table1(results: Results) -> Iterator[Row]:
     yield statement(order, "smallest step down, %", least, falls, "above 0: the error falls with every step")
 
 
-def draw_errors(results: Results, path: Path, title: str) -> None:
-    """Draw the error of each setting with its spread, and the paper's beside it."""
-    with panel(path, title, (5.6, 4)) as (_, axes):
-        deviations = [spread(percent(result)) for result in results.values()]
-        ours = list(means(results).values())
-        axes.errorbar(list(results), ours, deviations, fmt="o", capsize=4, color=COLOURS[0], label="ours")
-        if known := published(results):
-            axes.plot(list(known), list(known.values()), "s", color=COLOURS[1], fillstyle="none", label="paper")
-            axes.legend(frameon=False)
-        axes.set(ylabel=METRIC, ylim=(0, None))
+def draw_errors(results: Results) -> Figure:
+    """Show the error of each setting with its spread, and the paper's beside it."""
+    places = {name: float(at) for at, name in enumerate(results)}
+    deviations = [spread(percent(result)) for result in results.values()]
+    shown = [series("ours", "marks", places.values(), means(results).values(), deviations, colour=0)]
+    if known := published(results):
+        shown.append(series("paper", "marks", [places[name] for name in known], known.values(), colour=1))
+    ticks = [(at, name) for name, at in places.items()]
+    return Figure(panels=(panel(shown, ylabel=METRIC, bottom=0.0, ticks=ticks),))
 
 
 crowd_study = functools.partial(
