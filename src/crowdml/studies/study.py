@@ -79,6 +79,7 @@ class Unstated:
         criterion: How it is decided, in words; fixed before anything was run.
         score: `score(results)`: how far a candidate is from what is wanted (less is better), and a remark.
         finalists: All candidates are tried once; so many of them, the best, are tried again with all trials.
+        shorter: Further changes while candidates are tried, where whole runs would take too long.
     """
 
     candidates: Mapping[str, tuple[str, ...]]
@@ -87,6 +88,7 @@ class Unstated:
     criterion: str
     score: Callable[[Results], tuple[float, str]]
     finalists: int = 4
+    shorter: tuple[str, ...] = ()
 
 
 def searched_rate(
@@ -142,12 +144,12 @@ class ByCurve:
     Attributes:
         rows: `rows(label, result)`: what is said of one curve. The setting of each row is the label.
         metric: What is published of every curve.
-        published: The figure, by label.
+        published: The figure, by label; None where none is published of just that.
     """
 
     rows: Callable[[str, Result], Iterable[Row]]
     metric: str
-    published: Mapping[str, float]
+    published: Mapping[str, float | None]
 
     def __call__(self, results: Results) -> Iterator[Row]:
         """Set all curves that were run beside what is published of them."""
@@ -236,6 +238,7 @@ class Study:
         full_curves: Its lines in that setting, where they are others.
         unstated: What the paper leaves open; None where the task file and the curves' own grids say everything.
         missing: Rows for settings of the paper's that were never run.
+        hours: Whether a single curve takes so long that nobody runs this study along with all others.
     """
 
     title: str
@@ -253,6 +256,7 @@ class Study:
     full: Path | None = None
     full_curves: tuple[Curve, ...] = ()
     missing: tuple[Row, ...] = ()
+    hours: bool = False
 
     @property
     def by_curve(self) -> ByCurve:
@@ -270,6 +274,15 @@ class Study:
         # What was chosen for the small setting says nothing about this one: its task file has everything.
         curves = self.full_curves or self.curves
         return dataclasses.replace(self, task=self.full, curves=curves, missing=(), unstated=None)
+
+    @property
+    def shares_its_record(self) -> bool:
+        """Whether the full setting has just more of the same curves, each compared by itself: one record holds all.
+
+        Ask the study as it stands: in full, every study has all of its curves.
+        """
+        same = self.full == self.task and isinstance(self.rows, ByCurve)
+        return same and all(curve in self.full_curves for curve in self.curves)
 
     def compare(self, results: Results) -> tuple[Row, ...]:
         """Set results beside the paper's figures."""
