@@ -51,7 +51,7 @@ CNN = Study(
         f"the first {PASSES} passes of a run of {ALL_PASSES}; the paper's figures are those of the end of training, "
         "whose length it does not state, so none stands beside these",
         "the rate has the least error of C-SGD after one pass, on rows held back (crowdml reproduce "
-        "slicenet/cnn --search --trials 1), for all settings alike: 0.599 at 0.1, 0.624 at 0.2 and 0.649 at 0.05; decay and "
-        "batch were not searched: 0.95 and 50",
+        "slicenet/cnn --search --trials 1), for all settings alike: 0.599 at 0.1, 0.624 at 0.2 and 0.649 at 0.05; "
+        "decay and batch were not searched: 0.95 and 50",
     ),
 )
