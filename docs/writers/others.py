@@ -16,11 +16,20 @@ PREFIX = "external/"
 INTRODUCTION = """\
 [Papers](papers.md) compares crowdml with the papers that it carries. This page asks a harder question: does it
 reach what *other systems* have published of *their own* runs, in the same setting, with nothing tuned here? A
-setting is a task file; `crowdml reproduce external/dpsgd --record results` runs it and writes the record from which
-this page is made, and `--curve LABEL` runs one line of a table alone. A line that nobody has run says so, and
+setting is a task file; `crowdml reproduce external/dpsgd --resume --record results` runs it and writes the record from
+which this page is made, and `--curve LABEL` runs one line of a table alone. A line that nobody has run says so, and
 counts for nothing.
 
-**So far: {summary}.**"""
+**So far: {summary}.**
+
+| verdict | means |
+|---|---|
+| *holds* | the published figure within the stated tolerance |
+| *beyond* | better than the published figure by more than the tolerance |
+| *trend* | lower than the published figure by more than the tolerance, but within it of what the other system gave \
+when it was run again |
+| *differs* | anything else, and whatever has learnt nothing |
+| *not run* | nobody has run this |"""
 
 TABLES = {
     "external/dpsgd": """\
@@ -76,15 +85,15 @@ def _table(rows: list[Row]) -> str:
     lines = ["| setting | figure | published | ours | verdict | holds when |", "|---|---|--:|--:|---|---|"]
     for row in rows:
         setting, metric, paper, ours, _, verdict = cells(row)
-        rule = "" if row.verdict == "not run" else row.rule
+        rule = "" if row.verdict == "not run" else row.rule.replace("the paper's", "the published figure")
         lines.append(f"| {setting} | {metric} | {paper} | {ours} | {verdict} | {rule} |")
     return "\n".join(lines)
 
 
 def _told(name: str, study: Study, record: Record | None) -> list[str]:
     """Say how it was run, how to run it again, and what differs from the published setting."""
-    size = " --full" if study.full_curves else ""
-    command = f"`{' '.join(('crowdml', 'reproduce', name))}{size} --resume --record results`"
+    size = " --full" if study.shares_its_record else ""
+    command = f"`crowdml reproduce {name}{size} --resume --record results`"
     if record is None:
         return [f"Nobody has run this yet: {command}.", _list(study.notes)]
     said = [*curve_lines(record), *record.notes]

@@ -229,7 +229,7 @@ ITEMS = (
     Item(
         SLICES,
         "the convolutional net on CIFAR-10 (CNN columns of tables I to IV)",
-        "`crowdml reproduce slicenet/table1 --full --resume`: hours on a processor",
+        "`crowdml reproduce slicenet/table1 --full --resume`: hours; `slicenet/cnn` has its first passes",
         "tests/studies/test_slicenet.py::test_photographs_are_compared_with_their_own_figures",
     ),
     Item(
@@ -271,7 +271,7 @@ ITEMS = (
     Item(
         ODPFL,
         "its own setting: TensorFlow's tutorial net, 10 devices, 130 and 200 rounds, 5 % public",
-        "`crowdml reproduce odpfl/fig1 --full --resume`: days on a processor",
+        "`crowdml reproduce odpfl/fig1 --full --resume`: days on a processor; `odpfl/own` has its first rounds",
         "tests/studies/test_odpfl.py::test_the_papers_own_setting_is_there_in_full",
     ),
     Item(
@@ -361,8 +361,14 @@ FIGURES: dict[str, dict[str, str]] = {
         "figures 1 and 2 (the system, a sliced net)": "concepts/slicing.md",
         **{f"figure {number}": f"slicenet/fig{number}" for number in range(3, 7)},
         **{f"table {number}": f"slicenet/table{at}" for at, number in enumerate("I II III IV V VI VII".split(), 1)},
+        "table I, convolutional net, first passes": "slicenet/cnn",
     },
-    ODPFL: {"figure 1": "odpfl/fig1", "figure 2": "odpfl/fig2", "private variants (text)": "odpfl/private"},
+    ODPFL: {
+        "figure 1": "odpfl/fig1",
+        "figure 2": "odpfl/fig2",
+        "figures 1 and 2, the paper's own net and photographs, first rounds": "odpfl/own",
+        "private variants (text)": "odpfl/private",
+    },
     ADMM: {
         "figure 1 (the system)": "concepts/admm.md",
         "figure 2 (secure aggregation)": "how-to/secure-aggregation.md",

@@ -108,3 +108,8 @@ def test_every_cell_of_niid_is_a_curve_or_says_that_it_was_not_run() -> None:
     said = [*(curve.label for curve in NIID.curves), *(row.setting for row in NIID.missing)]
     assert sorted(said) == sorted(curve.label for curve in NIID.full_curves) and len(said) == 8
     assert {row.paper for row in NIID.missing} == {0.895, 0.991, 0.989, 0.992, 0.99}
+
+
+def test_niid_has_one_record_for_the_study_and_its_full_setting() -> None:
+    assert NIID.shares_its_record and NIID.in_full.shares_its_record and not DPSGD.shares_its_record
+    assert [name for name, study in STUDIES.items() if study.shares_its_record] == ["external/niid"]

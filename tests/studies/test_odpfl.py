@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crowdml.simulation import simulate
 from crowdml.simulation.baselines import COMMON
 from crowdml.studies.drawing import save
 from crowdml.studies.odpfl import STUDIES
+from crowdml.studies.odpfl.own import ROUNDS
+from crowdml.studies.quick import in_small
 from crowdml.studies.study import Study
 from crowdml.task import load
 
@@ -129,3 +132,31 @@ def test_the_papers_own_setting_is_there_in_full() -> None:
             task = load(study.full, [*curve.changes])
             assert (task.crowd.devices, task.passes, task.data.public) == (10, rounds, 2500)
             assert task.model.convolutions == [64, 64] and task.model.layers == [384, 192]
+
+
+def test_first_rounds_are_shown_and_compared_with_nothing() -> None:
+    study = STUDIES["odpfl/own"]
+    assert study.task == STUDIES["odpfl/fig1"].full
+    task = load(study.task, [*study.curves[0].changes])
+    assert (task.crowd.devices, task.passes, task.crowd.curve, task.data.public) == (10, ROUNDS, ROUNDS, 2500)
+    assert task.algorithm.rate.kind == "constant", "else these would not be the first rounds of a longer run"
+    found = results(study, lambda label: 0.6)
+    for each in found.values():
+        each.measured["test_loss"] = np.array([[1.7] * 3])
+    rows = study.compare(found)
+    assert {(row.verdict, row.paper) for row in rows} == {("shown", None)} and len(rows) == 2 * len(study.curves)
+    assert all(f"after {ROUNDS} of 130 rounds" in row.setting for row in rows)
+    for name in ("odpfl/fig1", "odpfl/fig2"):
+        assert {row.verdict for row in STUDIES[name].missing} == {"not run"}, "what was not run stays so"
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_shorter_run_is_the_beginning_of_a_longer_one(at: int) -> None:
+    small = in_small("odpfl/own", STUDIES["odpfl/own"])
+    curve = small.curves[at]
+    long, short = (
+        simulate(load(small.task, [*curve.changes, f"crowd.passes={rounds}", f"crowd.curve={rounds}"]), engine="numpy")
+        for rounds in (4, 2)
+    )
+    for name in short.measured:
+        assert np.array_equal(short.measured[name], long.measured[name][:2]), name

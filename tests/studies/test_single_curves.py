@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +32,27 @@ def rows(label: str, result: Result) -> Iterator[Row]:
     yield as_published(label, result, PUBLISHED[label], 0.2)
 
 
+CURVES = tuple(
+    curve(label, *SHORT, f"algorithm.batch={batch}") for label, batch in zip(PUBLISHED, (5, 20, 10), strict=True)
+)
 SMALL = Study(
     title="a small study",
     claim="it learns",
     refuted_by="not learning",
     tuned="given",
     task=DIGITS,
-    curves=tuple(
-        curve(label, *SHORT, f"algorithm.batch={batch}") for label, batch in zip(PUBLISHED, (5, 20, 10), strict=True)
-    ),
+    curves=CURVES,
     rows=ByCurve(rows=rows, metric=ACCURACY, published=PUBLISHED),
     trials=1,
 )
+SOME = replace(
+    SMALL,
+    curves=CURVES[:1],
+    full=DIGITS,
+    full_curves=CURVES,
+    missing=tuple(SMALL.by_curve.not_run(each.label, "--full has this cell") for each in CURVES[1:]),
+)
+"""The same, of which the study itself runs one curve and `--full` the others."""
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +157,52 @@ def test_a_curve_run_anew_replaces_that_of_a_whole_run(tmp_path: Path) -> None:
     assert mixed.source == "run" and list(mixed.curves) == [SLOW] and mixed.seeds == [0]
     ours = {row.setting: (row.ours, other.ours) for row, other in zip(whole.rows, mixed.rows, strict=True)}
     assert [label for label, (before, after) in ours.items() if before != after] == [SLOW]
+
+
+def test_curves_of_the_full_setting_come_into_the_same_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STUDIES._entries, ID, SOME)
+    ran = command("--full", "--curve", SLOW, "--resume", "--record", str(tmp_path))
+    assert ran.exit_code == 0, ran.output
+    first = records.read_record(tmp_path, ID)
+    assert list(first.curves) == [SLOW] and [row.setting for row in first.rows[:3]] == list(PUBLISHED)
+    assert [row.verdict == "not run" for row in first.rows[:3]] == [True, False, True]
+    assert "--full --curve" in first.rows[0].rule and not records.has_changed(SOME, first)
+    # What the study itself runs leaves the others where they are, whether it is asked for by name or not.
+    for words in (("--curve", QUICK), ()):
+        assert command(*words, "--resume", "--record", str(tmp_path)).exit_code == 0
+        both = records.read_record(tmp_path, ID)
+        assert list(both.curves) == [QUICK, SLOW] and both.curves[SLOW] == first.curves[SLOW]
+        assert both.rows[1] == first.rows[1] and both.rows[0].verdict != "not run"
+    ran = command("--full", "--resume", "--record", str(tmp_path))
+    assert ran.exit_code == 0, ran.output
+    whole = records.read_record(tmp_path, ID)
+    assert list(whole.curves) == list(PUBLISHED) and "not run" not in whole.verdict
+    assert whole.curves[SLOW] == first.curves[SLOW] and not records.has_changed(SOME, whole)
+
+
+def test_a_full_setting_of_its_own_has_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crowdml.cli.reproduce import reproduce
+
+    others = replace(SOME, full_curves=(curve("another", *SHORT),))
+    for study in (others, replace(SOME, full=DIGITS.with_name("phone.toml")), replace(SOME, rows=lambda _: ())):
+        assert not study.shares_its_record
+        monkeypatch.setitem(STUDIES._entries, ID, study)
+        with pytest.raises(BadInput, match="only the study itself has a record") as refused:
+            reproduce(ID, full=True, record=tmp_path)
+        assert refused.value.where == "--full"
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_parts_of_a_full_run_are_not_written_over_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "results"
+    for study, words in ((SOME, "made curve by curve"), (replace(SMALL, full=DIGITS), "only the study itself")):
+        monkeypatch.setitem(STUDIES._entries, ID, study)
+        assert command("--curve", QUICK, "--resume", "--record", str(kept)).exit_code == 0
+        before = records.read_record(kept, ID)
+        assert command("--full", "--shard", "1/1").exit_code == 0
+        merged = CliRunner(env={"COLUMNS": "300"}).invoke(
+            app, ["merge", "external-small-1-of-1.part", "--record", "results"]
+        )
+        assert isinstance(merged.exception, BadInput) and words in str(merged.exception)
+        assert records.read_record(kept, ID) == before

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from crowdml.simulation import Result
+from crowdml.simulation import Result, simulate
 from crowdml.slicing.published import PUBLISHED
-from crowdml.studies import STUDIES, reproduce
+from crowdml.studies import STUDIES, reproduce, search
 from crowdml.studies.drawing import save
+from crowdml.studies.quick import in_small
 from crowdml.studies.run import groups_of
-from crowdml.studies.slicenet import convergence, cost_tables, noise_trade_off, training_tables
+from crowdml.studies.slicenet import convergence, cost_tables, first_passes, noise_trade_off, training_tables
 from crowdml.task import Task, load
 
 TRAINED = (
@@ -212,3 +214,48 @@ def test_a_window_of_as_many_uploads_as_groups_converges_later_or_not() -> None:
             for curve in study.curves
         }
         assert study.compare(results)[-1].verdict == verdict
+
+
+def test_first_passes_are_shown_and_compared_with_nothing() -> None:
+    study = STUDIES["slicenet/cnn"]
+    task = load(study.task, [*study.settled, *study.curves[0].changes])
+    assert (task.data.dataset, task.algorithm.decay, task.passes) == ("cifar10", 0.95, first_passes.PASSES)
+    rows = study.compare({curve.label: result(task, 70.0) for curve in study.curves})
+    assert {(row.verdict, row.paper) for row in rows} == {("shown", None)}
+    assert all(row.ours == pytest.approx(70.0) for row in rows)
+    assert all(f"after {first_passes.PASSES} of 30 passes" in row.setting for row in rows)
+    assert [curve.label.split(",")[0] for curve in study.curves] == [*(f"n = {n}" for n in (5, 10, 15, 20)), "C-SGD"]
+    assert {row.verdict for row in STUDIES["slicenet/table1"].missing} == {"not run"}, "what was not run stays so"
+
+
+def test_the_rate_of_the_first_passes_is_searched_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[float, int, int | None]] = []
+
+    def seen(tasks: list[Task], **_: object) -> list[Result]:
+        tried.extend((task.algorithm.rate, task.passes, task.data.validation) for task in tasks)
+        return [
+            replace(result(task, 5.0), measured={"validation_error": np.array([[task.algorithm.rate]])})
+            for task in tasks
+        ]
+
+    monkeypatch.setattr("crowdml.studies.run.simulate_cells", seen)
+    monkeypatch.setattr("crowdml.data.load", lambda name: SimpleNamespace(train_targets=np.zeros(600)))
+    (found,) = search(STUDIES["slicenet/cnn"], 1)
+    assert (
+        tried == [(rate, 1, 100) for rate in first_passes.RATES] and found.best == f"rate {min(first_passes.RATES):g}"
+    )
+
+
+@pytest.mark.parametrize("window", ["weights", "uploads"])
+def test_a_shorter_run_is_the_beginning_of_a_longer_one(window: str) -> None:
+    small = in_small("slicenet/cnn", STUDIES["slicenet/cnn"])
+    changes = [
+        *small.curves[0].changes,
+        "data.split={ train = 400, test = 100, seed = 0 }",
+        f"algorithm.window={window}",
+    ]
+    long, short = (
+        simulate(load(small.task, [*changes, f"crowd.passes={passes}", f"crowd.curve={passes}"])) for passes in (4, 2)
+    )
+    for name in short.measured:
+        assert np.array_equal(short.measured[name], long.measured[name][:2]), name

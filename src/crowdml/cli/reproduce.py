@@ -173,14 +173,18 @@ def _search(study_id: str, curves: Sequence[str], asked: Asked) -> None:
 def _run_study(study_id: str, curves: Sequence[str], asked: Asked, outputs: Outputs) -> None:
     """Run a study, or some curves of it, and print and write what was found."""
     from crowdml.simulation.cluster.hiring import hire
+    from crowdml.studies import STUDIES
     from crowdml.studies import reproduce as run
 
     output.check_paths(outputs.json, outputs.plot)
     if outputs.record:
         _refuse({"--quick": asked.quick}, SMALL)
-        _refuse({"--full": asked.full}, ONLY_ITSELF)
     study, stored = asked.study(study_id), None
     if outputs.record:
+        shared = STUDIES[study_id].shares_its_record
+        _refuse({"--full": asked.full and not shared}, ONLY_ITSELF)
+        if shared:  # a part of all curves would take the place of the others
+            curves = curves or [curve.label for curve in study.curves]
         stored = _require_place(outputs.record, study_id, bool(curves))
     with output.Progress(study_id, quiet=outputs.json == Path("-")) as progress, hire(asked.on) as crew:
         report = run(
@@ -206,7 +210,7 @@ def _refuse(given: Mapping[str, object], why: str) -> None:
 
 
 def _reproduce_all(asked: Asked, outputs: Outputs) -> None:
-    """Reproduce one figure after the other, with a line for each; those of other systems take hours and are left out.
+    """Reproduce one figure after the other, with a line for each; those of which a curve takes long are left out.
 
     A study that is interrupted goes on with --resume; those whose records are there already are not run again then.
     """
@@ -216,8 +220,8 @@ def _reproduce_all(asked: Asked, outputs: Outputs) -> None:
 
     seconds = 0.0
     with hire(asked.on) as crew:
-        for name in STUDIES:
-            if name.startswith("external/") and not asked.quick:
+        for name, study in STUDIES.items():
+            if study.hours and not asked.quick:
                 output.say(f"{name}: left out, it takes hours; crowdml reproduce {name}")
             elif asked.resume and outputs.record and place(outputs.record, name).is_file():
                 output.say(f"{name}: its record is there")

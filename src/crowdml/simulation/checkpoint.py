@@ -206,7 +206,8 @@ def _can_lock(handle: IO[bytes]) -> bool:
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, safetensors.SafetensorError)
 
 
-def _unreadable(path: Path, error: Exception) -> BadInput:
+def unreadable(path: Path, error: Exception) -> BadInput:
+    """Say that a checkpoint is damaged."""
     return BadInput(f"the checkpoint {path} cannot be read: {error}", hint="run again without --resume")
 
 
@@ -218,7 +219,7 @@ def load(path: Path) -> Progress:
             metadata = file.metadata()
             chunk, spent = int(metadata["chunk"]), _read_spent(metadata.get("spent"))
     except _DAMAGED as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     return Progress(
         chunk=chunk,
         leaves=tuple(arrays[name] for name in sorted(arrays) if name.startswith("carry/")),
@@ -242,7 +243,7 @@ def spent_at(path: Path) -> Spent:
         with safetensors.safe_open(path, framework="numpy") as file:
             return _read_spent(file.metadata().get("spent"))
     except _DAMAGED as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
 
 
 def run_chunks(
@@ -252,18 +253,31 @@ def run_chunks(
     if not lanes.resumable:
         notes = ("a run in NumPy leaves nothing to resume: it began anew",) if wanted.resume else ()
         return *_go(lanes, chunks, wanted, None, watch), notes
+    with resumable(wanted) as (path, said):
+        found = _go(lanes, chunks, wanted, path, watch)
+    return *found, said
+
+
+@contextmanager
+def resumable(wanted: Wanted) -> Iterator[tuple[Path | None, tuple[str, ...]]]:
+    """Hold the place of a run's checkpoint while it runs; afterwards a checkpoint that nobody wants is gone.
+
+    Yields:
+        Where it is, None where nothing can be written; and what is to be said of that.
+    """
     path = wanted.path
     with in_use(path) as kept:
-        notes = () if kept else (f"{path.parent} cannot be written: an interrupted run would have to begin anew",)
+        notes: tuple[str, ...] = (
+            () if kept else (f"{path.parent} cannot be written: an interrupted run would have to begin anew",)
+        )
         try:
-            found = _go(lanes, chunks, wanted, path if kept else None, watch)
+            yield (path if kept else None), notes
         except KeyboardInterrupt as interrupt:
             if path.exists():
                 interrupt.add_note("the same command with --resume goes on from the last checkpoint")
             raise
         if kept and not wanted.keep:
             path.unlink(missing_ok=True)
-    return *found, notes
 
 
 def _go(

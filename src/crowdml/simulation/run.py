@@ -111,16 +111,15 @@ def simulate_cells(
         from crowdml.simulation.pooled import simulate_pooled  # it imports JAX and SciPy
 
         found = [simulate_pooled(task, trials=trials, seed=seed, watch=watch) for task in tasks]
-        return _said_here(found, on)
-    if isinstance(tasks[0].recipe, SlicedRecipe):
-        from crowdml.simulation.slices.sliced import simulate_sliced
-
-        found = [simulate_sliced(task, trials=trials, seed=seed, watch=watch) for task in tasks]
-        return _said_here(found, on)
-    if len({task.structure() for task in tasks}) != 1:
-        raise ValueError("the cells of one sweep may differ in hyper-parameters only")
+        return _said_here([_said_whole(each) for each in found] if resume else found, on)
     path = checkpoint.run_path(tasks, trials, seed)
     wanted = checkpoint.Wanted(path=path, resume=resume, keep=keep, cpu_begun=cpu_begun, replicas=len(tasks) * trials)
+    if isinstance(tasks[0].recipe, SlicedRecipe):
+        from crowdml.simulation.slices.sliced_run import simulate_sliced
+
+        return _said_here(simulate_sliced(tasks, trials, seed, wanted, watch), on)
+    if len({task.structure() for task in tasks}) != 1:
+        raise ValueError("the cells of one sweep may differ in hyper-parameters only")
     with hire(on) as crew:
         known = work_out(tasks, trials, seed, engine, crew)
         ran = run_known(known, wanted, watch, crew)
@@ -134,6 +133,12 @@ def _said_here(found: list[Result], on: str | Crew | None) -> list[Result]:
         return found
     note = "this ran in the process that asked, not on the cluster: it is not cut into trials, or too short for that"
     return [replace(result, notes=(*result.notes, note)) for result in found]
+
+
+def _said_whole(result: Result) -> Result:
+    """Say of a run that leaves no checkpoint that there was nothing to resume."""
+    note = f"--resume: {result.task.algorithm.kind} runs as a whole and leaves nothing to resume: it began anew"
+    return replace(result, notes=(*result.notes, note))
 
 
 def work_out(

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import abc
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core import record
+from crowdml.core import Array, record
 from crowdml.core.ops import Tree
 from crowdml.models import flatten
 from crowdml.slicing.sliced_net import SlicedNet
@@ -37,6 +38,14 @@ class Window(abc.ABC):
     @abc.abstractmethod
     def upload(self, numbers: Indices, values: Floats) -> None:
         """Take an upload, whose numbers differ from each other; what is too old leaves the window."""
+
+    def state(self) -> list[Array]:
+        """Return all arrays of it, so that `restore` of another window has the same."""
+        return [self._sum, self._count]
+
+    def restore(self, arrays: Sequence[Array]) -> None:
+        """Take over what the `state` of a window of the same kind and size was."""
+        self._sum, self._count = (np.array(each) for each in arrays)
 
     def known(self, first: Floats) -> Floats:
         """Return what everybody may know of the parameters: averages of the window, first values elsewhere."""
@@ -66,6 +75,22 @@ class UploadWindow(Window):
         super().__init__(omega, size=size)
         self.uploads: deque[tuple[Indices, Floats]] = deque()
 
+    def state(self) -> list[Array]:
+        """Add how long uploads are, and all of them one after the other."""
+        lengths = np.array([len(numbers) for numbers, _ in self.uploads], np.int64)
+        numbers = np.concatenate([np.zeros(0, np.int64), *(numbers for numbers, _ in self.uploads)])
+        values = np.concatenate([np.zeros(0, np.float32), *(values for _, values in self.uploads)])
+        return [*super().state(), lengths, numbers, values]
+
+    def restore(self, arrays: Sequence[Array]) -> None:
+        """Take over uploads, too."""
+        *sums, lengths, numbers, values = arrays
+        super().restore(sums)
+        ends = np.cumsum(lengths)[:-1]
+        self.uploads = (
+            deque(zip(np.split(numbers, ends), np.split(values, ends), strict=True)) if len(lengths) else deque()
+        )
+
     def upload(self, numbers: Indices, values: Floats) -> None:
         """Take an upload; the oldest leaves the window when it is full."""
         self.uploads.append((numbers, values))
@@ -92,6 +117,16 @@ class WeightWindow(Window):
         super().__init__(omega, size=size)
         self._values = np.zeros((omega, size), np.float32)
         self._next = np.zeros(size, np.int64)
+
+    def state(self) -> list[Array]:
+        """Add all values, and where the next of each weight goes."""
+        return [*super().state(), self._values, self._next]
+
+    def restore(self, arrays: Sequence[Array]) -> None:
+        """Take over all values, too."""
+        *sums, values, following = arrays
+        super().restore(sums)
+        self._values, self._next = np.array(values), np.array(following)
 
     def upload(self, numbers: Indices, values: Floats) -> None:
         """Take an upload; of the weights in it the oldest value leaves where there are ω."""

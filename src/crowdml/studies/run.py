@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from crowdml.algorithms.recipe import SlicedRecipe
 from crowdml.core import BadInput, record
 from crowdml.simulation import Result, checkpoint, simulate_cells
 from crowdml.simulation.checkpoint import Spent
@@ -94,7 +96,8 @@ def groups_of(study: Study) -> list[list[Task]]:
 
 def _spent(result: Result, path: Path, cpu_seconds: float) -> Spent:
     """Return what a curve took, with the parts that were resumed: the checkpoint of its end knows, if there is one."""
-    kept = result.engine == "compiled" and path.exists()
+    leaves_one = result.engine == "compiled" or isinstance(result.task.recipe, SlicedRecipe)
+    kept = leaves_one and path.exists()
     return checkpoint.spent_at(path) if kept else Spent().plus(cpu_seconds)
 
 
@@ -248,7 +251,9 @@ def _scored(
     crew: Crew,
 ) -> Found:
     """Score candidates by what their curves reach on rows held back."""
-    curves, cells = [curve for curve in study.curves if curve.label in unstated.curves], []
+    chosen = [curve for curve in study.curves if curve.label in unstated.curves]
+    curves = [replace(curve, changes=(*curve.changes, *unstated.shorter)) for curve in chosen]
+    cells = []
     for number, name in enumerate(names, start=1):
         results: dict[str, Result] = {}
         for labels, tasks in _side_by_side(study, curves, unstated.candidates[name], validation=True):

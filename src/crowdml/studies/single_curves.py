@@ -6,6 +6,7 @@ FOLDER`. The record says of every curve who ran it, and of curves that nobody ha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from crowdml.studies.figure import merged
@@ -21,6 +22,8 @@ def with_curves(stored: Record | None, report: Report) -> Record:
         stored: The record so far; None where there is none.
         report: Of curves that were run one by one.
     """
+    if report.study.shares_its_record:  # what is run now may be a part of it
+        report = replace(report, study=report.study.in_full)
     fresh = record_of(report)
     runs = (dict(stored.curves) if stored else {}) | _runs(report)
     labels = [curve.label for curve in report.study.curves]
@@ -69,7 +72,7 @@ def _rows(stored: list[Row], fresh: Record, report: Report) -> list[Row]:
     for label in labels:
         source = fresh.rows if label in report.apart else stored
         known = [row for row in source if row.setting == label and row.verdict != "not run"]
-        why = "nobody has run it; --curve with its name runs it by itself"
+        why = f"nobody has run it; {'--full ' * report.study.shares_its_record}--curve with its name runs it by itself"
         rows += known or [report.study.by_curve.not_run(label, why)]
     taken = {*labels, *(row.setting for row in report.study.missing)}
     others = {(row.setting, row.metric): row for row in (*stored, *fresh.rows) if row.setting not in taken}

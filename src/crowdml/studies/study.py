@@ -80,6 +80,7 @@ class Unstated:
         criterion: How it is decided, in words; fixed before anything was run.
         score: `score(results)`: how far a candidate is from what is wanted (less is better), and a remark.
         finalists: All candidates are tried once; so many of them, the best, are tried again with all trials.
+        shorter: Further changes while candidates are tried, where whole runs would take too long.
     """
 
     candidates: Mapping[str, tuple[str, ...]]
@@ -88,6 +89,7 @@ class Unstated:
     criterion: str
     score: Callable[[Results], tuple[float, str]]
     finalists: int = 4
+    shorter: tuple[str, ...] = ()
 
 
 def searched_rate(
@@ -242,6 +244,7 @@ class Study:
         missing: Rows for settings of the paper's that were never run.
         stands_in: What was run in place of the paper's own setting, of which nothing was: "reduced setting", "other
             rows". It stands beside the study's word. Empty where rows are of the paper's setting, or it has none.
+        hours: Whether a single curve takes so long that nobody runs this study along with all others.
     """
 
     title: str
@@ -260,6 +263,7 @@ class Study:
     full_curves: tuple[Curve, ...] = ()
     missing: tuple[Row, ...] = ()
     stands_in: str = ""
+    hours: bool = False
 
     @property
     def by_curve(self) -> ByCurve:
@@ -277,6 +281,15 @@ class Study:
         # What was chosen for the small setting says nothing about this one: its task file has everything.
         curves = self.full_curves or self.curves
         return dataclasses.replace(self, task=self.full, curves=curves, missing=(), unstated=None, stands_in="")
+
+    @property
+    def shares_its_record(self) -> bool:
+        """Whether the full setting has just more of the same curves, each compared by itself: one record holds all.
+
+        Ask the study as it stands: in full, every study has all of its curves.
+        """
+        same = self.full == self.task and isinstance(self.rows, ByCurve)
+        return same and all(curve in self.full_curves for curve in self.curves)
 
     def compare(self, results: Results) -> tuple[Row, ...]:
         """Set results beside the paper's figures."""

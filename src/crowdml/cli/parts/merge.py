@@ -90,13 +90,19 @@ def _compared(parts: list[Part], request: dict[str, Any], outputs: dict[str, Any
 
 
 def _reproduced(parts: list[Part], request: dict[str, Any], outputs: dict[str, Any]) -> None:
-    from crowdml.cli.reproduce import deliver, in_full
+    from crowdml.cli.reproduce import ONLY_ITSELF, deliver, in_full
+    from crowdml.core import BadInput
     from crowdml.simulation.parts.put_together import restore
     from crowdml.studies import STUDIES, reproduce
     from crowdml.studies.run import groups_of
 
     study_id, numbers = request["name"], _numbers(request)
     study = in_full(STUDIES[study_id], study_id) if request["full"] else STUDIES[study_id]
+    if outputs["record"] and STUDIES[study_id].shares_its_record:
+        hint = f"crowdml reproduce {study_id} --curve LABEL --resume --record {outputs['record']}"
+        raise BadInput("the record of this study is made curve by curve", where="--record", hint=hint)
+    if outputs["record"] and request["full"]:
+        raise BadInput(ONLY_ITSELF, where="--record", hint="leave it out: these are parts of a run with --full")
     notes = restore(parts, groups_of(study), numbers["trials"], numbers["seed"])
     report = reproduce(study_id, study, **numbers, resume=True)
     deliver(report, None, outputs["record"], outputs["json"], outputs["plot"])

@@ -1,25 +1,22 @@
-"""Simulating slicenet: groups of devices that hold pieces of one net, and the weights they share."""
+"""One trial of slicenet: groups of devices that hold pieces of one net, and the weights they share."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core import NUMPY, BadInput, Batch, record, trees
+from crowdml.core import NUMPY, Array, Batch, record, trees
 from crowdml.core.ops import Tree
 from crowdml.data import Dataset
 from crowdml.models import Model, flatten
 from crowdml.privacy.sanitisers.first_sums import FirstCut
-from crowdml.simulation import accounting
-from crowdml.simulation.doubts import doubted
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
-from crowdml.simulation.prepare import measured_loss, measured_on, prepare
-from crowdml.simulation.result import Result, Watcher, watched
-from crowdml.simulation.slices.sliced_course import GroupCourse, relay_report, traffic
+from crowdml.simulation.prepare import measured_loss, measured_on
+from crowdml.simulation.result import Watcher, watched
+from crowdml.simulation.slices.sliced_course import GroupCourse, traffic
 from crowdml.slicing import SlicedNet, batch_gradients
 from crowdml.slicing.first_cut import CutNoise, Released, release, release_on_grid
 from crowdml.slicing.sharing import WINDOWS, UploadNoise, Window, owners_of_parameters
@@ -50,74 +47,6 @@ class Trained:
     lost: int
     times: list[float]
     courses: tuple[GroupCourse, ...]
-
-
-def simulate_sliced(task: Task, *, trials: int, seed: int, watch: Watcher | None = None) -> Result:
-    """Train groups of devices, trial after trial."""
-    _require_rows_for_all_trials(task)
-    fitted, dataset = prepare(task)
-    began = time.perf_counter()
-    found = []
-    for trial in range(trials):
-
-        def tell(part: float, error: float, trial: int = trial) -> None:
-            if watch:
-                watch((trial + part) / trials, error)
-
-        found.append(train(task, dataset, seed, trial, tell))
-    names = found[0].errors
-    lost = sum(trained.lost for trained in found)
-    notes = accounting.notes(task, dataset, fitted, ())
-    if lost:
-        notes += (f"{lost} turns did not take place: too few devices of the group were there",)
-    courses = [course for trained in found for course in trained.courses]
-    relay = relay_report(courses, courses[0].traffic) if courses else {}
-    result = Result(
-        task=task,
-        seed=seed,
-        trials=trials,
-        samples=np.array(found[0].passes, float) * len(dataset.train_targets),
-        measured={name: np.array([trained.errors[name] for trained in found]).T for name in names},
-        parameters=trees.map(lambda *leaves: np.stack(leaves), *(trained.parameters for trained in found)),
-        privacy=accounting.sliced_report(task),
-        updates=sum(trained.updates for trained in found),
-        run_seconds=time.perf_counter() - began,
-        notes=notes + _relay_notes(relay),
-        times=np.array([trained.times for trained in found]).T if courses else None,
-        relay=dict(relay),
-        transforms=tuple(each.arrays for each in fitted),
-    )
-    return doubted(result, dataset)
-
-
-def _require_rows_for_all_trials(task: Task) -> None:
-    """Refuse what would choose rows anew for every trial: groups train on all rows that the data has."""
-    if task.crowd.rows is not None:
-        what, where = "groups train on all training rows", "crowd.rows"
-        raise BadInput(
-            what, where=where, hint="data.split = { train = 6000, test = 2000, seed = 0 } takes some of them"
-        )
-    if task.data.split is not None and task.data.split.seed is None:
-        what, where = "all trials of groups have the same training rows", "data.split"
-        raise BadInput(what, where=where, hint="data.split.seed = 0 has one split for all trials")
-
-
-def _relay_notes(relay: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say how quick groups are, and what losses cost them."""
-    if not relay:
-        return ()
-    pace, floor = relay["batches_per_second"], relay["floor_batches_per_second"]
-    said = f"a group makes {pace:.2f} batches/s" if pace else "nothing takes time"
-    said += f", where hops alone allow {floor:.2f}" if floor else ""
-    notes: tuple[str, ...] = (
-        f"{said}; {relay['bytes_per_row'] / 1024:.2f} KiB cross for a row, a cut every {relay['cut_every']} batches",
-    )
-    if relay["losses"]:
-        notes += (
-            f"{relay['losses']} devices were lost while they held a piece: {relay['replayed']} batches replayed, "
-            f"{relay['batches_lost']} lost with their dominators, {relay['waited_seconds']:.0f} s waited for a device",
-        )
-    return notes
 
 
 def gradient_of(task: Task, net: SlicedNet, released: Released | None = None) -> Gradient:
@@ -173,51 +102,98 @@ def taught(rows: Sequence[Rows], released: Released | None) -> list[Rows]:
     return [(examples, labels) for (examples, _), labels in zip(rows, released.labels, strict=True)]
 
 
-def train(task: Task, dataset: Dataset, seed: int, trial: int, watch: Watcher) -> Trained:
-    """Run one trial: passes of all groups in turn, with sharing after each group's pass."""
-    settings, generator = task.algorithm, np.random.default_rng([seed, trial])
-    net = sliced_net_of(task)
-    model, like = net.model, first_parameters(net.model, seed, trial)
-    groups = [
-        Group(devices, like)
-        for devices in make_groups(task.crowd.devices, settings.pieces, settings.dummies, generator)
-    ]
-    rows, rules = deal(task, dataset, generator), rules_of(task)
-    window = WINDOWS[settings.window](settings.omega or len(groups), size=trees.size(like))
-    owners = owners_of_parameters(net, like)
-    released = released_by(task, net, like, rows, generator)
-    rows, gradient = taught(rows, released), gradient_of(task, net, released)
-    noise = UploadNoise(clip=settings.upload_clip, noise=settings.upload_noise) if settings.upload_noise else None
-    planned = traffic(task, net, like)
-    # Losses have coins of their own: without any the crowd learns what it learnt before.
-    coins = np.random.default_rng([seed, trial, 1])
-    courses = [GroupCourse(planned, task, group.devices, coins) for group in groups] if planned else []
-    points, times = _points(task.passes, task.crowd.curve), []
-    errors: dict[str, list[float]] = {}
-    seen = float("nan")
-    for number in range(task.passes):
-        for at, group in enumerate(groups, start=1):
-            course = courses[at - 1].turn if courses else None
+class Trial:
+    """One trial: groups that go on pass by pass.
+
+    Whatever changes from pass to pass is in its `state`; all else follows from the task, the seed and the number.
+
+    Attributes:
+        passes: How many are done.
+    """
+
+    def __init__(self, task: Task, dataset: Dataset, seed: int, trial: int) -> None:
+        """Form groups, deal rows and draw what is drawn once."""
+        settings, generator = task.algorithm, np.random.default_rng([seed, trial])
+        net = sliced_net_of(task)
+        self.like = first_parameters(net.model, seed, trial)
+        self.task, self._dataset, self._model = task, dataset, net.model
+        self.groups = [
+            Group(devices, self.like)
+            for devices in make_groups(task.crowd.devices, settings.pieces, settings.dummies, generator)
+        ]
+        rows, self._rules = deal(task, dataset, generator), rules_of(task)
+        self.window = WINDOWS[settings.window](settings.omega or len(self.groups), size=trees.size(self.like))
+        self._owners = owners_of_parameters(net, self.like)
+        released = released_by(task, net, self.like, rows, generator)
+        self._rows, self._gradient = taught(rows, released), gradient_of(task, net, released)
+        upload = settings.upload_noise
+        self._noise = UploadNoise(clip=settings.upload_clip, noise=upload) if upload else None
+        planned = traffic(task, net, self.like)
+        # Losses have coins of their own: without any the crowd learns what it learnt before.
+        coins = np.random.default_rng([seed, trial, 1])
+        self.courses = [GroupCourse(planned, task, group.devices, coins) for group in self.groups] if planned else []
+        self._generators = generator, coins
+        self._points = _points(task.passes, task.crowd.curve)
+        self.passes = 0
+        self.errors: dict[str, list[float]] = {}
+        self.times: list[float] = []
+
+    def go_on(self, watch: Watcher) -> None:
+        """Let all groups make their next pass, with sharing after each group's, and measure where that is due."""
+        settings, number, count = self.task.algorithm, self.passes, len(self.groups)
+        seen = watched(self.errors)[-1] if self.errors else float("nan")
+        generator, _ = self._generators
+        for at, group in enumerate(self.groups, start=1):
+            course = self.courses[at - 1].turn if self.courses else None
             rate = settings.rate * settings.decay**number
-            matters = train_pass(group, rows, rules, rate, gradient, generator, course)
-            if len(groups) > 1:
-                share(group, window, matters, owners, rules, like, noise, generator)
-            watch((number + at / len(groups)) / task.passes, seen)
-        if number + 1 in points:
-            for name, error in _errors(task, model, groups, window, like, dataset).items():
-                errors.setdefault(name, []).append(error)
-            times.append(max((course.clock for course in courses), default=0.0))
-            seen = watched(errors)[-1]
-            watch((number + 1) / task.passes, seen)
-    return Trained(
-        errors=errors,
-        passes=points,
-        parameters=_global(groups, window, like),
-        updates=sum(group.steps for group in groups),
-        lost=sum(group.lost for group in groups) + sum(course.counts["turns_lost"] for course in courses),
-        times=times,
-        courses=tuple(courses),
-    )
+            matters = train_pass(group, self._rows, self._rules, rate, self._gradient, generator, course)
+            if count > 1:
+                share(group, self.window, matters, self._owners, self._rules, self.like, self._noise, generator)
+            watch((number + at / count) / self.task.passes, seen)
+        self.passes += 1
+        if self.passes in self._points:
+            found = _errors(self.task, self._model, self.groups, self.window, self.like, self._dataset)
+            for name, error in found.items():
+                self.errors.setdefault(name, []).append(error)
+            self.times.append(max((course.clock for course in self.courses), default=0.0))
+            watch(self.passes / self.task.passes, watched(self.errors)[-1])
+
+    def trained(self) -> Trained:
+        """Return what has come of it."""
+        return Trained(
+            errors=self.errors,
+            passes=self._points,
+            parameters=_global(self.groups, self.window, self.like),
+            updates=sum(group.steps for group in self.groups),
+            lost=sum(group.lost for group in self.groups) + sum(course.counts["turns_lost"] for course in self.courses),
+            times=self.times,
+            courses=tuple(self.courses),
+        )
+
+    def state(self) -> tuple[dict[str, Any], list[Array]]:
+        """Return what changes: plain values, and arrays."""
+        plain = {
+            "passes": self.passes,
+            "generators": [generator.bit_generator.state for generator in self._generators],
+            "groups": [(group.lost, group.steps) for group in self.groups],
+            "errors": self.errors,
+            "times": self.times,
+            "courses": [course.state() for course in self.courses],
+        }
+        # Batch normalisations keep their statistics among the parameters.
+        return plain, [np.stack([flatten(group.parameters) for group in self.groups]), *self.window.state()]
+
+    def restore(self, plain: dict[str, Any], arrays: Sequence[Array]) -> None:
+        """Go back to such a state."""
+        parameters, *window = arrays
+        for group, flat, (lost, steps) in zip(self.groups, parameters, plain["groups"], strict=True):
+            group.parameters, group.lost, group.steps = trees.map(np.array, trees.cut(flat, self.like)), lost, steps
+        self.window.restore(window)
+        for generator, known in zip(self._generators, plain["generators"], strict=True):
+            generator.bit_generator.state = known
+        for course, known in zip(self.courses, plain["courses"], strict=True):
+            course.restore(known)
+        self.passes, self.errors, self.times = plain["passes"], plain["errors"], plain["times"]
 
 
 def rules_of(task: Task) -> Rules:

@@ -154,6 +154,17 @@ class GroupCourse:
             "hand_overs": self.counts["hand_over_bytes"],
         }
 
+    def state(self) -> dict[str, Any]:
+        """Return what changes in the course of time, as plain values; the generator is everybody's."""
+        devices = {"back": list(self.back.values()), "next_loss": list(self.next_loss.values())}
+        return {"clock": self.clock, "waited": self.waited, "counts": dict(self.counts), **devices}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go back to such a state, of a group with as many devices."""
+        self.clock, self.waited, self.counts = state["clock"], state["waited"], Counter(state["counts"])
+        self.back = dict(zip(self.back, state["back"], strict=True))
+        self.next_loss = dict(zip(self.next_loss, state["next_loss"], strict=True))
+
     def _draw(self, since: float) -> float:
         if not self.relay.loss_every:
             return math.inf

@@ -99,6 +99,7 @@ DPSGD = Study(
     refuted_by=f"an accuracy lower by more than the published spread and {TOLERANCE:g}, also than that of Opacus run "
     "again in the same setting, or another ε",
     tuned="given",
+    hours=True,
     task=TASK,
     curves=_changes(),
     rows=ByCurve(rows=_rows, metric=ACCURACY, published={label: table.accuracy for label, table in PUBLISHED.items()}),

@@ -2,7 +2,7 @@
 
 Li, Diao, Chen and He, "Federated learning on non-IID data silos: an experimental study", 2022, in the setting and with
 the figures of Flower's baseline `niid_bench`. A cell takes about an hour of CPU time, and can be run by itself and
-interrupted: `crowdml reproduce external/niid --curve LABEL --resume --record results`.
+interrupted: `crowdml reproduce external/niid --full --curve LABEL --resume --record results`.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ NIID = Study(
     claim="the same setting gives the accuracy that another system has published",
     refuted_by=f"an accuracy lower by more than {TOLERANCE['Fashion-MNIST']:g} ({TOLERANCE['MNIST']:g} on MNIST)",
     tuned="given",
+    hours=True,
     task=TASK,
     curves=tuple(curve for curve in FASHION if curve.label != LEFT_OUT),
     rows=BY_CURVE,

@@ -5,6 +5,7 @@ from crowdml.studies.odpfl.both import BOTH
 from crowdml.studies.odpfl.byzantine import ATTACKED
 from crowdml.studies.odpfl.fixed_features import FIXED_FEATURES
 from crowdml.studies.odpfl.mixed import MIXED
+from crowdml.studies.odpfl.own import OWN
 from crowdml.studies.odpfl.private import PRIVATE
 from crowdml.studies.odpfl.writers import WRITERS
 from crowdml.studies.study import Study
@@ -12,6 +13,7 @@ from crowdml.studies.study import Study
 STUDIES: dict[str, Study] = {
     "odpfl/fig1": FIG1,
     "odpfl/fig2": FIG2,
+    "odpfl/own": OWN,
     "odpfl/both": BOTH,
     "odpfl/mislabelled": MISLABELLED,
     "odpfl/mixed": MIXED,

@@ -1,0 +1,56 @@
+"""ODPFL's own setting, as far as it was run: the first rounds of the 130 that figure 1 has.
+
+A round takes minutes of a processor, so a curve stops after a few. The rate is constant, so these are the first rounds
+of the whole run, number by number; nothing that they reach is set beside what the paper reports of the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from crowdml.simulation import Result
+from crowdml.studies.comparisons import ACCURACY, accuracies, shown
+from crowdml.studies.odpfl.averages import FULL, LEARNED, LOSS, paper
+from crowdml.studies.study import ByCurve, Curve, Row, Study, curve
+
+ROUNDS, ALL_ROUNDS = 5, 130
+"""What a curve has, in about 25 minutes of a processor, and what the paper has."""
+WAYS = {"plain": (), "learned": (LEARNED, *paper("constrained"))}
+CROWDS = {"IID": (), "two shards of sorted rows": ('crowd.partition={ kind = "shards" }',)}
+
+
+def _curves() -> tuple[Curve, ...]:
+    run = (f"crowd.passes={ROUNDS}", f"crowd.curve={ROUNDS}", LOSS)
+    return tuple(
+        curve(f"{way}, {crowd}, after {ROUNDS} of {ALL_ROUNDS} rounds", *dealt, *averaged, *run)
+        for crowd, dealt in CROWDS.items()
+        for way, averaged in WAYS.items()
+    )
+
+
+def _rows(label: str, result: Result) -> Iterator[Row]:
+    yield shown(label, ACCURACY, accuracies(result))
+    yield shown(label, "test loss", np.asarray(result.measured["test_loss"][-1], np.float64))
+
+
+CURVES = _curves()
+OWN = Study(
+    title=f"plain and learned averaging in the paper's own setting, {ROUNDS} of {ALL_ROUNDS} rounds",
+    claim="",
+    refuted_by="",
+    tuned="given",
+    hours=True,
+    task=FULL,
+    curves=CURVES,
+    rows=ByCurve(rows=_rows, metric=ACCURACY, published={}),
+    trials=1,
+    notes=(
+        f"the first {ROUNDS} rounds of a run of {ALL_ROUNDS}, whose rate is constant; the paper's figures are those of "
+        "the last round, so none stands beside these",
+        "rate, batch and the passes of a round are not in the paper, and were not searched: 0.05, 50 and one",
+        "IID: rows are dealt without replacement, as in the paper's figure 2; those of its figure 1 are drawn with it",
+        "two shards of sorted rows per device are not the paper's crowd",
+    ),
+)
