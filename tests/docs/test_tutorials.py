@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.docs.conftest import SHOWN
 from tests.support.extensions import forgotten
 
 
@@ -58,6 +59,15 @@ def test_tutorial_runs(
                 assert not problem, f"{tutorial.name}: $ {what}\n{problem}"
                 typed += 1
     assert typed, f"{tutorial.name} types and runs nothing"
+
+
+def test_what_a_page_shows_and_nobody_types_is_marked(pages: list[Any]) -> None:
+    shown = [page for page in pages if page.name in SHOWN]
+    assert len(shown) == len(SHOWN)
+    for page in shown:
+        blocks = [block for language in ("bash", "console", "python") for block in page.blocks(language)]
+        assert blocks, page.name
+        assert [block.text for block in blocks if block.marker != "fragment" and "file: " not in block.marker] == []
 
 
 def test_the_readme_shows_the_example(root: Path) -> None:
