@@ -9,8 +9,9 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-live test-torch test-flower check docs site web soak soak-short bench bench-peers reproduce lock release system-packages clean
 MINUTES ?= 60
-TORCH ?= torch
-FLOWER ?= flwr
+# The versions that were tried; FLOWER=flwr takes the newest there is.
+TORCH ?= torch==2.13.0
+FLOWER ?= flwr==1.41.0
 UPGRADE ?= --upgrade
 
 help:  ## Print this list
@@ -30,7 +31,7 @@ $(STAMP): bootstrap.lock requirements.lock pyproject.toml src/crowdml/version.py
 demo: setup  ## Watch a crowd learn handwritten digits (half a minute)
 	$(BIN)/crowdml demo
 
-test: setup  ## Run the tests (eleven minutes on two cores)
+test: setup  ## Run the tests (nine to ten minutes on two quiet cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not live"
 
 test-live: setup  ## Run the slower tests: real servers and devices, killed, starved and lied to (twenty minutes)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.run import CLAIMS, RECORDS
+from crowdml.core import record
 from docs.writers.phrases import GENERATED
 from docs.writers.speed import RECORDS as SPEED
 from docs.writers.speed import SECTIONS
@@ -16,46 +17,93 @@ Every claim about speed has one command that anybody can run, and the record tha
 with versions, seed, machine, date and commit; this page is made of those records. Everybody does the same work in
 one run on one machine, and the figure is CPU time unless it says otherwise: *1* is crowdml, *2* takes twice as
 much, *0.5* half. Other machines, nets and sizes will give other ratios. Peers are installed in environments of
-their own, below `.venv-peers`, by `make bench-peers` itself; what did not install is named.
+their own, below `.venv-peers`, by `make bench-peers` itself; what did not install is named. Two claims need a data
+set that is not part of crowdml: `crowdml data get mnist` and `crowdml data get cifar10` fetch them.
+
+How many samples there were of each, which of them counts, and what became of compiling, stands with each claim.
 
 What these figures do not say: crowdml is written for the processor, and nothing here was run on a GPU, for which
 PyTorch, pfl-research and FedJAX are made. Flower spends its time on keeping devices apart from each other, in
 processes, which a simulation in one compiled program does not do. If a comparison wrongs a project, please open an
 issue."""
 
+
+@record
+class Question:
+    """What the page says of a claim beside its figures.
+
+    Attributes:
+        heading: Its heading.
+        words: What is compared.
+        fairness: How compiling was treated, and which of how many samples counts, for each.
+        needs: Data sets that must be on the machine.
+    """
+
+    heading: str
+    words: str
+    fairness: str
+    needs: tuple[str, ...] = ()
+
+
 QUESTIONS = {
-    "fedavg": (
-        "A round of federated averaging",
-        "The same net, rows, batches and rate with crowdml, with a plain PyTorch loop and in other frameworks' "
-        "simulations. *Whole rows*: crowdml without its trick of leaving out columns that are zero in nearly all rows.",
+    "fedavg": Question(
+        heading="A round of federated averaging",
+        words="The same net, batches and rate, and as many rows, with crowdml, with a plain PyTorch loop and in other "
+        "frameworks' simulations. The comparison is with *whole rows*: the first row is crowdml with its trick of "
+        "leaving out columns that are zero in nearly all rows, which could be done elsewhere too.",
+        fairness="crowdml compiles before the clock starts; its row is the best of 10 samples, each a mean over 10 "
+        "rounds. FedJAX compiles in its first two rounds, which do not count. PyTorch and pfl-research compile "
+        "nothing (`torch.compile` was not tried); of them and FedJAX it is the better of two runs, each a mean over "
+        "all rounds but the first two. Flower ran once: a mean over all rounds but the first three, of at most 30 "
+        "with training and 12 with idle devices. Accuracy is that of one run each.",
+        needs=("mnist",),
     ),
-    "dpsgd": (
-        "A private training step",
-        "DP-SGD: every row's gradient is clipped, then noise is added. Opacus by its two ways, and both frameworks "
-        "without privacy beside it.",
+    "dpsgd": Question(
+        heading="A private training step",
+        words="DP-SGD: every row's gradient is clipped, then noise is added. Opacus by its two ways, and both "
+        "frameworks without privacy beside it. PyTorch without privacy was tried with channels last too, its faster "
+        "way; Opacus was not.",
+        fairness="crowdml compiles before the clock starts, and takes four steps in one call: the best of four calls, "
+        "each a mean of four steps. PyTorch and Opacus compile nothing (`torch.compile` was not tried): the best of "
+        "16 single steps, after two that do not count. Everybody ran once, in a process of their own, on made-up "
+        "pictures.",
     ),
-    "cnn": (
-        "A training step of a convolutional net",
-        "Without privacy, beside PyTorch with its channels last, its faster way on this kind of processor.",
+    "cnn": Question(
+        heading="A training step of a convolutional net",
+        words="Without privacy, beside PyTorch with its channels last, its faster way on this kind of processor.",
+        fairness="crowdml compiles before the clock starts; what that costs stands beside. It takes ten steps in one "
+        "call: the best of six calls, each a mean of ten steps, in each of three processes. PyTorch compiles nothing "
+        "(`torch.compile` was not tried): the best of 60 single steps, after five that do not count, in each of three "
+        "processes. Its rows are made up, as many as ours and of the same shape.",
+        needs=("cifar10",),
     ),
-    "secagg": (
-        "A secure sum",
-        "All that a device does in one sum, and the server's part. Flower's functions are called in the order of its "
-        "own workflow; it agrees on keys anew for every sum, crowdml once for each pair of devices: the first row is "
-        "of devices that have met before, and a first contact comes on top. A sum is exact in crowdml; there "
-        "values are rounded, and seeds folded into 32 bits.",
+    "secagg": Question(
+        heading="A secure sum",
+        words="All that a device does in one sum, and the server's part. Flower's functions are called in the order "
+        "of its own workflow; it agrees on keys anew for every sum, crowdml once for each pair of devices: the first "
+        "row is of devices that have met before, and a first contact comes on top. A sum is exact in crowdml, which "
+        "is given whole numbers here: what rounding to them costs comes before the sum, and is not in the figures. "
+        "Flower is given fractions, rounds them as part of its work, and folds seeds into 32 bits.",
+        fairness="Nothing is compiled on either side. One sum each: a device's figure is the median over all devices "
+        "that were not lost.",
     ),
-    "serving": (
-        "A message of a device, taken by a server",
-        "CPU time of the server's process. crowdml keeps 500 numbers in a SQLite file before it answers, and folds "
-        "them into the model. The SuperLink hands out the message that is replied to as well, eleven calls in all, and "
-        "leaves averaging to a ServerApp; without `--database` it keeps everything in memory. So it is the cost of one "
-        "contribution, not of one call. Most of theirs is Python around the database, which a server in the middle of "
-        "long training rounds may not notice.",
+    "serving": Question(
+        heading="A message of a device, taken by a server",
+        words="CPU time of the server's process. crowdml keeps 500 numbers in a SQLite file before it answers, and "
+        "folds them into the model. The SuperLink hands out the message that is replied to as well, eleven calls in "
+        "all, and leaves averaging to a ServerApp; without `--database` it keeps everything in memory. So it is the "
+        "cost of one contribution, not of one call. Most of theirs is Python around the database, which a server in "
+        "the middle of long training rounds may not notice. With 200 devices at a time more check-ins share a "
+        "transaction, and one costs crowdml [less than half of that](concepts/capacity.md).",
+        fairness="Nothing is compiled on either side. The median of three turns each, after one that does not count: "
+        "of 4,000 check-ins, and of 80 replies.",
     ),
-    "browser": (
-        "A gradient in the browser",
-        "The browser device's own engine beside TensorFlow.js with WebAssembly, in one process.",
+    "browser": Question(
+        heading="A gradient in the browser",
+        words="The browser device's own engine beside TensorFlow.js with WebAssembly, in one process.",
+        fairness="Both are called 30 times before the clock starts, so what the engine of `node` compiles at first "
+        "use is in neither figure. Then in turns, the best of 40 rounds each; a round is as many calls as fit in 25 "
+        "ms.",
     ),
 }
 """Heading and words, by claim."""
@@ -65,8 +113,8 @@ def benchmarks_page(records: Path = RECORDS) -> str:
     """Put all claims on one page; what nobody has recorded says so."""
     parts = [GENERATED, "# Benchmarks", INTRODUCTION, "## One command per claim", _overview(records)]
     for name in CLAIMS:
-        heading, words = QUESTIONS[name]
-        parts += [f"## {heading}", words, *_section(name, records)]
+        question = QUESTIONS[name]
+        parts += [f"## {question.heading}", question.words, *_section(name, records)]
     parts += ["## Without peers", *_own()]
     return "\n\n".join(parts) + "\n"
 
@@ -77,12 +125,13 @@ def _read(name: str, records: Path) -> dict[str, Any] | None:
 
 
 def _overview(records: Path) -> str:
-    lines = ["| claim | command | what others take beside crowdml |", "|---|---|---|"]
+    lines = ["| claim | command | what others take, where crowdml takes 1 |", "|---|---|---|"]
     for name in CLAIMS:
         found = _read(name, records)
         told = "not run" if found is None else "; ".join(_beside(found))
-        anchor = QUESTIONS[name][0].lower().replace(",", "").replace(" ", "-")
-        lines.append(f"| [{QUESTIONS[name][0]}](#{anchor}) | `make bench-peers CLAIM={name}` | {told} |")
+        heading = QUESTIONS[name].heading
+        anchor = heading.lower().replace(",", "").replace(" ", "-")
+        lines.append(f"| [{heading}](#{anchor}) | `make bench-peers CLAIM={name}` | {told} |")
     return "\n".join(lines)
 
 
@@ -118,17 +167,26 @@ def _section(name: str, records: Path) -> list[str]:
     notes = [f"{row['name']}: {row['beside']}" for row in found["rows"] if "beside" in row]
     notes += [f"{peer} was left out: {why}" for peer, why in found["absent"].items()] + found.get("notes", [])
     setting = found["setting"][0].upper() + found["setting"][1:]
-    return [f"{setting}.", "\n".join(lines), "\n".join(f"- {note}" for note in [*notes, _provenance(found)])]
+    needs = [f"`crowdml data get {each}`" for each in QUESTIONS[name].needs]
+    if needs:
+        notes.append(f"the data set must be on the machine before: {', '.join(needs)}")
+    notes += [f"how it was counted: {QUESTIONS[name].fairness}", *_provenance(found)]
+    return [f"{setting}.", "\n".join(lines), "\n".join(f"- {note}" for note in notes)]
 
 
-def _provenance(found: dict[str, Any]) -> str:
-    packages = [f"`{name}` {version}" for peer in found["versions"].values() for name, version in peer.items()]
-    packages += [f"`{name}` {found[name]}" for name in ("jax", "numpy")]
+def _provenance(found: dict[str, Any]) -> list[str]:
+    """Say what ran where, and what was installed in the environment of each."""
+    ours = {"crowdml": {each: found[each] for each in ("jax", "numpy")}}
+    installed = [
+        f"{environment}: {', '.join(f'`{name}` {version}' for name, version in packages.items())}"
+        for environment, packages in (ours | found["versions"]).items()
+    ]
     seed = "" if found["seed"] is None else f"seed {found['seed']}; "
-    return (
+    return [
         f"`{found['command']}`, {found['date']}, commit {found['commit']}; {seed}{found['machine']}, {found['cores']} "
-        f"cores, load {found['load']} before it; Python {found['python']}, {', '.join(dict.fromkeys(packages))}"
-    )
+        f"cores, load {found['load']} before it; Python {found['python']}",
+        f"environments: {'; '.join(installed)}",
+    ]
 
 
 def _own() -> list[str]:

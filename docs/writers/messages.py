@@ -162,6 +162,8 @@ def _written(text: ast.expr) -> str:
         return "".join(map(_written, text.values))
     if isinstance(text, ast.BinOp) and isinstance(text.op, ast.Add):
         return _written(text.left) + _written(text.right)
+    if isinstance(text, ast.Call) and isinstance(text.func, ast.Name) and text.func.id == "install":
+        return f"pip install '…[{_written(text.args[0])}]'"
     return str(text.value) if isinstance(text, ast.Constant) and isinstance(text.value, str) else "…"
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
+import shlex
+from importlib import metadata
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from crowdml.core import errors
-from crowdml.core.errors import BadInput, CrowdError, positive
+from crowdml.core.errors import BadInput, CrowdError, install, positive
 
 
 @pytest.mark.parametrize(
@@ -57,3 +62,24 @@ def test_positive_names_what_is_not(value: float) -> None:
 def test_positive_lets_positive_numbers_pass() -> None:
     positive(batch=1, rate=5e-324, radius=1e308)
     positive()
+
+
+@pytest.mark.parametrize(
+    ("origin", "words"),
+    [
+        ({"url": "file:///srv/crowd%20ml", "dir_info": {}}, ["/srv/crowd ml[onnx]"]),
+        ({"url": "file:///srv/crowdml", "dir_info": {"editable": True}}, ["-e", "/srv/crowdml[onnx]"]),
+        (
+            {"url": "file:///srv/crowdml-1-py3-none-any.whl", "archive_info": {}},
+            ["/srv/crowdml-1-py3-none-any.whl[onnx]"],
+        ),
+        ({"url": "https://git.example/c", "vcs_info": {"vcs": "git"}}, ["crowdml[onnx] @ git+https://git.example/c"]),
+        (None, ["crowdml[onnx]"]),
+    ],
+)
+def test_what_is_missing_is_installed_from_where_crowdml_was(
+    origin: dict[str, Any] | None, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = SimpleNamespace(read_text=lambda name: origin and json.dumps(origin))
+    monkeypatch.setattr(metadata, "distribution", lambda name: told)
+    assert shlex.split(install("onnx")) == ["pip", "install", *words]

@@ -68,11 +68,22 @@ PAGES = [
 
 TYPED = (
     "README.md",
+    "docs/concepts/ledger.md",
     "docs/how-to/compare-algorithms.md",
     "docs/how-to/import-legacy.md",
+    "docs/how-to/run-admm.md",
+    "docs/how-to/secure-aggregation.md",
     "docs/how-to/use-your-own-data.md",
 )
 """Pages outside `tutorials` that are typed as those are."""
+
+SHOWN = (
+    "docs/concepts/averaging.md",
+    "docs/how-to/attack-a-task.md",
+    "docs/how-to/train-a-convolution-privately.md",
+    "docs/how-to/write-a-device.md",
+)
+"""Pages whose programs need a live server, a data set or minutes: there they are marked as fragments."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

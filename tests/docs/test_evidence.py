@@ -19,6 +19,9 @@ from docs.writers.measured import figures, measured_page
 from docs.writers.others import TABLES, others_page
 
 NIID = STUDIES["external/niid"]
+NEEDING_FETCH = ("mnist", "cifar10")
+"""Data sets of benchmarks that are no part of the installation."""
+
 FOUND: dict[str, Any] = {
     "command": "make bench-peers CLAIM=fedavg",
     "commit": "0123abcd",
@@ -113,8 +116,10 @@ def test_the_page_of_benchmarks_has_figures_ratios_and_all_that_is_needed_to_rer
     for said in (
         "counted otherwise",
         "fedjax was left out: ERROR: no such wheel",
-        "`peer` 1.2.3",
+        "environments: crowdml: `jax` 0.1, `numpy` 2.0; peer: `peer` 1.2.3",
         "commit 0123abcd",
+        "`crowdml data get mnist`",
+        f"how it was counted: {QUESTIONS['fedavg'].fairness}",
         "seed 0",
     ):
         assert said in page
@@ -136,6 +141,22 @@ def test_a_stored_comparison_is_whole(path: Path) -> None:
     assert set(FOUND) <= {*found, "seed"} and path.stem in CLAIMS
     assert all(row["value"] > 0 for row in found["rows"]) and len(ratios(found)) == len(found["rows"])
     assert not re.search(r"/(?:work|home|root|tmp)/", path.read_text(encoding="utf-8"))
+
+
+def test_every_claim_says_how_everybody_was_measured_and_what_must_be_fetched(root: Path) -> None:
+    for name, claim in CLAIMS.items():
+        folder = (root / "benchmarks" / claim.script).parent
+        source = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+        question = QUESTIONS[name]
+        assert "compile" in question.fairness
+        fetched = {each for each in NEEDING_FETCH if f'dataset = "{each}"' in source}
+        assert set(question.needs) == fetched, name
+
+
+def test_federated_averaging_is_compared_with_rows_that_nobody_makes_shorter() -> None:
+    found = json.loads((RECORDS / "fedavg.json").read_text(encoding="utf-8"))
+    named = dict(zip((row["name"] for row in found["rows"]), ratios(found), strict=True))
+    assert named["crowdml, whole rows"] == 1.0 > named["crowdml"]
 
 
 def test_every_claim_names_a_script_and_environments_that_exist(root: Path) -> None:

@@ -48,7 +48,8 @@ def test_a_missing_extra_is_named(environment: Path) -> None:
         [environment / "env" / "bin" / "crowdml", "demo"], capture_output=True, text=True, cwd=environment
     )
     assert done.returncode == 2
-    assert "crowdml[simulation]" in done.stderr and "Traceback" not in done.stderr
+    wheel = next(environment.glob("crowdml-*.whl"))
+    assert f"pip install '{wheel}[simulation]'" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_wheel_carries_the_demo_task_and_no_tests(environment: Path) -> None:

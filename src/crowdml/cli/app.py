@@ -154,8 +154,10 @@ def _missing(module: str) -> str:
     """Say what brings a module that a device does without; of other modules nothing."""
     if module in NOT_ON_WINDOWS:
         return "servers and simulations need Linux or macOS\n  on Windows they run under WSL; crowdml device runs here"
+    from crowdml.core.errors import install  # imported late, as above
+
     extra = EXTRAS.get(module.partition(".")[0])
-    return f"this needs more than a device does\n  pip install 'crowdml[{extra}]'" if extra else ""
+    return f"this needs more than a device does\n  {install(extra)}" if extra else ""
 
 
 def _full_disk(error: Exception) -> str:

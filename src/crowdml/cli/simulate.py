@@ -167,11 +167,12 @@ def _check_model_paths(export: Path | None, save: Path | None) -> None:
         import importlib.util
 
         from crowdml.core import BadInput
+        from crowdml.core.errors import install
         from crowdml.simulation.reporting.learnt_model import require_model_kind
 
         require_model_kind(export)
         if export.suffix == ".onnx" and importlib.util.find_spec("onnx") is None:
-            raise BadInput("ONNX cannot be written here", where="--export", hint="pip install 'crowdml[onnx]'")
+            raise BadInput("ONNX cannot be written here", where="--export", hint=install("onnx"))
 
 
 def _measure(name: str, target: Target) -> str:

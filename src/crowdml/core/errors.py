@@ -17,7 +17,9 @@ what would be right.
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
 import ssl
 
 
@@ -90,3 +92,26 @@ def positive(**values: float) -> None:
     for name, value in values.items():
         if not (math.isfinite(value) and value > 0):
             raise BadInput(f"{name} must be above zero, not {value}")
+
+
+def install(extra: str) -> str:
+    """Write the command that installs what an extra brings, from wherever crowdml itself was installed."""
+    # Imported late: only whoever lacks something needs them.
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
+    try:
+        origin = json.loads(distribution("crowdml").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        origin = {}
+    url = origin.get("url", "")
+    option = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    if url.startswith("file:"):  # a folder or a wheel
+        what = f"{url2pathname(urlsplit(url).path)}[{extra}]"
+    elif url:
+        vcs = origin.get("vcs_info", {}).get("vcs")
+        what = f"crowdml[{extra}] @ {f'{vcs}+' if vcs else ''}{url}"
+    else:  # the index that pip asks
+        what = f"crowdml[{extra}]"
+    return f"pip install {option}{shlex.quote(what)}"

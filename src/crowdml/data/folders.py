@@ -12,7 +12,7 @@ import weakref
 from pathlib import Path
 from typing import Literal
 
-from crowdml.core.errors import BadInput
+from crowdml.core.errors import BadInput, install
 from crowdml.core.files import cache_home
 from crowdml.core.records import record
 from crowdml.data.catalogue import DATASETS
@@ -151,7 +151,7 @@ def _nowhere(source: Source) -> BadInput:
     if source.home is not None:
         return BadInput(
             f'the dataset "{source.name}" comes with a package that is not installed',
-            hint="pip install 'crowdml[simulation]'",
+            hint=install("simulation"),
         )
     places = folders(source)
     missing = [

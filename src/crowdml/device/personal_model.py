@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from crowdml.algorithms.solitary import PersonalSettings, personal_model
 from crowdml.core import NUMPY, BadInput, record, trees
+from crowdml.core.errors import install
 from crowdml.core.files import write_whole
 from crowdml.core.ops import Tree
 from crowdml.data.rows.row_contract import Table, Warn
@@ -100,7 +101,7 @@ class Personal:
         except ModuleNotFoundError as error:
             if error.name != "onnx":
                 raise
-            raise BadInput("ONNX cannot be written here", hint="pip install 'crowdml[onnx]'") from None
+            raise BadInput("ONNX cannot be written here", hint=install("onnx")) from None
 
     def _metadata(self) -> dict[str, str]:
         task = self.live.task

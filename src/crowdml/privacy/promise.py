@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.core import BadInput, record
+from crowdml.core.errors import install
 
 PRECISION = 1e-6
 SLACK = 1 + 1e-9
@@ -252,6 +253,6 @@ def _dp_accounting() -> Any:
         raise BadInput(
             "accounting for noise in local steps needs dp-accounting",
             where="privacy.noise-at",
-            hint="pip install 'crowdml[simulation]'",
+            hint=install("simulation"),
         ) from None
     return dp_accounting

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from crowdml.core import BadInput
+from crowdml.core.errors import install
 from crowdml.core.files import make_folder
 from crowdml.core.registry import nearest
 from crowdml.simulation.result import Result
@@ -57,7 +58,7 @@ def open_tracker(kind: str, to: str | None, experiment: str) -> Tracker:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mlflow", "tensorboardX", "sqlalchemy", "alembic"):
             raise
-        raise BadInput(f"{error.name} is not installed", where="--track", hint="pip install 'crowdml[track]'") from None
+        raise BadInput(f"{error.name} is not installed", where="--track", hint=install("track")) from None
 
 
 def curves_of(result: Result) -> dict[str, list[tuple[int, float]]]:

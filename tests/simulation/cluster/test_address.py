@@ -84,7 +84,7 @@ def test_without_ray_one_sentence_says_so(command: list[str], monkeypatch: pytes
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else find(name, *rest))
     with pytest.raises(BadInput, match="Ray is not installed here") as refused:
         CliRunner().invoke(app, [*command, "--on", "ray"], catch_exceptions=False)
-    assert refused.value.where == "--on" and "crowdml[ray]" in refused.value.hint
+    assert refused.value.where == "--on" and "[ray]" in refused.value.hint
 
 
 def test_here_is_the_crew_of_this_machine() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core.errors import BadInput
+from crowdml.core.errors import BadInput, install
 from crowdml.core.targets import Labels
 from crowdml.data.dataset import Dataset, Ints
 from crowdml.data.loaders.reading import damaged, read_exact, read_npz
@@ -63,7 +63,7 @@ def _mosaic(path: Path) -> npt.NDArray[np.uint8]:
     try:
         from PIL import Image
     except ImportError:
-        raise BadInput("reading WebP mosaics needs Pillow", hint="pip install 'crowdml[simulation]'") from None
+        raise BadInput("reading WebP mosaics needs Pillow", hint=install("simulation")) from None
     try:
         with Image.open(path, formats=["WEBP"]) as image:
             if image.size != (3200, 3200):

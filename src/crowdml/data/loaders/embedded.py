@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core.errors import BadInput
+from crowdml.core.errors import BadInput, install
 from crowdml.core.targets import Labels, Number
 from crowdml.data.dataset import Dataset, Rows, Targets
 from crowdml.data.loaders.reading import read_plain_or_gz
@@ -101,9 +101,7 @@ def _table(name: str, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
     """Read a table of numbers of which the shape is known."""
     folder = home()
     if folder is None:
-        raise BadInput(
-            f"{name} comes with scikit-learn, which is not installed", hint="pip install 'crowdml[simulation]'"
-        )
+        raise BadInput(f"{name} comes with scikit-learn, which is not installed", hint=install("simulation"))
     path = folder / name
     lines = read_plain_or_gz(path, 1 << 20).decode("ascii", errors="replace").splitlines()
     try:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.core import BadInput
+from crowdml.core.errors import install
 from crowdml.data.rows.row_columns import Floats, to_floats
 from crowdml.data.rows.row_contract import Contract, Table, Warn
 
@@ -132,7 +133,7 @@ def _open(path: Path) -> Any:
     except ImportError:
         raise BadInput(
             f"{path} is a Parquet file, and the package that reads those is not installed",
-            hint="pip install 'crowdml[parquet]'; or save the rows as .csv or .npz",
+            hint=install("parquet") + "; or save the rows as .csv or .npz",
         ) from None
     if not path.exists():
         raise FileNotFoundError(path)

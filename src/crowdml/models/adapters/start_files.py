@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.core import BadInput
+from crowdml.core.errors import install
 
 Arrays = dict[str, npt.NDArray[np.float32]]
 
@@ -56,7 +57,7 @@ def _read_onnx(path: Path) -> dict[str, npt.NDArray[Any]]:
         import onnx
         from onnx import numpy_helper
     except ModuleNotFoundError:
-        raise BadInput(f"{path} needs the package onnx", where="start", hint="pip install 'crowdml[onnx]'") from None
+        raise BadInput(f"{path} needs the package onnx", where="start", hint=install("onnx")) from None
     try:
         graph = onnx.load(path).graph
     except Exception as error:  # its reader raises what protobuf raises

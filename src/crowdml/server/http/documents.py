@@ -98,7 +98,9 @@ def export_model(running: RunningTask, kind: Literal["safetensors", "onnx"]) -> 
     except ModuleNotFoundError as error:
         if error.name != "onnx":
             raise
-        raise Refusal(501, "no-onnx", "this server cannot write ONNX", hint="pip install 'crowdml[onnx]'") from None
+        raise Refusal(
+            501, "no-onnx", "this server cannot write ONNX", hint="its operator can add crowdml's extra onnx"
+        ) from None
 
 
 def _metadata_of(running: RunningTask, now: Snapshot) -> dict[str, str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdml.core import BadInput
+from crowdml.core.errors import install
 from crowdml.simulation.cluster.address import WHERE, Place, has_token, read_place, require_guarded
 from crowdml.simulation.engine import CORES
 from crowdml.simulation.workers import pool
@@ -52,7 +53,7 @@ def import_ray() -> Any:
         BadInput: It is not installed.
     """
     if importlib.util.find_spec("ray") is None:
-        raise BadInput("Ray is not installed here", where=WHERE, hint="pip install 'crowdml[ray]'")
+        raise BadInput("Ray is not installed here", where=WHERE, hint=install("ray"))
     told = QUIET | ({"RAY_AUTH_MODE": "token"} if has_token() else {})
     os.environ |= {name: value for name, value in told.items() if name not in os.environ}
     import ray

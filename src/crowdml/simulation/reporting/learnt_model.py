@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.core import NUMPY, BadInput, record, trees
+from crowdml.core.errors import install
 from crowdml.core.files import write_whole
 from crowdml.core.ops import Tree
 from crowdml.data.transforms import compose
@@ -101,7 +102,7 @@ class LearntModel:
         except ModuleNotFoundError as error:
             if error.name != "onnx":
                 raise
-            raise BadInput("ONNX cannot be written here", hint="pip install 'crowdml[onnx]'") from None
+            raise BadInput("ONNX cannot be written here", hint=install("onnx")) from None
 
     def _metadata(self) -> dict[str, str]:
         terms = self.task.privacy.model_dump(mode="json", by_alias=True, exclude_none=True)
