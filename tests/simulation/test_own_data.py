@@ -362,15 +362,44 @@ def test_ids_must_be_one_row_each(files: Path, frame: pd.DataFrame) -> None:
     task = parse(WALK.replace('owner = "phone"', 'id = "phone"'))
     with pytest.raises(BadInput, match="several rows have the id p0"):
         crowdml.simulate(task, data=frame)
+
+
+def test_a_task_of_owners_refuses_rows_of_nobody(frame: pd.DataFrame) -> None:
     alone = dataclasses.replace(Dataset.from_frame(frame.drop(columns="phone")), name="alone")
-    assert crowdml.simulate(parse(WALK, changes=QUICK), data=alone, engine="numpy").task.crowd.devices == 20
+    pair = (frame[["x", "y"]].to_numpy(), frame["label"])
+    for data in (alone, pair):
+        with pytest.raises(BadInput) as error:
+            crowdml.simulate(parse(WALK, changes=QUICK), data=data)
+        assert 'every "phone" is a device of this task, and these rows do not say whose' in str(error.value)
+        assert error.value.where == "data.owner" and "(X, y, owners)" in error.value.hint
+        nobodys = parse(WALK.replace('owner = "phone"\n', ""), changes=QUICK)
+        assert crowdml.simulate(nobodys, data=data, engine="numpy").task.crowd.devices == 20
+    owned = (*pair, frame["phone"])
+    assert crowdml.simulate(parse(WALK, changes=QUICK), data=owned, engine="numpy").task.crowd.devices == 7
+
+
+def test_rows_to_test_on_are_said_once(frame: pd.DataFrame) -> None:
+    task = parse(WALK, changes=[*QUICK, "data.test=0.5"])
+    with pytest.raises(BadInput, match=r"frame has its rows to test on already, 24 of them\n  .*test=0.5") as error:
+        crowdml.simulate(task, data=Dataset.from_frame(frame, owner="phone"))
+    assert error.value.where == "data.test"
+    halves = (frame[["x", "y"]].to_numpy(), frame["label"], frame["phone"])
+    assert len(prepare(bind(task, halves))[1].test_targets) == 60, "arrays have none: the task says how many"
+
+
+@pytest.mark.parametrize("key", ["owner", "test"])
+def test_keys_of_a_file_without_one(key: str) -> None:
+    value = {"owner": "phone", "test": 0.5}[key]
+    text = WALK.replace('file = "rows.csv"\nowner = "phone"\n', "").replace("[data]", '[data]\ndataset = "digits"')
+    with pytest.raises(BadInput, match=f"data.{key} is of rows of your own, and the rows of digits are none"):
+        crowdml.simulate(parse(text.replace('columns = ["x", "y"]', "features = 64"), changes=[f"data.{key}={value}"]))
 
 
 def test_something_else_is_refused() -> None:
     with pytest.raises(BadInput, match="data: int holds no rows"):
         crowdml.simulate(parse(WALK), data=5)
     with pytest.raises(BadInput, match=r"a row of arrays has 3 numbers, and one of the task 2\n  features = 3"):
-        crowdml.simulate(parse(WALK), data=(np.eye(3), [0, 1, 0]))
+        crowdml.simulate(parse(WALK.replace('owner = "phone"\n', "")), data=(np.eye(3), [0, 1, 0]))
     stale = parse(WALK).model_copy(
         update={"data": parse(WALK).data.model_copy(update={"dataset": "x@1", "file": None})}
     )
