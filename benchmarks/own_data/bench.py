@@ -2,9 +2,10 @@
 
     python benchmarks/own_data/bench.py [--rows 2000000] [--trials 2] [--json figures.json]
 
-The table is made here: 20 columns of float32 and a label. The task has at most a dozen settings. What is compared is the largest memory of all processes of
-`crowdml simulate` together, shared pages counted once, with the size of the table in memory as float32. The figure to
-keep is 1.5: the table is there once, whatever the trials, and half of it is left for orders, targets and reading.
+The table is made here: 20 columns of float32 and a label. The task has at most a dozen settings. What is compared is
+the largest memory of all processes of `crowdml simulate` together, shared pages counted once, with the size of the
+table in memory as float32. The figure to keep is 1.5: the table is there once, whatever the trials, and half of it is
+left for orders, targets and reading.
 """
 
 from __future__ import annotations
