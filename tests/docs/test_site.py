@@ -29,6 +29,9 @@ def test_what_a_page_links_to_outside_the_docs_is_in_the_site(site: Path) -> Non
     assert "crowd-sgd" in re.sub(r"<[^>]*>", "", listing)
     notebook = (site / "notebooks" / "first-simulation.html").read_text(encoding="utf-8")
     assert "to_pandas" in notebook and "nbformat" not in notebook
+    for name in ("first-simulation", "comparison-with-privacy"):
+        shown = (site / "notebooks" / f"{name}.html").read_text(encoding="utf-8")
+        assert "data:image/png;base64," in shown and "<table" in shown, "a reader sees what the cells show"
 
 
 def test_a_page_outside_the_navigation_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Every recipe that needs gradients alone takes a model of the user's own: it learns what the same layers of ours do."""
+"""Recipes that need gradients alone take a model of the user's own: it learns what the same layers of ours do."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ GRADIENTS = {
 }
 """Settings of the recipes that take such a model."""
 
-MORE = {"admm", "admm-sums", "consensus-newton", "ridge"}
+MORE = {"admm", "admm-sums", "consensus-newton", "ridge", "local-fit"}
 """Recipes that look inside: `test_user_models.py` has their refusals."""
+
+BASELINES = {"central-sgd", "decentral"}
+"""What would be without a crowd: no device sends anything."""
 
 
 def test_every_recipe_is_here_or_looks_inside() -> None:
-    assert set(GRADIENTS) | MORE == set(RECIPES) and not set(GRADIENTS) & MORE
+    assert set(GRADIENTS) | MORE | BASELINES == set(RECIPES) and not set(GRADIENTS) & MORE
 
 
 def test_the_page_names_them() -> None:
