@@ -7,7 +7,9 @@ show it. A kernel of Jupyter's own would do the same at several times the cost.
 from __future__ import annotations
 
 import ast
+import base64
 import html
+import io
 import json
 import os
 import subprocess
@@ -21,8 +23,13 @@ ROOT = Path(__file__).parents[2]
 
 def shown(value: Any) -> str:
     """Return what a notebook shows of a value, as HTML."""
-    if hasattr(value, "_repr_html_"):
-        return str(value._repr_html_())
+    written = value._repr_html_() if hasattr(value, "_repr_html_") else None
+    if written is not None:
+        return str(written)
+    if hasattr(value, "savefig"):  # a figure
+        drawn = io.BytesIO()
+        value.savefig(drawn, format="png", dpi=100, bbox_inches="tight")
+        return f'<img alt="figure" src="data:image/png;base64,{base64.b64encode(drawn.getvalue()).decode()}">'
     return f"<pre>{html.escape(repr(value))}</pre>"
 
 

@@ -28,6 +28,7 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code), "store it without outputs"
     found, space = execute(code_of(path))
     assert len(found) >= 3 and any("data:image/png" in each for each in found)
+    assert "None" not in found, "every cell shows something or nothing"
     assert not any(str(tmp_path) in each for each in found)
     if "table" in space:  # what the page says of passes and noise
         errors, spent = space["table"]["test_error"], space["table"]["epsilon"]
