@@ -65,6 +65,8 @@ def problems(folder: Path) -> list[str]:
     for path, document in documents.items():
         page = path.relative_to(root).as_posix()
         for target in document.fetched:
+            if target.startswith("data:"):
+                continue  # it stands in the page itself
             if _outside(target):
                 found.append(f"{page} fetches {target} from elsewhere")
             elif not _file(root, path, target).is_file():

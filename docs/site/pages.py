@@ -14,6 +14,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs.site.notebooks import page_of
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 INDEX = DOCS / "index.md"
@@ -85,12 +87,7 @@ def render(name: str, path: Path) -> str:
         parts[::2] = [LINK.sub(lambda found: _relinked(found[1], name, path), part) for part in parts[::2]]
         return "".join(parts)
     if path.suffix == ".ipynb":
-        cells = json.loads(text)["cells"]
-        shown = ("".join(cell["source"]) for cell in cells)
-        return "\n\n".join(
-            source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```"
-            for cell, source in zip(cells, shown, strict=True)
-        )
+        return page_of(path)
     language = LANGUAGES.get(path.suffix, "text")
     return f"# {path.name}\n\n`{path.relative_to(ROOT).as_posix()}`\n\n```{language}\n{text.rstrip()}\n```\n"
 

@@ -18,6 +18,7 @@ from crowdml.task import parse
 from crowdml.task.live_task import definition_of
 from crowdml.task.user_models import start_changes
 from tests.device.conftest import TASK, FakeServer
+from tests.support import user_models as same
 
 jax = pytest.importorskip("jax")
 CLIP = "privacy.clip=1.0"
@@ -62,6 +63,19 @@ def test_a_device_with_the_model_learns_from_the_signed_weights(
         assert summary.used == summary.releases > 0 and summary.spent.epsilon <= 6.0
     assert server.version == summary.used
     assert all(np.abs(server.server.parameters[0][name] - begun[name]).max() > 0 for name in begun)
+
+
+def test_a_device_learns_with_a_module_of_flax(join: Any, rows: Any, tmp_path: Path) -> None:
+    model = crowdml.FlaxModel(module=same.linen_mlp(4, 2))
+    crowdml.save_start(parse(TASK), model, tmp_path / "flax.safetensors", seed=1)
+    server = FakeServer(OWN, CLIP, *start_changes(tmp_path / "flax.safetensors"))
+    begun = dict(server.server.parameters[0])
+    with crowdml.Device(join(server), connect=server.connect, model=model) as device:
+        summary = device.run(rows)
+        assert summary.used == summary.releases > 0 and summary.spent.epsilon <= 6.0
+    learnt = server.server.parameters[0]
+    assert set(begun) == {f"Dense_{layer}.{name}" for layer in (0, 1) for name in ("kernel", "bias")}
+    assert all(np.abs(learnt[name] - begun[name]).max() > 0 for name in begun)
 
 
 def test_a_device_without_the_model_sends_nothing(server: FakeServer, join: Any) -> None:

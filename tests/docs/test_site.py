@@ -29,6 +29,11 @@ def test_what_a_page_links_to_outside_the_docs_is_in_the_site(site: Path) -> Non
     assert "crowd-sgd" in re.sub(r"<[^>]*>", "", listing)
     notebook = (site / "notebooks" / "first-simulation.html").read_text(encoding="utf-8")
     assert "to_pandas" in notebook and "nbformat" not in notebook
+    for name in ("first-simulation", "comparison-with-privacy"):
+        shown = (site / "notebooks" / f"{name}.html").read_text(encoding="utf-8")
+        assert shown.count("data:image/png;base64,") == 2 and "None" not in shown and "<table" in shown, (
+            "a reader sees what the cells show"
+        )
 
 
 def test_a_page_outside_the_navigation_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +55,7 @@ def test_what_is_broken_or_fetched_from_elsewhere_is_found(tmp_path: Path) -> No
     (tmp_path / "b.html").write_text("<h1 id='here'>B</h1>")
     (tmp_path / "index.html").write_text(
         "<link rel=stylesheet href=a.css><link rel=canonical href=https://example.org/>"
-        "<script src=//example.org/x.js></script><img src=none.png>"
+        "<script src=//example.org/x.js></script><img src=none.png><img src=data:image/png;base64,x>"
         "<a href=https://example.org/>out</a><a href=b.html#here>right</a><a href=b.html#there>wrong</a>"
         "<a href=c.html>none</a>"
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +16,11 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
 import crowdml
+from crowdml.cli.app import main
 from crowdml.core import BadInput, Labels, Number
-from crowdml.data import Dataset, load, locate
+from crowdml.data import Dataset, locate
+from crowdml.data.loaders.reading import read_plain_or_gz
+from crowdml.device.rows.row_sources import KeptRows, source_of
 from crowdml.simulation import Result
 from crowdml.simulation.own_data import bind
 from crowdml.simulation.prepare import prepare
@@ -134,34 +139,53 @@ def test_diabetes_as_arrays_and_bounds() -> None:
         run(text, (rows, progression), "data.target.high=300.0", "data.target.outside=refuse")
 
 
-def test_adult_from_a_plain_csv_with_an_owner_column(tmp_path: Path) -> None:
-    if locate("adult") is None:
+ADULT = """
+crowdml = 1
+name = "adult"
+[data]
+file = "adult.csv"
+owner = "household"
+columns = [
+  "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race",
+  "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country",
+]
+words = "words.toml"
+missing = "leave-out"
+transform = [{ kind = "standardise" }]
+labels = ["<=50K", ">50K"]
+[model]
+kind = "logistic"
+[algorithm]
+kind = "crowd-sgd"
+[privacy]
+mode = "none"
+"""
+
+
+def test_adult_from_its_own_words_with_an_owner_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = locate("adult")
+    if folder is None:
         pytest.skip("the dataset adult is not on this machine; set CROWDML_DATA to a folder that has it")
-    text = """
-    crowdml = 1
-    name = "adult"
-    [data]
-    file = "adult.csv"
-    owner = "household"
-    features = 104
-    labels = ["<=50K", ">50K"]
-    [model]
-    kind = "logistic"
-    [algorithm]
-    kind = "fedsgd"
-    rate = { kind = "constant", c = 1.0 }
-    [privacy]
-    mode = "none"
-    """
-    assert settings_of(text) <= MOST_SETTINGS
-    adult = load("adult")
-    table = pd.DataFrame(adult.train_rows[:3000]).round(6)
-    table["label"] = np.array(adult.label_names)[adult.train_targets[:3000]]
-    table["household"] = np.arange(3000) % 40
-    table.to_csv(tmp_path / "adult.csv", index=False)
-    (tmp_path / "adult.toml").write_text(text, encoding="utf-8")
-    result = crowdml.simulate(Task.load(tmp_path / "adult.toml"), engine="numpy")
-    assert result.task.crowd.devices == 40 and result.test_error < 0.22
+    assert settings_of(ADULT) <= MOST_SETTINGS
+    raw = read_plain_or_gz(folder / "adult.data", 8 << 20).decode().splitlines()
+    lines = [f"{line}, household {number % 40}" for number, line in enumerate(filter(None, raw))]
+    header = ",".join([*Task.model_validate(tomllib.loads(ADULT.replace('words = "words.toml"', ""))).data.columns])
+    (tmp_path / "adult.csv").write_text("\n".join([f"{header},label,household", *lines]), encoding="utf-8")
+    (tmp_path / "adult.toml").write_text(ADULT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    typed = ["data", "words", "adult.csv", "--except", "label", "--except", "household", "-o", "words.toml"]
+    for arguments in (typed, ["simulate", "adult.toml", "--engine", "numpy", "--trials", "1", "--json", "found.json"]):
+        monkeypatch.setattr(sys, "argv", ["crowdml", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+    told = capsys.readouterr()
+    gaps = sum(" ?," in line for line in lines)
+    assert gaps > 2000 and f"{gaps} of {len(lines)} rows lack a value and are left out" in told.out + told.err
+    assert json.loads((tmp_path / "found.json").read_text())["final"]["test_error"]["mean"] < 0.2
+    assert bind(Task.load(tmp_path / "adult.toml")).crowd.devices == 40
 
 
 def test_every_kind_of_rows_gives_the_same_result(files: Path, frame: pd.DataFrame) -> None:
@@ -343,9 +367,20 @@ def test_keys_that_do_not_go_together(old: str) -> None:
 def test_the_same_file_goes_live(files: Path) -> None:
     with_keys = Task.load(files / "walk.toml", ["data.test=0.3", "data.label-column=kind"])
     text = WALK.replace('file = "rows.csv"\nowner = "phone"\n', "")
-    assert definition_of(with_keys) == definition_of(parse(text)), "where rows come from is not signed"
+    same = parse(text, changes=["data.label-column=kind"])
+    assert definition_of(with_keys) == definition_of(same), "where rows come from is not signed"
+    assert "label-column" not in definition_of(parse(text)), "nor is what everybody assumes"
     live = open_task(TaskDocument(task="walk", incarnation=1, definition=definition_of(with_keys), arrays=()))
-    assert live.task.data.contract == parse(text).data.contract and live.task.data.contract.owner is None
+    assert live.task.data.contract == same.data.contract and live.task.data.contract.owner is None
+
+
+def test_a_device_finds_the_labels_where_the_task_says(tmp_path: Path) -> None:
+    contract = parse(WALK, changes=["data.label-column=kind"]).data.contract
+    (tmp_path / "mine.csv").write_text("y,kind,x\n2,walking,1\n")
+    (tmp_path / "other.csv").write_text("y,label,x\n2,walking,1\n")
+    for source in (source_of(tmp_path / "mine.csv", contract), source_of(tmp_path / "other.csv", contract, "label")):
+        assert isinstance(source, KeptRows)
+        assert source.table().rows.tolist() == [[1.0, 2.0]] and source.table().targets.tolist() == [1]
 
 
 def test_an_older_text_of_a_number_stays_the_same() -> None:
@@ -362,17 +397,46 @@ def test_ids_must_be_one_row_each(files: Path, frame: pd.DataFrame) -> None:
     task = parse(WALK.replace('owner = "phone"', 'id = "phone"'))
     with pytest.raises(BadInput, match="several rows have the id p0"):
         crowdml.simulate(task, data=frame)
+
+
+def test_a_task_of_owners_refuses_rows_of_nobody(frame: pd.DataFrame) -> None:
     alone = dataclasses.replace(Dataset.from_frame(frame.drop(columns="phone")), name="alone")
-    assert crowdml.simulate(parse(WALK, changes=QUICK), data=alone, engine="numpy").task.crowd.devices == 20
+    pair = (frame[["x", "y"]].to_numpy(), frame["label"])
+    for data in (alone, pair):
+        with pytest.raises(BadInput) as error:
+            crowdml.simulate(parse(WALK, changes=QUICK), data=data)
+        assert 'every "phone" is a device of this task, and these rows do not say whose' in str(error.value)
+        assert error.value.where == "data.owner" and "(X, y, owners)" in error.value.hint
+        nobodys = parse(WALK.replace('owner = "phone"\n', ""), changes=QUICK)
+        assert crowdml.simulate(nobodys, data=data, engine="numpy").task.crowd.devices == 20
+    owned = (*pair, frame["phone"])
+    assert crowdml.simulate(parse(WALK, changes=QUICK), data=owned, engine="numpy").task.crowd.devices == 7
+
+
+def test_rows_to_test_on_are_said_once(frame: pd.DataFrame) -> None:
+    task = parse(WALK, changes=[*QUICK, "data.test=0.5"])
+    with pytest.raises(BadInput, match=r"frame has its rows to test on already, 24 of them\n  .*test=0.5") as error:
+        crowdml.simulate(task, data=Dataset.from_frame(frame, owner="phone"))
+    assert error.value.where == "data.test"
+    halves = (frame[["x", "y"]].to_numpy(), frame["label"], frame["phone"])
+    assert len(prepare(bind(task, halves))[1].test_targets) == 60, "arrays have none: the task says how many"
+
+
+@pytest.mark.parametrize("key", ["owner", "test"])
+def test_keys_of_a_file_without_one(key: str) -> None:
+    value = {"owner": "phone", "test": 0.5}[key]
+    text = WALK.replace('file = "rows.csv"\nowner = "phone"\n', "").replace("[data]", '[data]\ndataset = "digits"')
+    with pytest.raises(BadInput, match=f"data.{key} is of rows of your own, and the rows of digits are none"):
+        crowdml.simulate(parse(text.replace('columns = ["x", "y"]', "features = 64"), changes=[f"data.{key}={value}"]))
 
 
 def test_something_else_is_refused() -> None:
     with pytest.raises(BadInput, match="data: int holds no rows"):
         crowdml.simulate(parse(WALK), data=5)
     with pytest.raises(BadInput, match=r"a row of arrays has 3 numbers, and one of the task 2\n  features = 3"):
-        crowdml.simulate(parse(WALK), data=(np.eye(3), [0, 1, 0]))
+        crowdml.simulate(parse(WALK.replace('owner = "phone"\n', "")), data=(np.eye(3), [0, 1, 0]))
     stale = parse(WALK).model_copy(
-        update={"data": parse(WALK).data.model_copy(update={"dataset": "x@1", "file": None})}
+        update={"data": parse(WALK).data.model_copy(update={"dataset": "x@1", "file": None, "owner": None})}
     )
     with pytest.raises(BadInput, match="the rows of x@1 are no longer in memory"):
         crowdml.simulate(stale)

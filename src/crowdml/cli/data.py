@@ -1,8 +1,9 @@
-"""`crowdml data`: which datasets there are, whether they are whole, and how to get them."""
+"""`crowdml data`: which datasets there are, whether they are whole, how to get them; words of a file of one's own."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -114,3 +115,32 @@ def get(name: Annotated[str, typer.Argument(help="A dataset, as `crowdml data li
 
         folder = fetch(name, tell)
     typer.echo(f"{name} is in {folder}")
+
+
+@app.command()
+def words(
+    file: Annotated[Path, typer.Argument(help="A .csv or .parquet file with a header.")],
+    columns: Annotated[
+        list[str] | None, typer.Argument(help="Which columns; not given: all in which something is no number.")
+    ] = None,
+    leave_out: Annotated[
+        list[str] | None, typer.Option("--except", help="A column to leave out, such as that of the labels.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write them here instead of printing them.")
+    ] = None,
+) -> None:
+    """List the words of a file's columns, as data.words of a task takes them.
+
+    Words are signed with a task, for everybody to read: take them from rows that are public or your own, and read what
+    was written before a task opens. Missing values are no words; add one, such as ?, where it should be a word.
+    """
+    from crowdml.core.files import write_whole
+    from crowdml.data.rows.listed_words import list_words, words_toml
+
+    text = words_toml(list_words(file, tuple(columns or ()), tuple(leave_out or ())))
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_whole(out, text.encode())
+        typer.echo(f"{out}: words of {text.count(chr(10))} columns")

@@ -22,8 +22,11 @@ app = command_group(
 )
 
 LabelColumn = Annotated[
-    str,
-    typer.Option(help="The column of a .csv file that holds the labels; not given, that of a number has its name."),
+    str | None,
+    typer.Option(
+        help="The column of a file that holds the labels, if it is not the one that the task names: label, where the "
+        "task names none, and for a number its name."
+    ),
 ]
 HomeOption = Annotated[Path | None, typer.Option("--home", help="The device's folder, instead of the usual place.")]
 NameOption = Annotated[str, typer.Option("--name", help="Which of your devices, in the usual place.")]
@@ -51,7 +54,7 @@ def join(
         str | None,
         typer.Option(help="The file you will run with: terms that say nothing to so many rows are refused at once."),
     ] = None,
-    label_column: LabelColumn = "label",
+    label_column: LabelColumn = None,
     ca: Annotated[Path | None, typer.Option(help="Certificates to trust instead of the usual ones.")] = None,
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Allow http beyond this machine: others can read along.")
@@ -116,7 +119,7 @@ def run(
     home: HomeOption = None,
     name: NameOption = "default",
     task: TaskOption = None,
-    label_column: LabelColumn = "label",
+    label_column: LabelColumn = None,
     once: Annotated[bool, typer.Option("--once", help="End after one release.")] = False,
     releases: Annotated[int | None, typer.Option(min=1, help="End after so many releases.")] = None,
     accept_restored: Annotated[
@@ -183,7 +186,7 @@ def personal(
     home: HomeOption = None,
     name: NameOption = "default",
     task: TaskOption = None,
-    label_column: LabelColumn = "label",
+    label_column: LabelColumn = None,
     steps: Annotated[
         int | None,
         typer.Option(

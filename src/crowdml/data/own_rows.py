@@ -21,8 +21,10 @@ from crowdml.data.dataset import Dataset
 from crowdml.data.held_out import Ints, OwnerNumbers, held_out_note, hold_out
 from crowdml.data.rows import parquet_files
 from crowdml.data.rows.row_columns import column_values, frame_columns, frame_floats
-from crowdml.data.rows.row_contract import Contract, Table
+from crowdml.data.rows.row_contract import Contract
 from crowdml.data.rows.row_files import RowFile
+from crowdml.data.rows.row_tables import Table
+from crowdml.data.rows.word_columns import complete_rows, read_frame
 
 Allocate = Callable[[tuple[int, ...], Any], npt.NDArray[Any]]
 """Makes an array by shape and type, such as in memory that processes share."""
@@ -58,24 +60,34 @@ class OwnRows:
                 hint="another file, or a share of the rows such as 0.2",
             )
         notes: list[str] = []
-        if file.ending == ".parquet" and file.path.is_file():
+        if file.ending == ".parquet" and file.path.is_file() and not self.contract.leaves_out:
             dataset = self._of_parquet(file, allocate)
         else:
             kept = deque(file.blocks(self.contract, self.label_column, notes.append))
-            dataset = self._of_blocks(file.path.name, _sizes(kept, self.contract), _going(kept), allocate)
+            dataset = self._of_blocks(file.path.name, _sizes(kept, self.contract), _going(kept), allocate, notes)
         return dataclasses.replace(dataset, note="; ".join([*notes, *filter(None, [dataset.note])]))
 
     def of_frame(self, frame: Any, allocate: Allocate = np.empty) -> Dataset:
         """Read a data frame, whose columns are found as those of a file."""
         contract, names = self.contract, frame_columns(frame)
         places = contract.find(names, "the frame", self.label_column)
+        notes: list[str] = []
+        if contract.leaves_out:
+            looked = contract.looked_at(places)
+            columns = [column_values(frame.iloc[:, at]).tolist() for at, _ in looked]
+            whole = complete_rows(columns, [slot for _, slot in looked])
+            parquet_files.warn_left_out("the frame", int((~whole).sum()), len(frame), notes.append)
+            frame = frame[whole]
         owners = None
         if places.owner is not None:
             listed = enumerate(column_values(frame.iloc[:, places.owner]).tolist())
             column = f"column {names[places.owner]}"
             owners = tuple(contract.owner_of(value, f"the frame, row {at + 1}, {column}") for at, value in listed)
         targets = column_values(frame.iloc[:, places.label]).tolist()
-        rows = frame_floats(frame, places.features, "the frame")
+        if contract.words:
+            rows = read_frame(frame, contract.slots, places.features, "the frame")
+        else:
+            rows = frame_floats(frame, places.features, "the frame")
         ids = None
         if places.id is not None:
             listed = enumerate(column_values(frame.iloc[:, places.id]).tolist())
@@ -85,9 +97,12 @@ class OwnRows:
             return f"the frame, row {at + 1}, column {names[places.label]}"
 
         table = contract.block(rows, targets, where, ids=ids, owners=owners)
-        return self._of_blocks("frame", _sizes([table], contract), iter([table]), allocate)
+        dataset = self._of_blocks("frame", _sizes([table], contract), iter([table]), allocate, notes)
+        return dataclasses.replace(dataset, note="; ".join([*notes, *filter(None, [dataset.note])]))
 
-    def _of_blocks(self, name: str, ahead: _Ahead, blocks: Iterator[Table], allocate: Allocate) -> Dataset:
+    def _of_blocks(
+        self, name: str, ahead: _Ahead, blocks: Iterator[Table], allocate: Allocate, notes: list[str]
+    ) -> Dataset:
         """Lay blocks into the arrays of a dataset."""
         halves = self._halves(name, ahead, allocate)
         outside, begin, targets, seen = 0, 0, [], set[str]()
@@ -96,7 +111,7 @@ class OwnRows:
             halves.write(begin, slice(None), block.rows)
             targets.append(block.targets)
             outside, begin = outside + block.outside, begin + len(block)
-        return self._made(name, ahead, halves, np.concatenate(targets), outside)
+        return self._made(name, ahead, halves, np.concatenate(targets), outside, notes)
 
     def _of_parquet(self, file: RowFile, allocate: Allocate) -> Dataset:
         """Lay columns into the arrays of a dataset."""
@@ -108,7 +123,7 @@ class OwnRows:
         known = dataclasses.replace(self.contract, owner_known=True)
         rest = parquet_files.read(file.path, known, self.label_column, halves.write)
         _require_once(rest.ids or (), set(), name)
-        return self._made(name, ahead, halves, rest.targets, rest.outside)
+        return self._made(name, ahead, halves, rest.targets, rest.outside, [])
 
     def _halves(self, name: str, ahead: _Ahead, allocate: Allocate) -> _Halves:
         if not ahead.count:
@@ -120,20 +135,20 @@ class OwnRows:
         rows = [allocate((some, width), np.float32) for some in (ahead.count - count, count)]
         return _Halves(held=held, train=rows[0], test=rows[1])
 
-    def _made(self, name: str, ahead: _Ahead, halves: _Halves, targets: Any, outside: int) -> Dataset:
+    def _made(self, name: str, ahead: _Ahead, halves: _Halves, targets: Any, outside: int, notes: list[str]) -> Dataset:
         held = halves.held
         tested = (halves.test, targets[held])
         if isinstance(self.test, RowFile):
-            tested, more = self._tested(self.test)
+            tested, more = self._tested(self.test, notes)
             outside += more
         whose = None if ahead.owners is None else ahead.owners[~held]
         made = Dataset.of_halves(name, (halves.train, targets[~held]), tested, self.contract.target, owners=whose)
         note = held_out_note(held) if held.any() else ""
         return dataclasses.replace(made, outside=outside, columns=self.contract.columns, note=note)
 
-    def _tested(self, file: RowFile) -> tuple[tuple[Any, Any], int]:
+    def _tested(self, file: RowFile, notes: list[str]) -> tuple[tuple[Any, Any], int]:
         """Read the rows to test on; whose they are need not be said."""
-        table = file.table(dataclasses.replace(self.contract, owner_optional=True), self.label_column)
+        table = file.table(dataclasses.replace(self.contract, owner_optional=True), self.label_column, notes.append)
         if not len(table):
             raise BadInput(f"{file.path} has no rows to test on", where=self.test_setting)
         return (table.rows, table.targets), table.outside

@@ -162,7 +162,7 @@ class Device:
         return RowBuffer(self.live.algorithm.schedule.buffer)
 
     def run(
-        self, rows: Any, *, releases: int | None = None, watch: Watch | None = None, label_column: str = "label"
+        self, rows: Any, *, releases: int | None = None, watch: Watch | None = None, label_column: str | None = None
     ) -> Summary:
         """Take part until the task ends, the rows end, or the ledger is exhausted.
 
@@ -170,7 +170,7 @@ class Device:
             rows: A file, arrays, pairs, a function, an iterator or a buffer; see `crowdml.device.rows.row_sources`.
             releases: End after so many releases.
             watch: Called after every check-in.
-            label_column: Which column of a CSV file holds the labels.
+            label_column: Which column of a file holds the labels; None: the one that the task names.
         """
         if self.live.sliced is not None:
             return self._take_part(self.live.sliced, rows, label_column)
@@ -197,7 +197,7 @@ class Device:
             spent=self.ledger.spent(self.member.account),
         )
 
-    def _take_part(self, terms: SliceTerms, rows: Any, label_column: str) -> Summary:
+    def _take_part(self, terms: SliceTerms, rows: Any, label_column: str | None) -> Summary:
         """Be a member of a group whose members hold pieces of one net, until all its passes are made."""
         # Only here: other tasks need no WebSocket.
         from crowdml.device.rows.kept_columns import ReleasedRows
@@ -342,7 +342,7 @@ class Device:
         by_device = spending.terms.unit == "device" and spending.charged >= spending.terms.uses
         return by_device or (limit is not None and spending.releases >= limit)
 
-    def _gatherer(self, rows: Any, label_column: str) -> Gatherer:
+    def _gatherer(self, rows: Any, label_column: str | None) -> Gatherer:
         spending = self.sender.spending
         return Gatherer(
             source_of(rows, self.live.task.data.contract, label_column, self._warn),

@@ -111,7 +111,7 @@ def join(
     epsilon: float | None = None,
     cap: tuple[float | None, float | None] = (None, None),
     rows: Any = None,
-    label_column: str = "label",
+    label_column: str | None = None,
     ca: Path | None = None,
     plain_http: bool = False,
     accept_restores: bool = False,
@@ -130,7 +130,7 @@ def join(
         cap: The owner's limits for ε and δ over all tasks, kept for later ones; None: as before.
         rows: The rows the device will run with, where they are known already: terms that say nothing to so many are
             refused at once, and otherwise when the device runs, before anything is sent.
-        label_column: Which column of a CSV file holds the labels.
+        label_column: Which column of a file holds the labels; None: the one that the task names.
         ca: File of the certificates to trust instead of the usual ones.
         plain_http: Whether http may be used beyond this machine.
         accept_restores: Whether the owner accepts in advance that the operator restores the task from a backup and says

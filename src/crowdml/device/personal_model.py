@@ -23,7 +23,8 @@ from crowdml.core import NUMPY, BadInput, record, trees
 from crowdml.core.errors import install
 from crowdml.core.files import write_whole
 from crowdml.core.ops import Tree
-from crowdml.data.rows.row_contract import Table, Warn
+from crowdml.data.rows.row_contract import Warn
+from crowdml.data.rows.row_tables import Table
 from crowdml.device.calls import connected
 from crowdml.device.device_home import Home, Member
 from crowdml.device.rows.row_sources import KeptRows, source_of
@@ -117,7 +118,7 @@ def personal_of(
     *,
     task: str | None = None,
     held_out: float = 0.0,
-    label_column: str = "label",
+    label_column: str | None = None,
     warn: Warn = lambda line: None,
     connect: Callable[..., Connection] = Connection,
 ) -> Personal:
@@ -130,7 +131,7 @@ def personal_of(
             for the task. `keeps_model` says whether there is one.
         task: Which task, if the device has joined several.
         held_out: Part of the rows that is not learnt from, to compare both models on.
-        label_column: Which column of a CSV file holds the labels.
+        label_column: Which column of a file holds the labels; None: the one that the task names.
         warn: Told where numbers are taken by position, although the task names its columns.
         connect: For tests: makes the connection.
     """
@@ -177,7 +178,7 @@ def _kept_model(home: Home, member: Member, live: LiveTask) -> Tree:
     return phase.device.model(Layout({"device": begun}).decode(stored)["device"].work)
 
 
-def _table(live: LiveTask, rows: Any, label_column: str, warn: Warn) -> Table:
+def _table(live: LiveTask, rows: Any, label_column: str | None, warn: Warn) -> Table:
     """Read the owner's rows; all of them must be there."""
     source = source_of(rows, live.task.data.contract, label_column, warn)
     if not isinstance(source, KeptRows):
@@ -192,7 +193,7 @@ def personal(
     settings: PersonalSettings,
     *,
     held_out: float = 0.0,
-    label_column: str = "label",
+    label_column: str | None = None,
     warn: Warn = lambda line: None,
 ) -> Personal:
     """Adapt an exported model to the owner's own rows.
@@ -203,7 +204,7 @@ def personal(
         rows: A file or arrays, as for `Device.run`.
         settings: How many steps, and how large.
         held_out: Part of the rows that is not learnt from, to compare both models on.
-        label_column: Which column of a CSV file holds the labels.
+        label_column: Which column of a file holds the labels; None: the one that the task names.
         warn: Told where numbers are taken by position, although the task names its columns.
     """
     table = _table(live, rows, label_column, warn)

@@ -75,6 +75,7 @@ def bind(task: Task, data: Any = None) -> Task:
         data: What was given; None: what `data.file` of the task names.
     """
     if data is None and task.data.file is None:
+        _require_no_file_keys(task)
         return task
     name, made = _named(task, RowFile(path=Path(task.data.file or ""), setting="data.file") if data is None else data)
     if name not in _bound:
@@ -108,6 +109,37 @@ def take(task: Task) -> tuple[Dataset, bool] | None:
             hint="hand them over again: simulate(task, data=…)",
         )
     return None
+
+
+def _require_no_file_keys(task: Task) -> None:
+    """Refuse keys that say something of a file where there is none: what they promise would not be simulated."""
+    for key in ("owner", "test"):
+        if getattr(task.data, key) is not None:
+            raise BadInput(
+                f"data.{key} is of rows of your own, and the rows of {task.data.dataset or 'this task'} are none",
+                where=f"data.{key}",
+                hint='give them: file = "rows.csv", --data rows.csv or simulate(task, data=…); or leave the key out',
+            )
+
+
+def _require_said(task: Task, data: Any) -> None:
+    """Refuse rows in memory that leave unsaid, or say otherwise, what the task says: the crowd would be another."""
+    whose = data.train_owners if isinstance(data, Dataset) else data[2] if len(data) == 3 else None
+    if task.data.owner is not None and whose is None:
+        raise BadInput(
+            f'every "{task.data.owner}" is a device of this task, and these rows do not say whose they are',
+            where="data.owner",
+            hint="give Dataset.from_arrays(X, y, owners=…) or (X, y, owners); or leave data.owner out, and "
+            "crowd.partition deals the rows to crowd.devices",
+        )
+    if task.data.test is not None and isinstance(data, Dataset):
+        raise BadInput(
+            f"{data.name} has its rows to test on already, {len(data.test_targets)} of them",
+            where="data.test",
+            hint=f"leave data.test out; or say it there: Dataset.from_arrays(X, y, test={task.data.test!r})"
+            if isinstance(task.data.test, float)
+            else "leave data.test out; or hand those rows over: Dataset.from_arrays(X, y, test=(rows, targets))",
+        )
 
 
 def _check_crowd(task: Task, owners: int) -> None:
@@ -149,6 +181,8 @@ def _in_memory(task: Task, data: Any) -> Dataset:
     """Make a dataset of what a caller has handed over."""
     if is_frame(data):
         return _own_rows(task).of_frame(data)
+    if isinstance(data, Dataset) or (isinstance(data, tuple) and len(data) in (2, 3)):
+        _require_said(task, data)
     if isinstance(data, tuple) and len(data) in (2, 3):
         own, whose = _own_rows(task), data[2] if len(data) == 3 else None
         if isinstance(own.test, RowFile):

@@ -18,6 +18,7 @@ from crowdml.algorithms.recipe import SlicedRecipe
 from crowdml.algorithms.recipes import RECIPES, SLICED
 from crowdml.core import NUMPY, Array, BadInput, Batch, Broadcast, CheckIn, record
 from crowdml.core.ops import ZeroCoins
+from crowdml.data.rows.row_contract import DEFAULT_COLUMN
 from crowdml.data.transforms import Fitted, compose, fit_rows
 from crowdml.models import flatten
 from crowdml.privacy import Plan
@@ -83,7 +84,7 @@ class LiveTask:
 LARGEST_FRAME = 32 << 20
 """Bytes of a message through the relay at most; the deposit of a piece is the largest."""
 
-SIMULATED = ("dataset", "file", "owner", "label-column", "test", "validation", "split")
+SIMULATED = ("dataset", "file", "owner", "test", "validation", "split")
 """Keys of `[data]` that only simulations read: devices bring rows of their own."""
 
 
@@ -97,7 +98,11 @@ def definition_of(task: Task) -> dict[str, Any]:
         content["data"].pop(name)
     if task.data.target is not None and task.data.target.outside == "clip":
         content["data"]["target"].pop("outside")
-    for name in ("columns", "units", "id", "labels", "target", "sensor"):
+    if task.data.label_column == DEFAULT_COLUMN:
+        content["data"].pop("label-column")
+    if task.data.missing == "refuse":
+        content["data"].pop("missing")
+    for name in ("columns", "words", "units", "id", "labels", "target", "sensor"):
         # Where there are none the text is as it was before there could be any: a restored task stays the same task.
         if not content["data"][name]:
             content["data"].pop(name)

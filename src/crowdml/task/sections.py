@@ -17,6 +17,7 @@ from crowdml.data import PARTITIONS, TRANSFORMS
 from crowdml.data.held_out import TEST_SHARE
 from crowdml.data.partitions import Iid
 from crowdml.data.rows.row_contract import DEFAULT_COLUMN, Contract
+from crowdml.data.rows.word_columns import width_of
 from crowdml.data.sensing.sensors import SENSORS
 
 
@@ -77,8 +78,8 @@ class DataSettings(Settings):
     label_column: str = Field(
         DEFAULT_COLUMN,
         min_length=1,
-        description="column of that file that holds the labels, as --label-column of a device; that of a number has "
-        "the target's name",
+        description="column of a file that holds the labels, unless a device says another by --label-column; that of a "
+        "number has the target's name",
     )
     test: float | str | None = Field(
         None,
@@ -95,6 +96,17 @@ class DataSettings(Settings):
         [],
         description="names of the numbers in a row, in their order: files with a header are matched by name; without "
         "them a row is known by position",
+    )
+    words: dict[str, list[str]] = Field(
+        {},
+        description='columns that hold words, each with all its words, such as { sex = ["Female", "Male"] }: two words '
+        "are one number, more are a number each; or the path of a TOML file with this table, as crowdml data words "
+        "writes it",
+    )
+    missing: Literal["refuse", "leave-out"] = Field(
+        "refuse",
+        description="what becomes of rows of a file that lack a value: they are a mistake; or they are left out, with "
+        "a note. Empty fields, ?, NA and their like are missing, unless they are listed among the words",
     )
     units: dict[str, str] = Field({}, description='unit of a column in words, such as { age = "years" }')
     id: str | None = Field(
@@ -149,8 +161,29 @@ class DataSettings(Settings):
     @classmethod
     def _count_columns(cls, values: Any) -> Any:
         if isinstance(values, dict) and "features" not in values and isinstance(values.get("columns"), list):
-            return values | {"features": len(values["columns"])}
+            words = values.get("words", {})
+            known = words if isinstance(words, dict) and all(isinstance(some, list) for some in words.values()) else {}
+            return values | {"features": width_of(map(str, values["columns"]), known)}
         return values
+
+    @field_validator("words", mode="before")
+    @classmethod
+    def _listed(cls, words: Any) -> Any:
+        if isinstance(words, str):
+            raise ValueError(
+                f'"{words}" is read from the folder of a task file, and there is none here: give the table itself'
+            )
+        return words
+
+    @field_validator("words")
+    @classmethod
+    def _at_least_two(cls, words: dict[str, list[str]]) -> dict[str, list[str]]:
+        for name, some in words.items():
+            if len(some) < 2 or len(set(some)) < len(some):
+                raise ValueError(f"{name}: a column of words has two or more, all different, not {some}")
+            if any(word != word.strip() for word in some):
+                raise ValueError(f"{name}: spaces around words do not count: leave them out")
+        return words
 
     @field_validator("columns")
     @classmethod
@@ -179,10 +212,12 @@ class DataSettings(Settings):
                 f'the target "{self.target.name}" is one of the columns: it would be predicted from itself, so take '
                 "it out of them"
             )
-        if self.columns and len(self.columns) != self.features:
-            raise ValueError(
-                f"features = {self.features}, but {len(self.columns)} columns have names: leave features out"
-            )
+        for name in self.words:
+            if name not in self.columns:
+                raise ValueError(f'words: no column is called "{name}"; {nearest(name, self.columns)}')
+        if self.columns and (width := width_of(self.columns, self.words)) != self.features:
+            made = f"{len(self.columns)} columns have names" + (f" and make {width} numbers" if self.words else "")
+            raise ValueError(f"features = {self.features}, but {made}: leave features out")
         for name in sorted(set(self.units) - set(self.columns)):
             raise ValueError(f'units: no column is called "{name}"; {nearest(name, self.columns)}')
         if self.target is not None and self.id == self.target.name:
@@ -213,7 +248,7 @@ class DataSettings(Settings):
     @property
     def column_of_targets(self) -> str:
         """The column of a file that holds the targets."""
-        return self.contract.column_of_targets(self.label_column)
+        return self.contract.column_of_targets()
 
     @property
     def contract(self) -> Contract:
@@ -225,6 +260,9 @@ class DataSettings(Settings):
             described=self.described,
             id=self.id,
             refuses_outside=self.target is not None and self.target.outside == "refuse",
+            label_column=self.label_column,
+            words=tuple((name, tuple(words)) for name, words in self.words.items()),
+            leaves_out=self.missing == "leave-out",
         )
 
     @property
@@ -234,8 +272,9 @@ class DataSettings(Settings):
 
     @property
     def described(self) -> tuple[str, ...]:
-        """The columns, each with its unit where one is given."""
-        return tuple(f"{name} ({self.units[name]})" if name in self.units else name for name in self.columns)
+        """The columns, each with its unit where one is given, or how many words it may hold."""
+        more = {name: f"one of {len(words)} words" for name, words in self.words.items()} | self.units
+        return tuple(f"{name} ({more[name]})" if name in more else name for name in self.columns)
 
     @property
     def row_in_words(self) -> str:

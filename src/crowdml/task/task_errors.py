@@ -31,8 +31,20 @@ _COHORT = "algorithm.per-round, where devices are invited to rounds (fedavg, fed
 _BATCH = "algorithm.batch (crowd-sgd), or algorithm.local-batch (local-sgd, fedavg)"
 _EPOCHS = "algorithm.epochs (of a round of fedavg), or crowd.passes (times the crowd goes through its rows)"
 _CLIP = "privacy.clip"
-_NOISE = "privacy.epsilon: the noise follows from what is promised"
+_NOISE = (
+    "privacy.epsilon: the noise follows from what is promised; or, without a total to keep, privacy.noise-multiplier "
+    '(noise in steps, privacy.noise-at = "steps": in units of clip) or privacy.noise-scale (paper mode: its standard '
+    "deviation)"
+)
 _PRIVATE = 'privacy.mode = "sound", with privacy.epsilon and privacy.max-uses'
+_PRIVATE_STEPS = (
+    'privacy.mode = "sound" with privacy.noise-at = "steps", privacy.clip, privacy.epsilon and privacy.max-uses '
+    "(local-sgd, fedavg)"
+)
+_SERVER_RATE = (
+    'algorithm.server, a table: server = { kind = "constant", c = 1.0 }, by which the mean change is taken (fedavg and '
+    "its kin); where devices send gradients (crowd-sgd, fedsgd) it is algorithm.rate"
+)
 _SECURE = "secure-aggregation.enabled = true"
 _KIND = 'algorithm.kind, such as "crowd-sgd" or "fedavg"'
 _PARTITION = 'crowd.partition, a table: partition = { kind = "dirichlet", alpha = 0.5 }'
@@ -43,7 +55,9 @@ _FEATURES = "data.features: numbers in a row"
 _SEED = "no key of the task: seed and trials are given when it is simulated"
 
 WORDS = {
-    "lr eta learning-rate client-lr server-lr local-lr local-rate step-size client-learning-rate": _RATE,
+    "lr eta learning-rate client-lr local-lr local-rate step-size client-learning-rate": _RATE,
+    "server-lr server-learning-rate server-step-size global-lr global-learning-rate eta-server central-lr "
+    "central-learning-rate": _SERVER_RATE,
     "momentum": 'algorithm.rate, a table: rate = { kind = "momentum", c = 0.1 }',
     "rounds num-rounds n-rounds comm-round comm-rounds max-rounds total-rounds global-rounds num-server-rounds "
     "iterations central-num-iterations steps num-steps max-steps": _ROUNDS,
@@ -53,11 +67,12 @@ WORDS = {
     "min-fit-clients sample-fraction": _COHORT,
     "bs batch-size minibatch mini-batch local-batch-size train-batch-size": _BATCH,
     "epochs epoch local-epochs num-epochs n-epochs client-epochs": _EPOCHS,
-    "noise sigma noise-level noise-std": _NOISE,
+    "noise sigma noise-level noise-std noise-stddev": _NOISE,
     "max-grad-norm clip-norm clipping-norm clipping-bound clipping-threshold l2-norm-clip grad-clip sensitivity": _CLIP,
     "eps target-epsilon privacy-budget": "privacy.epsilon: the total over the task",
     "target-delta": "privacy.delta",
-    "dp use-dp enable-dp ldp local-dp differential-privacy dp-sgd": _PRIVATE,
+    "dp use-dp enable-dp ldp local-dp differential-privacy": _PRIVATE,
+    "dp-sgd dpsgd": _PRIVATE_STEPS,
     "secagg sec-agg secaggplus secure-sum secure-sums masking": _SECURE,
     "strategy optimizer optimiser aggregator aggregation fl-algorithm federated-optimizer": _KIND,
     "non-iid noniid alpha dirichlet dirichlet-alpha partitioner partition-method partition-alpha": _PARTITION,

@@ -86,8 +86,8 @@ def checked(content: dict[str, Any], where: Where, folder: Path | None = None) -
         where: Says where a key stands.
         folder: Where files lie that it names; not given: their paths stay as they are.
     """
-    _find_files(content, folder)
     with _placed(where), computable():
+        _find_files(content, folder)
         # Files spell keys with hyphens only.
         task = Task.model_validate(content, by_alias=True, by_name=False)
         check(task)
@@ -201,6 +201,18 @@ def _find_files(content: dict[str, Any], folder: Path | None) -> None:
         for key in ("file", "test"):
             if isinstance(data.get(key), str) and data[key]:
                 data[key] = str(folder / Path(data[key]).expanduser())
+        if isinstance(data.get("words"), str):
+            data["words"] = _read_words(folder / Path(data["words"]).expanduser())
+
+
+def _read_words(path: Path) -> dict[str, Any]:
+    """Read the words of columns from a file of their own: they are signed with the rest of the task."""
+    try:
+        return tomllib.loads(read_text(path, "crowdml data words FILE writes the words of your columns"))
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
+        raise BadInput(
+            f"{path} is not valid TOML: {error}", where="data.words", hint='a line for each column: sex = ["f", "m"]'
+        ) from None
 
 
 def read_value(text: str) -> Any:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from crowdml.core import BadInput, Labels
-from crowdml.data.rows.row_contract import Contract, Table
+from crowdml.data.rows.row_contract import Contract
+from crowdml.data.rows.row_tables import Table
 from crowdml.device.rows import row_sources
 from crowdml.device.rows.row_sources import KeptRows, PassingRows, RowBuffer, source_of
 from crowdml.task import parse

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdml.data.rows.row_contract import Table
+from crowdml.data.rows.row_tables import Table
 from crowdml.device.rows.sample_numbers import RowsChanged, SampleNumbers
 from crowdml.device.task_memory import Memory
 from crowdml.privacy.ledger.spending import Numbering, UsesState, packed

@@ -12,8 +12,13 @@ import pytest
 import crowdml
 from crowdml import Task, simulate
 from crowdml.core import NUMPY, BadInput, Batch, Number, trees
+from crowdml.device import Device
 from crowdml.models.adapters import TorchModel, adapt
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
+from crowdml.task import parse
+from crowdml.task.user_models import start_changes
+from tests.device.conftest import TASK as LIVE
+from tests.device.conftest import FakeServer
 from tests.support import user_models as same
 from tests.support.targets import some_labels
 
@@ -255,3 +260,19 @@ def test_pictures_and_numbers() -> None:
 
 def test_it_is_public() -> None:
     assert crowdml.TorchModel is TorchModel
+
+
+def test_a_device_learns_with_a_module(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    model = TorchModel(module=same.torch_mlp(3, 4, 2))
+    crowdml.save_start(parse(LIVE), model, tmp_path / "net.safetensors")
+    own = ("model={ kind = 'own', name = 'net' }", "privacy.clip=1.0")
+    server = FakeServer(*own, *start_changes(tmp_path / "net.safetensors"))
+    Device.join(server.invite(), tmp_path / "home", connect=server.connect, accept=lambda offer: True)
+    begun = dict(server.server.parameters[0])
+    rows = np.array([[0.1 * n, 0.5, -0.2 if n % 2 else 0.2] for n in range(8)], np.float32)
+    labels = ["walking" if n % 2 else "standing" for n in range(8)]
+    with crowdml.Device(tmp_path / "home", connect=server.connect, model=model) as device:
+        summary = device.run((rows, labels))
+    assert summary.used == summary.releases > 0 and summary.spent.epsilon <= 6.0
+    assert all(np.abs(server.server.parameters[0][name] - begun[name]).max() > 0 for name in begun)

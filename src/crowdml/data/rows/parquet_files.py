@@ -13,9 +13,11 @@ import numpy.typing as npt
 from crowdml.core import BadInput
 from crowdml.core.errors import install
 from crowdml.data.rows.row_columns import Floats, to_floats
-from crowdml.data.rows.row_contract import Contract, Table, Warn
+from crowdml.data.rows.row_contract import Contract, Warn
+from crowdml.data.rows.row_tables import Places, Table
+from crowdml.data.rows.word_columns import Slot, complete_rows
 
-Write = Callable[[int, int, Floats], None]
+Write = Callable[[int, int | slice, Floats], None]
 NO_ROWS = np.zeros((0, 0), np.float32)
 
 ROWS_AT_ONCE = 1 << 15
@@ -39,10 +41,13 @@ def owners(path: Path, contract: Contract) -> Iterator[tuple[str, ...]]:
 
 
 def blocks(path: Path, contract: Contract, label_column: str, warn: Warn) -> Iterator[Table]:
-    """Read all rows as one table."""
+    """Read all rows as one table; or where some may be left out, part by part."""
+    if contract.leaves_out:
+        yield from _complete_blocks(path, contract, label_column, warn)
+        return
     rows = np.empty((count_rows(path), contract.features), np.float32)
 
-    def write(begin: int, column: int, values: Floats) -> None:
+    def write(begin: int, column: int | slice, values: Floats) -> None:
         rows[begin : begin + len(values), column] = values
 
     rest = read(path, contract, label_column, write)
@@ -58,7 +63,7 @@ def read(path: Path, contract: Contract, label_column: str, write: Write) -> Tab
         path: The file.
         contract: What a row must look like.
         label_column: Which column holds the targets.
-        write: Is handed the numbers of rows: number of the first row, place of the number in a row, and the numbers.
+        write: Is handed the numbers of rows: number of the first row, place of the numbers in a row, and the numbers.
 
     Returns:
         Everything but the rows.
@@ -69,9 +74,14 @@ def read(path: Path, contract: Contract, label_column: str, write: Write) -> Tab
     stored = file.schema_arrow.names
     header = [column.strip() for column in stored]
     places = contract.find(header, name, label_column)
+    slots = contract.slots if contract.words else ()
     for at, place in enumerate(places.features):
         for begin, column in _column(file, stored[place]):
-            write(begin, at, to_floats(_values(column), _where(name, begin, header[place])))
+            where = _where(name, begin, header[place])
+            if slots and slots[at].words:
+                write(begin, slots[at].place, slots[at].read(column.to_pylist(), where))
+            else:
+                write(begin, slots[at].begin if slots else at, to_floats(_values(column), where))
     targets, outside = [], 0
     for begin, column in _column(file, stored[places.label]):
         found = contract.block(NO_ROWS, column.to_pylist(), _where(name, begin, header[places.label]))
@@ -82,6 +92,72 @@ def read(path: Path, contract: Contract, label_column: str, write: Write) -> Tab
     pa.default_memory_pool().release_unused()
     joined = np.concatenate(targets) if targets else np.zeros(0, contract.target.dtype)
     return Table(rows=NO_ROWS, targets=joined, ids=ids, outside=outside, owners=whose)
+
+
+def _complete_blocks(path: Path, contract: Contract, label_column: str, warn: Warn) -> Iterator[Table]:
+    """Read the rows that lack nothing, all columns side by side."""
+    import pyarrow as pa
+
+    file, name = _open(path), str(path)
+    stored = file.schema_arrow.names
+    header = [column.strip() for column in stored]
+    places = contract.find(header, name, label_column)
+    looked, slots, seen, kept = contract.looked_at(places), contract.slots, 0, 0
+    names = [stored[at] for at, _ in looked]
+    try:
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names, use_threads=False):
+            columns = {at: batch.column(batch.schema.get_field_index(stored[at])).to_pylist() for at, _ in looked}
+            whole = np.flatnonzero(complete_rows([columns[at] for at, _ in looked], [slot for _, slot in looked]))
+            picked = {at: [values[one] for one in whole] for at, values in columns.items()}
+            if len(whole):
+                yield _block(contract, places, slots, picked, _named(name, (whole + seen).tolist(), header))
+            seen, kept = seen + batch.num_rows, kept + len(whole)
+    except pa.ArrowException as error:
+        raise BadInput(f"the file is damaged: {error}", hint="write it anew") from None
+    warn_left_out(name, seen - kept, seen, warn)
+
+
+def _named(name: str, numbers: list[int], header: list[str]) -> Callable[[int, int], str]:
+    return lambda at, place: f"{name}, row {numbers[at] + 1}, column {header[place]}"
+
+
+def _block(
+    contract: Contract,
+    places: Places,
+    slots: tuple[Slot, ...],
+    columns: dict[int, list[Any]],
+    where: Callable[[int, int], str],
+) -> Table:
+    """Make a table of the values of columns, by their places."""
+    features = [
+        slot.read(columns[place], lambda at, place=place: where(at, place))  # type: ignore[misc]
+        for place, slot in zip(places.features, slots, strict=True)
+    ]
+    texts = [
+        None if place is None else tuple(read_one(value, where(at, place)) for at, value in enumerate(columns[place]))
+        for place, read_one in ((places.id, contract.identity), (places.owner, contract.owner_of))
+    ]
+    return contract.block(
+        np.concatenate(features, axis=1),
+        columns[places.label],
+        lambda at: where(at, places.label),
+        ids=texts[0],
+        owners=texts[1],
+    )
+
+
+def warn_left_out(name: str, count: int, seen: int, warn: Warn) -> None:
+    """Say how many rows were left out, if any were."""
+    if count:
+        warn(f"{name}: {count} of {seen} rows lack a value and are left out")
+
+
+def each_column(path: Path) -> Iterator[tuple[str, list[Any]]]:
+    """Read all columns, one after the other, in parts."""
+    file = _open(path)
+    for name in file.schema_arrow.names:
+        for _, column in _column(file, name):
+            yield name, column.to_pylist()
 
 
 def _texts(

@@ -19,7 +19,10 @@ MISSING = {"", "?", "-", "na", "n/a", "nan", "null", "none", "<na>", "nat"}
 """What people write where they have no value, in small letters."""
 
 FILL = "fill it in, or leave the row out"
-WORDS = "a row holds numbers: turn words into numbers first, such as one column of 0 and 1 for each word"
+WORDS = (
+    "a row holds numbers: list the words of such a column in data.words, as crowdml data words FILE does; or turn them "
+    "into numbers first, such as one column of 0 and 1 for each word"
+)
 
 
 def is_missing(value: Any) -> bool:

@@ -15,6 +15,8 @@ import numpy.typing as npt
 from crowdml.core import BadInput, record
 from crowdml.core.targets import Target
 from crowdml.data.rows.row_columns import Where, is_missing, require_finite, to_number
+from crowdml.data.rows.row_tables import Places, Table
+from crowdml.data.rows.word_columns import Slot, Words, read_array, read_row, slots_of
 
 Pair = tuple[Any, ...]
 """A row and its label; where samples have ids, the id as a third."""
@@ -24,34 +26,6 @@ LONGEST_ID = 1000
 DEFAULT_COLUMN = "label"
 SHOWN = 10
 """Names of columns that a message lists at most."""
-
-
-@record
-class Table:
-    """Rows as the owner has them, before the task's transforms.
-
-    Attributes:
-        rows: float32, shape (count, features).
-        targets: What they are mapped to, as the model sees it: class numbers, or numbers from -1 to 1.
-        ids: Which sample each row is; None where its content says so.
-        outside: How many targets were beyond the task's bounds, and count as the nearer one.
-        owners: Whose each row is, in a simulation whose task says where that stands.
-    """
-
-    rows: npt.NDArray[np.float32]
-    targets: npt.NDArray[Any]
-    ids: tuple[str, ...] | None = None
-    outside: int = 0
-    owners: tuple[str, ...] | None = None
-
-    def __len__(self) -> int:
-        """Count the rows."""
-        return len(self.targets)
-
-    def take(self, at: npt.NDArray[Any]) -> Table:
-        """Return some of the rows."""
-        ids = None if self.ids is None else tuple(self.ids[int(one)] for one in at)
-        return Table(rows=self.rows[at], targets=self.targets[at], ids=ids)
 
 
 def joined(tables: Sequence[Table], contract: Contract) -> Table:
@@ -72,23 +46,6 @@ def joined(tables: Sequence[Table], contract: Contract) -> Table:
 
 
 @record
-class Places:
-    """Where the columns of a file stand.
-
-    Attributes:
-        label: The target.
-        features: The numbers of a row, in the task's order.
-        id: The id of a sample, where there is one.
-        owner: Whose a row is, where a file says so.
-    """
-
-    label: int
-    features: tuple[int, ...]
-    id: int | None = None
-    owner: int | None = None
-
-
-@record
 class Contract:
     """What a row must look like: the `[data]` section of the task.
 
@@ -97,24 +54,42 @@ class Contract:
         target: What a row is mapped to.
         columns: Names of the numbers, in their order; none: they are known by position alone.
         described: The same with their units, for messages.
+        words: Columns of words, each with all it may hold; other columns hold numbers.
+        leaves_out: Whether rows of a file that lack a value are left out; otherwise they are a mistake.
         id: Name of the column that tells samples apart; None: their content does.
         owner: Name of the column that says whose a row is; None: all rows are one owner's, as on a device.
         owner_optional: Whether a file may do without that column.
         owner_known: Whether that column was read before, and is passed over.
         refuses_outside: Whether a target beyond its bounds is a mistake; otherwise it counts as the nearer one.
         label_setting: What names the column of the targets, for messages.
+        label_column: Which column holds the targets, where the task says so.
     """
 
     features: int
     target: Target
     columns: tuple[str, ...] = ()
     described: tuple[str, ...] = ()
+    words: Words = ()
+    leaves_out: bool = False
     id: str | None = None
     owner: str | None = None
     owner_optional: bool = False
     owner_known: bool = False
     refuses_outside: bool = False
     label_setting: str = "--label-column"
+    label_column: str = DEFAULT_COLUMN
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Where the numbers of each column stand in a row."""
+        return slots_of(self.columns or [f"number {at + 1}" for at in range(self.features)], self.words)
+
+    def looked_at(self, places: Places) -> list[tuple[int, Slot]]:
+        """Return the columns of a file that a row needs, each with what it may hold."""
+        others = (*(getattr(self.target, "names", ()) or ()),)
+        more = [(places.label, Slot(name="", begin=0, words=others))]
+        more += [(at, Slot(name="", begin=0)) for at in (places.id, places.owner) if at is not None]
+        return [*zip(places.features, self.slots, strict=True), *more]
 
     def places(self, names: Sequence[str], where: str) -> list[int]:
         """Find each of the task's columns among these names, or raise `BadInput` with what is missing and unknown."""
@@ -202,9 +177,10 @@ class Contract:
             f"one; the task predicts {self.target.described}. Is the unit right?"
         )
 
-    def column_of_targets(self, asked: str) -> str:
-        """Return which column of a file holds the targets: that of the target's name, unless another is asked for."""
-        return self.target.column if asked == DEFAULT_COLUMN else asked
+    def column_of_targets(self, asked: str | None = None) -> str:
+        """Return which column of a file holds the targets: the one asked for, the task's, or that of the target."""
+        named = self.target.column if self.label_column == DEFAULT_COLUMN else self.label_column
+        return named if asked is None else asked
 
     def identity(self, value: Any, where: str) -> str:
         """Return an id as text: a whole number is the same id as its digits."""
@@ -224,6 +200,8 @@ class Contract:
         """Return a row as float32; one with names is put into the task's order."""
         if isinstance(values, Mapping):
             values = self._by_name(values, where)
+        if self.words and np.shape(values) == (len(self.columns),) and np.asarray(values).dtype.kind not in "fiub":
+            return read_row(self.slots, values, where)
         try:
             # What is too large for 32 bits becomes infinite, and is refused as such.
             with np.errstate(over="ignore"):
@@ -237,6 +215,8 @@ class Contract:
 
     def column(self, at: int) -> str:
         """Name a number of a row by its place."""
+        if self.words:
+            return next(f"column {slot.name}" for slot in self.slots if slot.place.start <= at < slot.place.stop)
         return f"column {self.columns[at]}" if self.columns else f"number {at + 1} of the row"
 
     def table(self, pairs: Iterable[Pair], where: Callable[[int], str]) -> Table:
@@ -267,6 +247,8 @@ class Contract:
             owners: Whose each row is, where the task asks for it.
         """
         rows, targets = np.asarray(rows), np.asarray(targets)
+        if self.words and rows.ndim == 2 and rows.shape[1] == len(self.columns) and rows.dtype.kind not in "fiub":
+            rows = read_array(rows, self.slots, name)
         if rows.ndim != 2 or rows.shape[1] != self.features or rows.dtype.kind not in "fiub":
             raise BadInput(
                 f"rows are {rows.dtype} of shape {rows.shape}",

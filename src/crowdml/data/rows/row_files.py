@@ -21,10 +21,15 @@ import numpy as np
 
 from crowdml.core import BadInput, record
 from crowdml.data.rows import parquet_files
-from crowdml.data.rows.row_columns import require_finite, to_number
-from crowdml.data.rows.row_contract import Contract, Places, Table, Warn, joined
+from crowdml.data.rows.row_columns import Floats, require_finite, to_number
+from crowdml.data.rows.row_contract import Contract, Warn, joined
+from crowdml.data.rows.row_tables import Places, Table
+from crowdml.data.rows.word_columns import complete_rows
 
 ENDINGS = "a .csv, .npz or .parquet file"
+Place = Callable[[int, int], str]
+"""Names a field by the place of its line and of its column."""
+
 NUMBERS_AT_ONCE = 1 << 17
 """Numbers of a block: as text they take some 10 MB."""
 
@@ -77,14 +82,14 @@ def _csv_blocks(path: Path, contract: Contract, label_column: str, warn: Warn) -
     """Read a table with a header: label, id and owner by name; features by name, or all others in their order."""
     with open(path, newline="", encoding="utf-8-sig") as stream:
         try:
-            yield from _csv_lines(stream, str(path), contract, label_column)
+            yield from _csv_lines(stream, str(path), contract, label_column, warn)
         except UnicodeDecodeError:
             raise BadInput(f"{path} is not text in UTF-8", hint="save it as CSV in UTF-8") from None
         except csv.Error as error:
             raise BadInput(f"{path} is not a CSV file: {error}") from None
 
 
-def _csv_lines(stream: IO[str], name: str, contract: Contract, label_column: str) -> Iterator[Table]:
+def _csv_lines(stream: IO[str], name: str, contract: Contract, label_column: str, warn: Warn) -> Iterator[Table]:
     reader = csv.reader(stream)
     header = [column.strip() for column in next(reader, [])]
     if not header:
@@ -94,8 +99,26 @@ def _csv_lines(stream: IO[str], name: str, contract: Contract, label_column: str
     at_once = max(1, NUMBERS_AT_ONCE // len(header))
     # An empty line holds no row, as most programs have it; where a row is one field, it might be a missing value.
     numbered = ((reader.line_num, fields) for fields in reader if fields or len(header) == 1)
+    seen = kept = 0
     while lines := list(islice(numbered, at_once)):
-        yield _csv_block(lines, header, places, name, contract)
+        seen += len(lines)
+        lines = _complete(lines, header, places, contract) if contract.leaves_out else lines
+        kept += len(lines)
+        if lines:
+            yield _csv_block(lines, header, places, name, contract)
+    parquet_files.warn_left_out(name, seen - kept, seen, warn)
+
+
+Lines = list[tuple[int, list[str]]]
+"""Lines of a file, each with its number."""
+
+
+def _complete(lines: Lines, header: list[str], places: Places, contract: Contract) -> Lines:
+    """Leave lines out that lack a value; those of another length are kept, to be refused."""
+    looked = contract.looked_at(places)
+    columns = [[fields[at] if at < len(fields) else "" for _, fields in lines] for at, _ in looked]
+    whole = complete_rows(columns, [slot for _, slot in looked])
+    return [line for line, keep in zip(lines, whole, strict=True) if keep or len(line[1]) != len(header)]
 
 
 def _require_commas(header: list[str], where: str) -> None:
@@ -109,9 +132,7 @@ def _require_commas(header: list[str], where: str) -> None:
             )
 
 
-def _csv_block(
-    lines: list[tuple[int, list[str]]], header: list[str], places: Places, name: str, contract: Contract
-) -> Table:
+def _csv_block(lines: Lines, header: list[str], places: Places, name: str, contract: Contract) -> Table:
     """Make a table of lines, each with its number."""
     for number, fields in lines:
         if len(fields) != len(header):
@@ -124,6 +145,26 @@ def _csv_block(
     def where(at: int, place: int) -> str:
         return f"{name}, line {lines[at][0]}, column {header[place]}"
 
+    return contract.block(
+        _csv_words(lines, places, contract, where) if contract.words else _csv_numbers(lines, places, where),
+        [fields[places.label].strip() for _, fields in lines],
+        lambda at: where(at, places.label),
+        ids=_read_each(lines, places.id, contract.identity, lambda at, _: f"{name}, line {lines[at][0]}"),
+        owners=_read_each(lines, places.owner, contract.owner_of, where),
+    )
+
+
+def _csv_words(lines: Lines, places: Places, contract: Contract, where: Place) -> Floats:
+    """Read columns of words, and of numbers among them."""
+    rows = np.empty((len(lines), contract.features), np.float32)
+    for place, slot in zip(places.features, contract.slots, strict=True):
+        fields = [line[place] for _, line in lines]
+        rows[:, slot.place] = slot.read(fields, lambda at, place=place: where(at, place))  # type: ignore[misc]
+    return rows
+
+
+def _csv_numbers(lines: Lines, places: Places, where: Place) -> Floats:
+    """Read columns of numbers alone, all at once."""
     pick = itemgetter(*places.features) if len(places.features) > 1 else lambda fields: (fields[places.features[0]],)
     picked = [pick(fields) for _, fields in lines]
     shape = (len(lines), len(places.features))
@@ -139,20 +180,14 @@ def _csv_block(
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
         rows = numbers.astype(np.float32)
     require_finite(rows, lambda at, n: where(at, places.features[n]), numbers)
-    return contract.block(
-        rows,
-        [fields[places.label].strip() for _, fields in lines],
-        lambda at: where(at, places.label),
-        ids=_read_each(lines, places.id, contract.identity, lambda at, _: f"{name}, line {lines[at][0]}"),
-        owners=_read_each(lines, places.owner, contract.owner_of, where),
-    )
+    return rows
 
 
 def _read_each(
-    lines: list[tuple[int, list[str]]],
+    lines: Lines,
     place: int | None,
     read: Callable[[str, str], str],
-    where: Callable[[int, int], str],
+    where: Place,
 ) -> tuple[str, ...] | None:
     """Read one column of text, where there is one."""
     if place is None:
@@ -193,8 +228,12 @@ def _npz_table(path: Path, arrays: Any, contract: Contract, label_column: str, w
         warn(by_position(str(path), contract))
     elif contract.columns:
         rows = _ordered(rows, names, contract, str(path))
-    ids = arrays["ids"] if "ids" in arrays else None
-    return contract.from_arrays(str(path), rows, arrays[given], ids, None if asked is None else arrays[asked])
+    rest = [arrays[given], arrays["ids"] if "ids" in arrays else None, None if asked is None else arrays[asked]]
+    if contract.leaves_out and rows.ndim == 2 and rows.dtype.kind == "f":
+        whole = ~np.isnan(rows).any(axis=1)
+        parquet_files.warn_left_out(str(path), int((~whole).sum()), len(rows), warn)
+        rows, rest = rows[whole], [one[whole] if one is not None and len(one) == len(whole) else one for one in rest]
+    return contract.from_arrays(str(path), rows, *rest)
 
 
 def _ordered(rows: Any, names: Any, contract: Contract, where: str) -> Any:

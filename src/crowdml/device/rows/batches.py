@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from crowdml.core import BadInput, Batch, record
 from crowdml.core.errors import BudgetExhausted
-from crowdml.data.rows.row_contract import Table, Warn
+from crowdml.data.rows.row_contract import Warn
+from crowdml.data.rows.row_tables import Table
 from crowdml.device.rows.row_sources import KeptRows, PassingRows
 from crowdml.device.rows.sample_numbers import RowsChanged, SampleNumbers
 from crowdml.privacy import require_delta

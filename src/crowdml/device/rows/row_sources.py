@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from crowdml.core import BadInput
-from crowdml.data.rows.row_contract import Contract, Pair, Table, Warn
+from crowdml.data.rows.row_contract import Contract, Pair, Warn
 from crowdml.data.rows.row_files import ENDINGS, RowFile, by_position
+from crowdml.data.rows.row_tables import Table
 
 Look = Callable[[Table], None]
 """Is shown rows as they come in."""
@@ -125,14 +126,15 @@ class RowBuffer:
 
 
 def source_of(
-    rows: Any, contract: Contract, label_column: str = "label", warn: Warn = lambda line: None
+    rows: Any, contract: Contract, label_column: str | None = None, warn: Warn = lambda line: None
 ) -> KeptRows | PassingRows:
     """Make a source of whatever was given; see the top of this file.
 
     Args:
         rows: Whatever was given.
         contract: What a row must look like.
-        label_column: Which column of a CSV file holds the labels; that of a number has its name.
+        label_column: Which column of a file holds the labels; None: the one that the task names; a number's has
+            the name of the target.
         warn: Told where numbers without names are taken by position, although the task names its columns, and once
             where targets lie beyond their bounds.
     """

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdml.core import record
-from crowdml.data.rows.row_contract import Table
+from crowdml.data.rows.row_tables import Table
 from crowdml.privacy.ledger.spending import Numbering, UsesState
 
 SCHEMA = (

@@ -57,6 +57,8 @@ def browser_plan(live: LiveTask) -> dict[str, Any]:
 def _refusals(live: LiveTask) -> Iterator[str]:
     """Say whatever keeps browsers out."""
     task = live.task
+    if task.data.words:
+        yield "its rows have columns of words"
     if live.masked is not None:
         yield "its messages are added up under masks, which a browser cannot make yet"
     if task.algorithm.kind not in ALGORITHMS or len(live.algorithm.phases) != 1:

@@ -14,6 +14,8 @@ from crowdml.core import NUMPY, BadInput, record, trees
 from crowdml.core.errors import install
 from crowdml.core.files import write_whole
 from crowdml.core.ops import Tree
+from crowdml.data.rows.row_columns import frame_columns, is_frame
+from crowdml.data.rows.word_columns import read_frame
 from crowdml.data.transforms import compose
 from crowdml.models.losses import logistic, softmax
 from crowdml.task import Task
@@ -78,6 +80,12 @@ class LearntModel:
         write_whole(path, self._onnx() if path.suffix == ".onnx" else self._safetensors())
 
     def _transformed(self, rows: npt.ArrayLike) -> npt.NDArray[Any]:
+        contract = self.task.data.contract
+        if contract.words and is_frame(rows):
+            names = frame_columns(rows)
+            chosen = [at for at, name in enumerate(names) if name in contract.columns]
+            places = [chosen[at] for at in contract.places([names[at] for at in chosen], "rows")]
+            rows = read_frame(rows, contract.slots, places, "rows")
         table = np.asarray(rows)
         if table.ndim != 2 or table.shape[1] != self.task.data.features or table.dtype.kind not in "fiub":
             raise BadInput(
