@@ -91,6 +91,9 @@ def capacity_page() -> str:
         lines.append(f"| {parameters:,} | {rate:,.0f} | {cores:,.0f} | {size / 1e6:g} | {line:,.3g} |")
     lines += [
         "",
+        "Cores are those of all front ends together. Folding is the aggregator's alone; its part was measured for 500",
+        "parameters, and is not known for larger models.",
+        "",
         *_folding(),
         "",
         *_memory(),
@@ -145,7 +148,9 @@ def _memory() -> Iterator[str]:
     yield ""
     yield f"Printed by `{record['command']}` at commit {record['commit']}. A server that has begun knows all its"
     yield "devices; 64 of them then check in at once, again and again; the last column is the most memory it ever had."
-    yield f"A device that is not connected takes {each} bytes, so a million of them {int(each) / 1e3:,.0f} MB."
+    held = int(each) * CROWD / 1e9
+    yield f"A device that is not connected takes {each} bytes in every front end: a million of them {int(each):,} MB,"
+    yield f"a crowd of {CROWD:,} some {held:.0f} GB. So large a crowd is cut into tasks with databases of their own."
     yield ""
     yield "| parameters | devices | begun, MiB | at the most, MiB |"
     yield "|--:|--:|--:|--:|"
