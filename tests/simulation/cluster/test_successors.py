@@ -1,4 +1,4 @@
-"""Successors of lost workers: they may be lost as well, and are held to the same versions. Ray is played by a stand-in."""
+"""Successors of lost workers: they may be lost as well, and are held to the same versions. A stand-in plays Ray."""
 
 from __future__ import annotations
 
