@@ -28,6 +28,7 @@ from crowdml.privacy.sanitisers import grid_steps
 from crowdml.privacy.sanitisers.grid import OnGrid
 from crowdml.privacy.sanitisers.grid_steps import InTurn
 from crowdml.privacy.sanitisers.walks import Stable
+from crowdml.server.store import batch_writes
 from crowdml.task import Task
 from tests.audit.attacked_tasks import attacked_task
 
@@ -195,6 +196,15 @@ def retries_are_free(stack: ExitStack) -> None:
     patch(stack, LedgerChain, "charge", once)
 
 
+def lease_without_fence(stack: ExitStack) -> None:
+    """Whoever believes to hold the lease stores, wherever the task is by now."""
+    fence = " AND version = ? AND check_ins = ?"
+    for name in ("ADVANCE", "TURN"):
+        fenced = getattr(batch_writes, name)
+        assert fence in fenced
+        patch(stack, batch_writes, name, fenced.replace(fence, " AND ? >= 0 AND ? >= 0"))
+
+
 def one(mechanism: str, **more: Any) -> Callable[[], Task]:
     """Make a task with one release of crowd-sgd."""
     return lambda: attacked_task("crowd-sgd", mechanism=mechanism, uses=1, **more)
@@ -214,6 +224,7 @@ IN_STEPS = {"noise in steps": lambda: attacked_task("fedavg", steps=True, uses=1
 IN_SUMS = {"a secure sum": lambda: attacked_task("fedsgd", law="discrete-gaussian", uses=1)}
 LEDGER = "tests/device/test_ledger_store.py::"
 DEVICE = "tests/device/test_device.py::"
+STORE = "tests/contract/test_store.py::"
 STEPS = "tests/privacy/sanitisers/test_grid_steps.py::"
 STABLE = "tests/privacy/stability/test_stability.py::"
 
@@ -259,6 +270,12 @@ BUGS = (
         retries_are_free,
         {},
         (f"{LEDGER}test_a_release_that_is_made_anew_is_charged_anew",),
+    ),
+    PlantedBug(
+        "lease without fencing",
+        lease_without_fence,
+        {},
+        (f"{STORE}test_two_writers_cannot_both_apply[sqlite]",),
     ),
 )
 """Every bug that must be caught."""

@@ -19,6 +19,7 @@ import pytest
 
 from crowdml.core.keys import SigningKey
 from crowdml.device import Device
+from crowdml.server.fronts.post import CHECK_INS, OPEN
 from tests.support.process import Process
 from tests.support.served import WAIT_S, Member, honest
 
@@ -69,16 +70,28 @@ max-releases = 24
 """
 
 
+COUNT = """
+CREATE TABLE letters_seen (kind INTEGER NOT NULL);
+CREATE FUNCTION see_letter() RETURNS TRIGGER LANGUAGE plpgsql AS
+    'BEGIN INSERT INTO letters_seen VALUES (NEW.kind); RETURN NEW; END';
+CREATE TRIGGER see_letter BEFORE INSERT ON crowdml_inbox FOR EACH ROW EXECUTE FUNCTION see_letter()
+"""
+"""Keeps what kinds of letters were ever put into the inbox; the aggregator deletes them."""
+
+
 class Two:
     """The aggregator and a follower."""
 
     def __init__(self, folder: Path, database: str, linked: bool) -> None:
+        self.linked, self.database = linked, database
         self.aggregator = Process(folder / "one", None, "--db", database)
         assert self.aggregator.send("GET", "/v1/tasks").status_code == 200
         if not linked:
             with psycopg.connect(database, autocommit=True) as connection:
                 # As behind a firewall: the follower does not find out where a link would be taken.
                 assert connection.execute("DELETE FROM crowdml_aggregator").rowcount == 1
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(COUNT)
         (folder / "two").mkdir(mode=0o700)
         shutil.copy(folder / "one" / "operator.token", folder / "two")
         self.follower = Process(folder / "two", None, "--db", database)
@@ -101,6 +114,24 @@ class Two:
         member.server = server
         return member
 
+    def letters(self, kind: int) -> int:
+        """Count letters of a kind that the follower has sent."""
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            found = connection.execute("SELECT count(*) FROM letters_seen WHERE kind = %s", (kind,)).fetchone()
+            return int(found[0])  # type: ignore[index]
+
+    def known(self, member: Member) -> Member:
+        """Wait until the follower answers a device by itself, and let that one ask it from now on."""
+
+        def asked_nobody() -> bool:
+            before = self.letters(OPEN)
+            assert member.check_out().status_code == 200
+            return self.letters(OPEN) == before
+
+        self.at(member, self.follower)
+        until(asked_nobody)
+        return member
+
 
 @pytest.fixture(scope="module", params=[True, False], ids=["linked", "by letters"])
 def two(postgres: Any, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Two]:
@@ -121,9 +152,25 @@ def until(wanted: Any) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("maker", ["aggregator", "follower"])
+def test_a_follower_serves_a_task_by_itself_that_was_made_while_it_ran(two: Two, maker: str) -> None:
+    server: Process = getattr(two, maker)
+    task = server.fresh()
+    first, later = (two.known(server.device(task)) for _ in range(2))
+    passed_on, batches = two.letters(OPEN), two.letters(CHECK_INS)
+    for number in range(6):
+        member = (first, later)[number % 2]
+        out = member.check_out()
+        assert (out.status_code, out.headers["crowdml-version"]) == (200, str(number))
+        assert member.check_in(honest(member.live, number), f"by-itself-{number:04d}").status_code == 200
+    # Nothing was passed on as it came; check-ins went by the link, or, where there is none, one batch in each letter.
+    assert two.letters(OPEN) == passed_on
+    assert two.letters(CHECK_INS) - batches == (0 if two.linked else 6)
+
+
 def test_a_check_in_by_either_is_one_course(two: Two) -> None:
     task = two.follower.fresh()
-    member = two.follower.device(task)
+    member = two.known(two.follower.device(task))
     seen = -1
     for number in range(8):
         two.at(member, two.both[number % 2])
@@ -140,7 +187,7 @@ def test_a_check_in_by_either_is_one_course(two: Two) -> None:
 
 def test_the_same_key_by_both_is_counted_once(two: Two) -> None:
     task = two.aggregator.fresh()
-    member = two.aggregator.device(task)
+    member = two.known(two.aggregator.device(task))
     body = honest(member.live, 0)
     first = two.at(member, two.follower).check_in(body, "one-key-1")
     second = two.at(member, two.aggregator).check_in(body, "one-key-1")
@@ -152,7 +199,7 @@ def test_the_same_key_by_both_is_counted_once(two: Two) -> None:
 
 
 def test_what_no_honest_device_sends_is_refused_by_a_follower_too(two: Two) -> None:
-    member = two.at(two.aggregator.device(two.aggregator.fresh()), two.follower)
+    member = two.known(two.aggregator.device(two.aggregator.fresh()))
     body = honest(member.live, 0)
     assert member.check_in(body[:-1]).status_code in (400, 422)
     assert member.check_in(body + b"x").status_code == 413
@@ -166,8 +213,7 @@ def test_what_no_honest_device_sends_is_refused_by_a_follower_too(two: Two) -> N
 
 def test_who_is_revoked_at_one_is_refused_at_the_other(two: Two) -> None:
     task = two.aggregator.fresh()
-    member = two.at(two.follower.device(task), two.follower)
-    assert member.check_out().status_code == 200
+    member = two.known(two.follower.device(task))
     assert two.follower.as_operator("DELETE", f"/v1/tasks/{task}/devices/{member.id}").status_code == 204
     # What is folded in is refused at once, whoever took it; what is given out as soon as the follower has heard.
     assert member.check_in(honest(member.live, 0)).status_code == 401
@@ -178,16 +224,14 @@ def test_who_is_revoked_at_one_is_refused_at_the_other(two: Two) -> None:
 def test_a_new_token_kills_the_old_one_everywhere(two: Two) -> None:
     task = two.aggregator.fresh()
     (link,), key = two.follower.invites(1, task), SigningKey.make()
-    old = Member(two.follower, link, key, two.follower.enrol(link, key).json())
-    assert old.check_out().status_code == 200
+    old = two.known(Member(two.follower, link, key, two.follower.enrol(link, key).json()))
     new = Member(two.follower, link, key, two.aggregator.enrol(link, key).json())
     assert new.check_out().status_code == 200
     until(lambda: old.check_out().status_code == 401)
 
 
 def test_a_device_that_withdrew_is_gone_everywhere(two: Two) -> None:
-    member = two.at(two.aggregator.device(two.aggregator.fresh()), two.follower)
-    assert member.check_out().status_code == 200
+    member = two.known(two.aggregator.device(two.aggregator.fresh()))
     assert two.follower.send("DELETE", "/v1/devices/me", headers=member.bearer).status_code == 204
     until(lambda: member.check_out().status_code == 401)
     assert member.check_in(honest(member.live, 0)).status_code == 401
@@ -195,8 +239,7 @@ def test_a_device_that_withdrew_is_gone_everywhere(two: Two) -> None:
 
 def test_a_task_is_paused_and_stopped_everywhere_at_once(two: Two) -> None:
     task = two.follower.fresh()
-    member = two.at(two.follower.device(task), two.follower)
-    assert member.check_out().status_code == 200
+    member = two.known(two.follower.device(task))
     assert two.aggregator.move("paused", task).status_code == 200
     assert member.check_out().status_code == 204 and member.check_in(honest(member.live, 0)).status_code == 503
     assert two.follower.move("open", task).status_code == 200

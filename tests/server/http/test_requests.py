@@ -10,6 +10,7 @@ from crowdml.server.http import requests
 from crowdml.server.http.requests import Limiter, Pace
 from crowdml.server.refusals import Refusal
 from crowdml.server.setup.application import Access
+from crowdml.server.tasks import coordinator
 from crowdml.server.tasks.coordinator import Options
 
 
@@ -86,8 +87,12 @@ def test_strangers_who_guess_tokens_are_slowed_down_and_devices_beside_them_are_
     assert device.check_in().status_code == 200 and app.as_operator("GET", "/v1/tasks/walk/devices").status_code == 200
 
 
-def test_a_full_queue_refuses_and_says_when_to_come_back(make_app: Any, make_gate: Any, refused: Any) -> None:
-    app = make_app(options=Options(capacity=2))
+@pytest.mark.parametrize("options", [Options(capacity=2), Options(room=300)], ids=["by count", "by bytes"])
+def test_a_full_queue_refuses_and_says_when_to_come_back(
+    make_app: Any, make_gate: Any, refused: Any, monkeypatch: pytest.MonkeyPatch, options: Options
+) -> None:
+    monkeypatch.setattr(coordinator, "size_in_memory", lambda running: 100)
+    app = make_app(options=options)
     app.create()
     devices = [app.device() for _ in range(4)]
     body, gate = devices[0].body(0), make_gate(app)
@@ -100,4 +105,5 @@ def test_a_full_queue_refuses_and_says_when_to_come_back(make_app: Any, make_gat
     assert answer.headers["retry-after"] == "1"
     gate.open.set()
     assert [future.result(20).status_code for future in asked] == [200, 200, 200]
+    # There is room again, for as many as before.
     assert devices[3].check_in(body).status_code == 200

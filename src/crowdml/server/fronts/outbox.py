@@ -17,6 +17,7 @@ from crowdml.server.fronts.letters import read_answers, write_batch
 from crowdml.server.fronts.post import CHECK_INS
 from crowdml.server.http.direct import Answered
 from crowdml.server.refusals import Answer, Refusal
+from crowdml.server.tasks.waiting_room import LARGEST_ROOM, WaitingRoom, too_many
 
 CAPACITY = 4096
 LARGEST_BATCH = 256
@@ -49,12 +50,16 @@ class Outbox:
     Args:
         send: Carries them: kind, number and content of a letter, and its task.
         clock: Monotonic seconds.
+        room: Bytes of check-ins that may wait for their answers.
     """
 
     def __init__(
-        self, send: Callable[[int, int, bytes, int], object], clock: Callable[[], float] = time.monotonic
+        self,
+        send: Callable[[int, int, bytes, int], object],
+        clock: Callable[[], float] = time.monotonic,
+        room: int = LARGEST_ROOM,
     ) -> None:
-        self._carry, self._clock = send, clock
+        self._carry, self._clock, self._room = send, clock, WaitingRoom(room)
         self._waiting: dict[int, deque[Waiting]] = {}
         self._under_way: dict[int, Batch] = {}
         self._busy: set[int] = set()
@@ -68,7 +73,8 @@ class Outbox:
     def enqueue(self, task: int, slot: int, key: str, body: bytes | memoryview, answered: Answered) -> None:
         """Take a check-in, whose answer is given to a function; refuse it where too many wait."""
         if self._count >= CAPACITY:
-            raise Refusal(503, "busy", "too many check-ins are waiting", retry_after_s=1)
+            raise too_many()
+        self._room.enter(len(body))
         self._count += 1
         waiting = self._waiting.setdefault(task, deque())
         waiting.append((slot, key, body, answered))
@@ -100,9 +106,10 @@ class Outbox:
             return
         left = batch.check_ins
         for at, answer in enumerate(answers, first):
-            answered, left[at] = left[at][3], (*left[at][:3], _nobody)
+            body, answered = left[at][2:]
+            left[at] = (*left[at][:3], _nobody)
             if answered is not _nobody:
-                self._count -= 1
+                self._leave(body)
                 answered(answer)
         if all(each[3] is _nobody for each in left):
             del self._under_way[number]
@@ -120,11 +127,16 @@ class Outbox:
             if now - batch.sent > PATIENCE_S:
                 del self._under_way[number]
                 late = Refusal(503, "busy", "nobody could store this yet", retry_after_s=1).answer()
-                for *_, answered in batch.check_ins:
+                for _, _, body, answered in batch.check_ins:
                     if answered is not _nobody:
-                        self._count -= 1
+                        self._leave(body)
                         answered(late)
                 self._send(batch.task)
+
+    def _leave(self, body: bytes | memoryview) -> None:
+        """Take note that a check-in is answered."""
+        self._count -= 1
+        self._room.leave(len(body))
 
 
 def _nobody(answer: Answer) -> None:

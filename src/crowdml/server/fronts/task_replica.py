@@ -122,9 +122,11 @@ class Replica:
             self.tokens.remove(before)
 
     async def look_again(self, task: int, slot: int) -> None:
-        """Look at a device again that came or went."""
+        """Look at a device again that came or went; the first one of a new task tells of that task."""
         running = self._by_number.get(task)
-        if running is not None:
+        if running is None:
+            await asyncio.shield(self.fresh())
+        else:
             rows = await self._post.channel.run(_DEVICE, (INT4, INT4), task.to_bytes(4), slot.to_bytes(4))
             self.forget(task, slot)
             self._welcome(running, rows)

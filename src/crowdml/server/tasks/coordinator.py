@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crowdml.core import BadInput, Coins, record
+from crowdml.core import BadInput, Coins, record, trees
 from crowdml.core.keys import SigningKey, fingerprint
 from crowdml.server.refusals import Answer, Refusal, json_answer
 from crowdml.server.store import Actor, Store, StoredTask, StoreFailed
@@ -32,6 +32,7 @@ from crowdml.server.tasks.operator.operator_token import OperatorToken
 from crowdml.server.tasks.operator.refusal_counts import RefusalCounts
 from crowdml.server.tasks.running_task import Choose, RunningTask, by_hash
 from crowdml.server.tasks.task_writer import LARGEST_BATCH, Writer
+from crowdml.server.tasks.waiting_room import LARGEST_ROOM, WaitingRoom
 
 TRANSITIONS = {"draft": ("open", "stopped"), "open": ("paused", "stopped"), "paused": ("open", "stopped")}
 
@@ -43,6 +44,7 @@ class Options:
     Attributes:
         capacity: Check-ins of one task that may wait.
         largest_batch: Check-ins stored in one transaction at most.
+        room: Bytes of check-ins of all tasks that may wait.
         patience_s: Seconds until a round makes up for silent devices.
         stage_s: Seconds that each stage of a secure sum waits for silent devices.
         coins: Begins models; given coins are for tests.
@@ -55,6 +57,7 @@ class Options:
 
     capacity: int = 4096
     largest_batch: int = LARGEST_BATCH
+    room: int = LARGEST_ROOM
     patience_s: float = 30.0
     stage_s: float = 15.0
     coins: Callable[[], Coins] = EntropyCoins
@@ -95,6 +98,7 @@ class Coordinator:
         """Begin without tasks; `start` takes each up where it was."""
         self.store, self.options, self._failed = store, options, failed
         self.check_outs, self.check_ins = Counter[int](), Counter[int]()
+        self._room = WaitingRoom(options.room)
         identity = store.identity()
         if identity is None:
             raise BadInput("this database has no operator yet", hint="crowdml serve makes one")
@@ -225,9 +229,17 @@ class Coordinator:
             self._failed,
             self.options.capacity,
             self.options.largest_batch,
+            self._room,
+            size_in_memory(running),
         )
         public = read_validation_set(stored.public)
         if public is not None and Validation.can_measure(running):
             self.validations[name] = Validation(running, public, self.store, self._failed)
             self.validations[name].begin()
         return running
+
+
+def size_in_memory(running: RunningTask) -> int:
+    """Return how many bytes a check-in of a task takes while it waits: as it came, or as numbers, whichever is more."""
+    layout = running.live.server_messages.check_in
+    return max(layout.size_bytes, sum(int(leaf.nbytes) for leaf in trees.leaves(layout.example)))

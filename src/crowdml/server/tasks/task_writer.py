@@ -24,6 +24,7 @@ from crowdml.server.store import Store, StoreFailed
 from crowdml.server.tasks.folding import CheckIn, Folded, fold
 from crowdml.server.tasks.mutable_task import MutableTask
 from crowdml.server.tasks.running_task import RunningTask
+from crowdml.server.tasks.waiting_room import WaitingRoom, too_many
 
 log = logging.getLogger("crowdml.server")
 
@@ -53,6 +54,8 @@ class Writer:
         failed: Called once if the writer cannot go on.
         capacity: Check-ins that may wait.
         largest_batch: Check-ins stored in one transaction at most.
+        room: Room for check-ins of all tasks.
+        size: Bytes that a check-in of this task takes there.
 
     Attributes:
         stored: Check-ins stored since the server started.
@@ -67,10 +70,13 @@ class Writer:
         failed: Callable[[BaseException], None],
         capacity: int = 4096,
         largest_batch: int = LARGEST_BATCH,
+        room: WaitingRoom | None = None,
+        size: int = 0,
     ) -> None:
         """Begin to work; an event loop must be running."""
         self._mutable, self._store, self._failed = task, store, failed
         self._capacity, self._largest_batch = capacity, largest_batch
+        self._room, self._size = room or WaitingRoom(), size
         self.stored, self.transactions, self.seconds = 0, 0, 0.0
         self._waiting: deque[Waiting] = deque()
         self._news = asyncio.Event()
@@ -116,7 +122,9 @@ class Writer:
     def enqueue(self, work: CheckIn | Work, answered: Answered) -> None:
         """Put something into the queue, whose answer is given to a function; a full queue refuses."""
         if len(self._waiting) >= self._capacity or self._closing or self._task.done():
-            raise Refusal(503, "busy", "too many check-ins are waiting", retry_after_s=1)
+            raise too_many()
+        if isinstance(work, CheckIn):
+            self._room.enter(self._size)
         self._waiting.append((work, answered))
         self._news.set()
 
@@ -154,6 +162,7 @@ class Writer:
                     await self._wait_for_others()
                 batch = self._gather()
                 busy, answers = len(batch) >= BUSY, await self._handle(batch)
+                self._room.leave(self._size * sum(isinstance(work, CheckIn) for work, _ in batch))
                 done, batch = zip(batch, answers, strict=True), []
                 for (_, answered), answer in done:
                     answered(answer)

@@ -29,6 +29,10 @@ STORE_SHARE = 0.8
 FREE_WITHIN_S = 20.0
 """How long a lost worker's successor waits for a processor of its own before it shares one."""
 
+MOST_LOST_AT_ONCE = 3
+"""Successors beyond one for each worker that may be lost before they have said a word: a machine that goes takes its
+workers with it, and some that Ray still starts there."""
+
 GIVEN_BACK_WITHIN_S = 5.0
 """How long a crew that is let go waits until Ray knows that its processors are free: whoever hires next wants them."""
 
@@ -110,6 +114,7 @@ class RayCrew:
     def __init__(self, ray: Any) -> None:
         self.ray = ray
         self.notes: tuple[str, ...] = ()
+        self._processors = set[str]()
         self._count = self._free()
         if self._count < 1:
             raise BadInput("no processor of the cluster is free", where=WHERE, hint="wait for others, or add a machine")
@@ -129,9 +134,9 @@ class RayCrew:
                 if versions[name] != version:
                     what = f"a worker process of the cluster has {name} {versions[name]}, and this process {version}"
                     raise BadInput(what, where=WHERE, hint="install the same versions on all machines")
-        others = {each["processor"] for each in said} - {ours["processor"]}
-        if others:
-            names = ", ".join(sorted(others))
+        self._processors |= {each["processor"] for each in said} - {ours["processor"]}
+        if self._processors:
+            names = ", ".join(sorted(self._processors))
             self.notes = (f"workers had other processors than this machine ({names}): bits may differ, figures do not",)
 
     def most(self, task: Task, cores: int) -> int:
@@ -157,13 +162,27 @@ class RayCrew:
             return free
 
     def _successor(self) -> RayWorker:
-        """Start another worker: with a processor of its own if one gets free, otherwise beside others."""
+        """Start another worker like the first ones; one that is lost before it has said a word has a successor too."""
+        for _ in range(self._count + MOST_LOST_AT_ONCE):
+            worker = self._start()
+            try:
+                self._compare([worker.greet()])
+            except WorkerLost as error:
+                lost = error
+            except BaseException:
+                worker.abandon()
+                raise
+            else:
+                return worker
+        raise lost
+
+    def _start(self) -> RayWorker:
+        """Start a worker: with a processor of its own if one gets free, otherwise beside others."""
         worker = RayWorker(self.ray)
         ready, _ = self.ray.wait([worker.greeting], timeout=FREE_WITHIN_S)
         if not ready:
             worker.abandon()
             worker = RayWorker(self.ray, processors=0)
-        worker.greet()
         return worker
 
     def lay(self, described: Any, shared: SharedRows) -> tuple[dict[str, Any], list[Any]]:
