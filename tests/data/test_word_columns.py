@@ -143,7 +143,9 @@ def test_numbers_alone_may_lack_a_value_too(tmp_path: Path) -> None:
     plain = Contract(features=2, target=Labels(names=("no", "yes")), leaves_out=True)
     told: list[str] = []
     (tmp_path / "rows.csv").write_text("x,y,label\n1,2,no\n,2,no\n3,4,yes\n")
-    np.savez(tmp_path / "rows.npz", rows=[[1.0, 2], [np.nan, 2], [3, 4]], labels=["no", "no", "yes"])
+    np.savez(
+        tmp_path / "rows.npz", rows=np.array([[1.0, 2], [np.nan, 2], [3, 4]]), labels=np.array(["no", "no", "yes"])
+    )
     for kind in ("csv", "npz"):
         table = RowFile(path=tmp_path / f"rows.{kind}", setting="file").table(plain, "label", told.append)
         assert table.rows.tolist() == [[1, 2], [3, 4]] and table.targets.tolist() == [0, 1]

@@ -6,6 +6,7 @@ Once with a link between the two, and once by letters in the database alone.
 from __future__ import annotations
 
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import pytest
 
 from crowdml.core.keys import SigningKey
 from crowdml.device import Device
+from crowdml.server.fronts.other_fronts import GONE_S, TICK_S
 from crowdml.server.fronts.post import CHECK_INS, OPEN
 from tests.support.process import Process
 from tests.support.served import WAIT_S, Member, honest
@@ -219,6 +221,18 @@ def test_who_is_revoked_at_one_is_refused_at_the_other(two: Two) -> None:
     assert member.check_in(honest(member.live, 0)).status_code == 401
     until(lambda: member.check_out().status_code == 401)
     assert two.at(member, two.aggregator).check_out().status_code == 401
+
+
+def test_a_follower_that_was_stopped_hears_who_was_revoked_meanwhile(two: Two) -> None:
+    task = two.aggregator.fresh()
+    member = two.known(two.aggregator.device(task))
+    two.follower.process.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(GONE_S + 3 * TICK_S)  # the aggregator believes to be alone by now
+        assert two.aggregator.as_operator("DELETE", f"/v1/tasks/{task}/devices/{member.id}").status_code == 204
+    finally:
+        two.follower.process.send_signal(signal.SIGCONT)
+    until(lambda: member.check_out().status_code == 401)
 
 
 def test_a_new_token_kills_the_old_one_everywhere(two: Two) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from crowdml.server.fronts.link import Place
 from crowdml.server.store.channel import BYTES, INT4, INT8, TEXT, Channel, Row, from_int, int8
 from crowdml.server.store.open_database import parse
-from crowdml.server.store.postgres import HOLDS_LOCK, LOCK, connect_postgres
+from crowdml.server.store.postgres import HOLDS_LOCK, LOCK, connect_postgres, patience
 
 ALL = "crowdml"
 """The channel that every front end listens to."""
@@ -48,6 +48,9 @@ MAKE = (
     "CREATE UNLOGGED TABLE IF NOT EXISTS crowdml_aggregator (front BIGINT NOT NULL, host TEXT NOT NULL, "
     "port INTEGER NOT NULL, secret BYTEA NOT NULL)",
 )
+NO_WAIT_FOR_DISK = "SET synchronous_commit = off"
+"""For a connection that stores nothing which must last: PostgreSQL lets one transaction with a notification end at a
+time, so one that waited for the disk would hold up the signs of life of all."""
 _SEND = (
     "WITH sent AS (INSERT INTO crowdml_inbox (front, kind, number, task, content) VALUES ($1, $2, $3, $4, $5)) "  # noqa: S608  constants
     f"SELECT pg_notify('{INBOX}', '')"
@@ -99,6 +102,7 @@ class Post:
                 for text in MAKE:
                     self._connection.execute(text)
         (self.front,) = self._connection.execute("SELECT nextval('crowdml_fronts')").fetchone()
+        self._connection.execute(NO_WAIT_FOR_DISK)
         self._channel: Channel | None = None
 
     def begin(self) -> None:
@@ -194,5 +198,6 @@ def connect(url: str) -> Any:
         checked.exec_driver_sql("SELECT 1")
     import psycopg
 
-    plain = parse(url).set(drivername="postgresql").render_as_string(hide_password=False)
-    return psycopg.connect(plain, autocommit=True)
+    parsed = parse(url)
+    plain = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
+    return psycopg.connect(plain, autocommit=True, **patience(parsed))

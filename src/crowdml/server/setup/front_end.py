@@ -324,8 +324,8 @@ class FrontEnd:
         def tell() -> None:
             if self._aggregator is not None:
                 self._aggregator.links.crowd_changed(task, slot)
-            if not self._alone:
-                self._post.tell(ALL, f"crowd {task} {slot}")
+            # Also where nobody else is known: whoever was stopped for long is forgotten, and still hears it.
+            self._post.tell(ALL, f"crowd {task} {slot}")
 
         self._call(tell)
 
@@ -337,8 +337,12 @@ class FrontEnd:
         return not self._alone
 
     def _is_late(self) -> bool:
-        """Tell whether somebody else may aggregate by now, of which we have not heard: we were stopped for a while."""
-        return self._door is not None and not self._alone and self._lease_is_over()
+        """Tell whether somebody else may aggregate by now, of which we have not heard.
+
+        Either we were stopped for a while, or we are cut off from the database: then a front end may have come of which
+        we know nothing, so that this holds as well where there is no other.
+        """
+        return self._door is not None and self._lease_is_over()
 
     def _lease_is_over(self) -> bool:
         return self._heart is not None and not self._heart.lasts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.engine import URL
@@ -19,6 +20,17 @@ LOCK = int.from_bytes(b"crowdml")
 BUSY_MS = 5000
 """How long to wait for it: PostgreSQL may take a moment to notice that a server was killed."""
 
+PATIENCE: dict[str, int] = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""Of every connection, unless the address says otherwise: a network that loses whatever is sent, and tells nobody, is
+noticed within about ten seconds. In seconds, the last one in thousandths."""
+
 LOCK_NOT_AVAILABLE = "55P03"
 
 HOLDS_LOCK = (
@@ -27,6 +39,11 @@ HOLDS_LOCK = (
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 """Finds in `pg_locks` who holds it."""
+
+
+def patience(url: URL) -> dict[str, Any]:
+    """Return what a connection is to be opened with, so that it ends when nothing passes any more."""
+    return {name: value for name, value in PATIENCE.items() if name not in url.query}
 
 
 class DatabaseTaken(BadInput):
@@ -51,7 +68,13 @@ def open_postgres(url: URL, wait_ms: int = BUSY_MS, locked: Callable[[int], None
         raise
     # Each statement that reads is a transaction of its own.
     readers = create_engine(
-        url, paramstyle="format", isolation_level="AUTOCOMMIT", pool_size=8, max_overflow=-1, pool_reset_on_return=None
+        url,
+        paramstyle="format",
+        isolation_level="AUTOCOMMIT",
+        pool_size=8,
+        max_overflow=-1,
+        pool_reset_on_return=None,
+        connect_args=patience(url),
     )
 
     def release() -> None:
@@ -86,7 +109,7 @@ def connect_postgres(url: URL) -> Connection:
     """Open a connection for writing."""
     # Positional parameters, so that hot statements take plain tuples with either database.
     try:
-        writer = create_engine(url, poolclass=NullPool, paramstyle="format").connect()
+        writer = create_engine(url, poolclass=NullPool, paramstyle="format", connect_args=patience(url)).connect()
     except DBAPIError as error:
         raise BadInput(f"{_shown(url)} cannot be opened: {error.orig}", where="--db") from None
     try:
