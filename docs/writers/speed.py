@@ -97,6 +97,12 @@ SECTIONS = (
         "the whole state is written.",
     ),
     (
+        "memory",
+        "What a server holds",
+        "Memory of the server's process, which knows all of its devices: when it has begun, and at its most while 64 "
+        "of them check in at once, again and again. [Capacity](capacity.md#memory) says what follows from it.",
+    ),
+    (
         "restart",
         "A killed server",
         "From the start of its process to its first answer.",
