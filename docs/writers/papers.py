@@ -43,8 +43,8 @@ WORDS = """\
 | *shown* | nothing is claimed of this figure |
 | *not run* | nobody has run this |
 
-A study's word is the worst of its rows. Where nothing was run in the paper's own setting, what stands in for it is \
-said beside the word: "reduced setting", "other features". Whoever always says the commonest label passes no row; that \
+A study's word is the worst of its rows. Where nothing was run in the paper's own setting, what stands in for it is
+said beside the word: "reduced setting", "other features". Whoever always says the commonest label passes no row; that
 constant predictor is shown with every study. Tuning is not charged to any ε."""
 
 

@@ -99,7 +99,7 @@ def _figure(
         trials=3,
         missing=(
             not_run(
-                "the net and the crowd of the tables", METRIC, None, "an hour on a processor for each figure: --full"
+                "the net and the crowd of the tables", METRIC, None, "hours on a processor for each figure: --full"
             ),
             not_run("cnn on CIFAR-10", METRIC, None, "days on a processor"),
         ),
