@@ -111,7 +111,8 @@ def simulate_cells(
         from crowdml.simulation.pooled import simulate_pooled  # it imports JAX and SciPy
 
         found = [simulate_pooled(task, trials=trials, seed=seed, watch=watch) for task in tasks]
-        return _said_here([_said_whole(each) for each in found] if resume else found, on)
+        # Among many, of which those that are finished are kept, it runs again in seconds: a note would say no more.
+        return _said_here([_said_whole(each) for each in found] if resume and not keep else found, on)
     path = checkpoint.run_path(tasks, trials, seed)
     wanted = checkpoint.Wanted(path=path, resume=resume, keep=keep, cpu_begun=cpu_begun, replicas=len(tasks) * trials)
     if isinstance(tasks[0].recipe, SlicedRecipe):
@@ -137,7 +138,7 @@ def _said_here(found: list[Result], on: str | Crew | None) -> list[Result]:
 
 def _said_whole(result: Result) -> Result:
     """Say of a run that leaves no checkpoint that there was nothing to resume."""
-    note = f"--resume: {result.task.algorithm.kind} runs as a whole and leaves nothing to resume: it began anew"
+    note = f"{result.task.algorithm.kind} runs as a whole and leaves nothing to resume: it began anew"
     return replace(result, notes=(*result.notes, note))
 
 
