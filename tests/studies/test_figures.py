@@ -11,11 +11,13 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from crowdml.simulation.checkpoint import Spent
 from crowdml.studies import STUDIES, records, reproduce
 from crowdml.studies.drawing import drawn, save, svg
 from crowdml.studies.figure import MOST, Figure, curves, level, line, merged, panel, series
 from crowdml.studies.figure_makers import bars, by_number
 from crowdml.studies.single_curves import with_curves
+from crowdml.studies.study import Report
 from docs.writers.paper_figures import in_words, picture_line, pictures
 from docs.writers.papers import RESULTS, papers_page
 
@@ -154,17 +156,17 @@ def test_a_record_of_single_curves_has_the_lines_of_all() -> None:
     found = planted(study, lambda label: 0.12)
     stored = None
     for label in list(found)[:2]:
-        report: Any = SimpleNamespace(
+        report = Report(
             id="external/niid",
-            title=study.title,
             study=study,
             seed=0,
             trials=1,
             rows=study.compare({label: found[label]}),
+            results={label: found[label]},
             notes=(),
+            seconds={},
             cpu_seconds=1.0,
-            apart={label: SimpleNamespace(commits=("abc",), cpu_seconds=1.0)},
-            figure=curves({label: found[label]}, study.measure, [curve.label for curve in study.curves]),
+            apart={label: Spent(commits=("abc",), cpu_seconds=1.0)},
         )
         stored = with_curves(stored, report)
     assert stored is not None and stored.figure is not None and stored.figure.labels == list(found)[:2]
