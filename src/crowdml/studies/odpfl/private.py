@@ -29,12 +29,17 @@ def _steps(
     return (
         f"algorithm={{ kind = 'fedavg', per-round = 1, local-batch = {batch}, local-steps = {steps}, "
         f"rate = {{ kind = '{rate}', c = 4.0 }} }}",
-        f"privacy.sampling-rate={batch / rows:.9f}",
+        f"privacy.sampling-rate={_rate_of(batch, rows)!r}",
         f"privacy.clip={clip}",
         f"stop.max-releases={passes}",
         f"crowd.passes={passes}",
         f"crowd.curve={passes}",
     )
+
+
+def _rate_of(batch: int, rows: int) -> float:
+    """Return the chance of a row in a step, rounded up: a smaller one would promise too small an ε."""
+    return -(-batch * 10**9 // rows) / 10**9
 
 
 DENSE_LAYERS = "model={ kind = 'mlp', layers = [384, 192], activation = 'relu' }"
