@@ -97,6 +97,13 @@ SECTIONS = (
         "the whole state is written.",
     ),
     (
+        "own-models",
+        "Models of your own",
+        "A round of federated averaging with an MLP of flax beside our own MLP, the same with every row's gradient "
+        "clipped by itself, and one of PyTorch beside a plain PyTorch loop; compiling is apart. Needs PyTorch: "
+        "`make test-torch` makes an environment that has it.",
+    ),
+    (
         "memory",
         "What a server holds",
         "Memory of the server's process, which knows all of its devices: when it has begun, and at its most while 64 "
