@@ -106,5 +106,5 @@ def test_what_cannot_be_tracked_is_said_before_anything_runs(tmp_path: Path, mon
 
     monkeypatch.setattr(builtins, "__import__", without)
     for kind in ("mlflow", "tensorboard"):
-        with warnings.catch_warnings(), pytest.raises(BadInput, match=r"is not installed\n.*crowdml\[track\]"):
+        with warnings.catch_warnings(), pytest.raises(BadInput, match=r"is not installed\n.*\[track\]"):
             open_tracker(kind, str(tmp_path / "other"), "digits")
