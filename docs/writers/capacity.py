@@ -9,7 +9,7 @@ from benchmarks.peers.run import RECORDS as PEERS
 from docs.writers.phrases import GENERATED
 from docs.writers.speed import RECORDS
 
-FRONTS = RECORDS.parent / "fronts" / "cpu.json"
+FRONTS = RECORDS.parent / "fronts" / "aggregator.json"
 
 INTERVALS = {"minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 CROWD = 10**8
@@ -130,12 +130,13 @@ def _costs(printed: str) -> Iterator[tuple[int, int]]:
 
 def _folding() -> Iterator[str]:
     """Say how much one aggregator folds in; most of a check-in's cost is that of the front end that takes it."""
-    micros = json.loads(FRONTS.read_text(encoding="utf-8"))["aggregator_us"]
+    record = json.loads(FRONTS.read_text(encoding="utf-8"))
+    micros = record["aggregator_us"]
     yield "## One aggregator, many front ends"
     yield ""
     rate = BUSY * 1e6 / micros
     yield f"Of a check-in that another front end has taken the aggregator's part is {micros:.0f} µs of CPU time (500"
-    yield f"parameters; `python benchmarks/fronts/bench.py`). So one aggregator serves some {_round(rate):,} a second:"
+    yield f"parameters; `python benchmarks/fronts/bench.py`, load {record['load']:.0f}). So one aggregator serves some {_round(rate):,} a second:"
     yield f"{_round(rate * INTERVALS['day']):,} devices with one check-in each day, if other front ends take them."
 
 
