@@ -136,7 +136,8 @@ def _folding() -> Iterator[str]:
     yield ""
     rate = BUSY * 1e6 / micros
     yield f"Of a check-in that another front end has taken the aggregator's part is {micros:.0f} µs of CPU time (500"
-    yield f"parameters; `python benchmarks/fronts/bench.py`, load {record['load']:.0f}). So one aggregator serves some {_round(rate):,} a second:"
+    yield f"parameters; `python benchmarks/fronts/bench.py`, load {record['load']:.0f})."
+    yield f"So one aggregator serves some {_round(rate):,} a second:"
     yield f"{_round(rate * INTERVALS['day']):,} devices with one check-in each day, if other front ends take them."
 
 
