@@ -52,11 +52,15 @@ def test_a_claim_for_each_release_holds_there_and_our_sum_over_all(privacy: str,
 @pytest.mark.parametrize("sampling", ["'poisson', adjacency = 'add-remove'", "'fixed'"])
 def test_all_steps_that_take_rows_by_chance_are_attacked_together(sampling: str, tmp_path: Path) -> None:
     told = f"mechanism = 'gaussian', noise-at = 'steps', sampling = {sampling}, sampling-rate = 0.1"
-    found = audited(f"{told}, epsilon = 4.0, delta = 1e-5", STEPS, control=True)
-    assert found.holds, found.verdict
-    assert found.apart == pytest.approx(1.0, abs=0.02) and [each.what for each in found.findings] == ["all 60 steps"]
-    (only,) = found.findings
-    assert only.control is not None and only.bound > 0 and only.control > only.bound
+    # A pilot chooses where to look. In one attack of twenty that place proves nothing, so there are four attacks.
+    several = [audited(f"{told}, epsilon = 4.0, delta = 1e-5", STEPS, control=True) for _ in range(4)]
+    for found in several:
+        assert found.holds, found.verdict
+        assert found.apart == pytest.approx(1.0, abs=0.02)
+        assert [finding.what for finding in found.findings] == ["all 60 steps"]
+    strongest = max((found.findings[0] for found in several), key=lambda finding: finding.bound)
+    assert strongest.bound > 0 and strongest.control is not None and strongest.control > strongest.bound
+    found = several[0]
     found.draw(tmp_path / "steps.png")
     assert (tmp_path / "steps.png").stat().st_size > 0 and "mode paper" not in found.words()[-1]
 
