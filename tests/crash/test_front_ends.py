@@ -7,20 +7,41 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 
 from crowdml.server.setup.application import FAILED_EXIT
-from tests.support.crowd import check, finish, wait_for
-from tests.support.fronts import FrontEnds, join
+from tests.support.crowd import check, finish, receipts, wait_for
+from tests.support.fronts import BusyEverywhere, FrontEnds, join
+from tests.support.server import TASK
 
 pytestmark = pytest.mark.postgres
 
 DEVICES = 20
+PER_ROUND = 4
+SGD = TASK[TASK.index('kind = "crowd-sgd"') : TASK.index("[privacy]")]
+GAUSSIAN = TASK[TASK.index('mode = "sound"') : TASK.index("[crowd]")]
+VERSIONS = 16
+ROUNDS = (
+    (SGD, f'kind = "fedsgd"\nper-round = {PER_ROUND}\nmax-rows = 4\n'),
+    (GAUSSIAN, f'mode = "none"\n[stop]\nmax-versions = {VERSIONS}\n'),
+    ("[crowd]\npasses = 40\n", ""),
+)
+"""Changes of a task: it goes on in rounds, of all devices that there are, and ends after so many."""
+
+
+class InRounds(BusyEverywhere):
+    """A busy device that has four rows, and goes through all of them in every round."""
+
+    def rows(self) -> Any:
+        rows = self.chance.normal(size=(4, 3)).astype(np.float32)
+        return rows, ["walking" if row[0] > 0 else "standing" for row in rows]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +73,29 @@ def test_kills_of_either_lose_nothing(fronts: FrontEnds, tmp_path: Path) -> None
         wait_for(crowd, 60)
     finish(crowd)
     check(fronts, crowd, least=400)
+
+
+def test_a_killed_aggregator_costs_a_round_no_contribution(fronts: FrontEnds, tmp_path: Path) -> None:
+    """A round takes one contribution of each device; whoever aggregates next has those that were acknowledged."""
+    fronts.open(*ROUNDS)
+    crowd = join(fronts, tmp_path, PER_ROUND, faults=0.02, kind=InRounds)
+    wait_for(crowd, 2 * PER_ROUND)
+    for _ in range(2):
+        victim = fronts.aggregator()
+        victim.kill()
+        wait_for(crowd, 2 * PER_ROUND)
+        victim.start()
+        fronts.wait_until_ready(victim)
+        wait_for(crowd, 2 * PER_ROUND)
+    finish(crowd)
+    found = {row["key"]: row for row in receipts(fronts.database, fronts.task)}
+    acknowledged = {key: told for device in crowd for key, told in device.recorder.acknowledged.items()}
+    assert set(acknowledged) <= set(found), "acknowledged and lost"
+    rounds = Counter((row["slot"], row["started"]) for row in found.values())
+    assert set(rounds.values()) == {1}, "one contribution of each device to a round"
+    whole = Counter(row["started"] for row in found.values())
+    assert fronts.ask(f"/v1/tasks/{fronts.task}")["version"] == VERSIONS
+    assert all(whole[number] == PER_ROUND for number in range(VERSIONS))
 
 
 def test_an_aggregator_that_was_stopped_cannot_go_on_where_it_was(fronts: FrontEnds, tmp_path: Path) -> None:

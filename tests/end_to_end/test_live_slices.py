@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ from crowdml.core import trees
 from crowdml.core.ops import Tree
 from crowdml.slicing.live.deposits import CHUNK_BYTES
 from crowdml.task.live_task import sliced_terms
+from tests.support.fronts import FrontEnds
 from tests.support.live_slices import TASK, SlicedCrowd, chance_rows, trained
+from tests.support.server import Server
 
 pytestmark = pytest.mark.live
 ROWS = 120
@@ -154,6 +158,33 @@ def test_the_server_is_killed(crowd: SlicedCrowd) -> None:
     assert same(course.end(others()), course.reference()), crowd.told()
     assert {batches for _, batches in course.turns.values()} == {ROWS // 2} and len(course.turns) == MEMBERS
     assert course.what("restored"), crowd.told()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("killed", [False, True], ids=["both stay", "the one with the groups is killed"])
+def test_a_group_comes_by_a_front_end_that_only_passes_on(postgres: Any, tmp_path: Path, killed: bool) -> None:
+    """Every frame goes by a front end that has no groups; when the other one dies, it takes them up where they were."""
+    database = postgres.database()
+    with SlicedCrowd(tmp_path, MEMBERS, TEXT, rows, "--db", database) as crowd:
+        home = tmp_path / "passes-on"
+        home.mkdir()
+        shutil.copy(crowd.server.folder / "operator.token", home)
+        aggregator, crowd.server = crowd.server, Server(home, "--db", database)
+        try:
+            FrontEnds.wait_until_ready(crowd.server)
+            FrontEnds.wait_for_role(crowd.server, "follows")
+            course = Course(crowd, TURN_1)
+            with course.held():
+                if killed:
+                    aggregator.kill()
+                    FrontEnds.wait_for_role(crowd.server, "aggregates")
+            assert same(course.end(others()), course.reference()), crowd.told()
+            assert {batches for _, batches in course.turns.values()} == {ROWS // 2} and len(course.turns) == MEMBERS
+            assert bool(course.what("restored")) == killed, crowd.told()
+            told = (home / "server.log").read_text()
+            assert ("aggregates" in told) == killed, told
+        finally:
+            aggregator.kill()
 
 
 def test_a_follower_hangs(crowd: SlicedCrowd) -> None:

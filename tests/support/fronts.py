@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 
 from crowdml.device import Device
+from crowdml.device.joining import Offer
 from crowdml.device.server_connection import Backoff, Connection
 from tests.support.crowd import Busy, Network, Recorder
 from tests.support.server import Server
@@ -155,14 +156,19 @@ class BusyEverywhere(Busy):
         return Device(self.place, connect=partial(Connection, transport=self.recorder, backoff=backoff))
 
 
-def join(fronts: FrontEnds, folder: Path, count: int, faults: float = 0.0) -> list[Busy]:
+def yes(_: Offer) -> bool:
+    """Accept whatever a task offers."""
+    return True
+
+
+def join(
+    fronts: FrontEnds, folder: Path, count: int, faults: float = 0.0, kind: type[BusyEverywhere] = BusyEverywhere
+) -> list[Busy]:
     """Let devices join by all front ends in turn, and begin."""
-    crowd: list[Busy] = [
-        BusyEverywhere(folder / f"device-{number}", number, fronts.addresses, faults) for number in range(count)
-    ]
+    crowd: list[Busy] = [kind(folder / f"device-{number}", number, fronts.addresses, faults) for number in range(count)]
     for device, server in zip(crowd, itertools.cycle(fronts.servers), strict=False):
         server.task = fronts.task
-        Device.join(server.invite(), device.place, accept=lambda offer: True)
+        Device.join(server.invite(), device.place, accept=yes, accept_no_guarantee=yes)
     for device in crowd:
         device.start()
     return crowd

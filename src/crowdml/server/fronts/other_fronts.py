@@ -20,6 +20,9 @@ SILENT_TICKS = 6
 LEASE_S = 2.0
 """So long after its last sign of life an aggregator may still answer: less than its neighbours wait."""
 GONE_S = 3.0
+DEAF_TICKS = 30
+"""A front end whose question the database left unanswered for so many ticks of its own ends: something between the two
+takes what is sent and passes nothing on. Connections that are lost, or that no packet gets through, end sooner."""
 
 _BEAT = f"SELECT pg_notify('{ALL}', 'beat') FROM pg_locks WHERE {HOLDS_LOCK} AND pid = %s"  # noqa: S608
 

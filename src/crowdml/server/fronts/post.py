@@ -167,9 +167,9 @@ class Post:
         front, host, port, secret = found[0]
         return Place(front=from_int(front), host=(host or b"").decode(), port=from_int(port), secret=secret or b"")
 
-    def sweep(self, front: int) -> asyncio.Future[list[Row]]:
+    async def sweep(self, front: int) -> None:
         """Throw away what was answered to a front end that is gone."""
-        return self.channel.run(_SWEEP, (INT8,), int8(front))
+        await self.channel.run(_SWEEP, (INT8,), int8(front))
 
     async def holder(self) -> int | None:
         """Return the number of the process in PostgreSQL that holds the lock."""

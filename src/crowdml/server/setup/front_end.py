@@ -25,14 +25,14 @@ from crowdml.core import BadInput
 from crowdml.core.blas_threads import one_blas_thread
 from crowdml.server.fronts.aggregator import Aggregator
 from crowdml.server.fronts.follower import Follower
-from crowdml.server.fronts.other_fronts import TICK_S, Heart, Neighbours, Silence
+from crowdml.server.fronts.other_fronts import DEAF_TICKS, TICK_S, Heart, Neighbours, Silence
 from crowdml.server.fronts.post import ALL, INBOX, Post
 from crowdml.server.http.direct import Expected
 from crowdml.server.http.front_door import Access, FrontDoor
 from crowdml.server.http.requests import Asgi, Limiter, Receive, Scope, Send, send_answer
 from crowdml.server.refusals import Answer, Refusal
 from crowdml.server.setup.application import FAILED_EXIT, end_process, make_door
-from crowdml.server.store import Store, open_store
+from crowdml.server.store import Store, StoreFailed, open_store
 from crowdml.server.store.open_database import HEAD, VERSION_TABLE
 from crowdml.server.store.postgres import DatabaseTaken
 from crowdml.server.tasks.coordinator import Coordinator, Options
@@ -247,26 +247,32 @@ class FrontEnd:
             self._failed(error)
 
     async def _tick(self) -> None:
-        """Say that we live, and look after those who do not."""
+        """Look after whoever waits here, and after neighbours; a database that says nothing must not hold that up."""
+        asking: asyncio.Task[None] | None = None
+        unanswered = 0
         while True:
-            await self._post.tell(ALL, f"here {self._post.front}")
+            if asking is None or asking.done():
+                asking, unanswered = self._begin(self._ask()), 0
+            elif (unanswered := unanswered + 1) >= DEAF_TICKS:
+                raise StoreFailed(f"the database said nothing for {DEAF_TICKS * TICK_S:.0f} s")
             for front in self._neighbours.expire():
                 if self._aggregator is not None:
                     self._aggregator.conversations.forget(front)
-                    await self._post.sweep(front)
+                    self._begin(self._post.sweep(front))
             self._devices.share(1 + len(self._neighbours.fronts))
             self._follower.outbox.give_up_late()
             if self._aggregator is not None:
                 self._alone = not self._neighbours.fronts
                 self._aggregator.wake()
-            else:
-                if not self._follower.line.linked:
-                    self._begin(self._follower.line.meet())
-                await self._watch()
+            elif not self._follower.line.linked:
+                self._begin(self._follower.line.meet())
             await asyncio.sleep(TICK_S)
 
-    async def _watch(self) -> None:
-        """End the connection of an aggregator that was silent for too long."""
+    async def _ask(self) -> None:
+        """Say that we live; end the connection of an aggregator that was silent for too long."""
+        await self._post.tell(ALL, f"here {self._post.front}")
+        if self._aggregator is not None:
+            return
         self._silence.tick()
         if self._silence.begun:
             holder = await self._post.holder()
@@ -352,11 +358,12 @@ class FrontEnd:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    def _begin(self, work: Any) -> None:
+    def _begin(self, work: Any) -> asyncio.Task[None]:
         assert self._loop is not None  # noqa: S101  it runs
-        task = self._loop.create_task(work)
+        task: asyncio.Task[None] = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
