@@ -146,6 +146,10 @@ def test_first_rounds_are_shown_and_compared_with_nothing() -> None:
     rows = study.compare(found)
     assert {(row.verdict, row.paper) for row in rows} == {("shown", None)} and len(rows) == 2 * len(study.curves)
     assert all(f"after {ROUNDS} of 130 rounds" in row.setting for row in rows)
+    assert study.draw is not None
+    whole, last = study.draw(found), study.draw(dict([list(found.items())[-1]]))
+    assert [panel.ylabel for panel in whole.panels] == ["test accuracy", "test loss"]
+    assert [panel.series[-1] for panel in whole.panels] == [panel.series[0] for panel in last.panels], "alone as beside"
     for name in ("odpfl/fig1", "odpfl/fig2"):
         assert {row.verdict for row in STUDIES[name].missing} == {"not run"}, "what was not run stays so"
 

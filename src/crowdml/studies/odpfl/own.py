@@ -12,8 +12,9 @@ import numpy as np
 
 from crowdml.simulation import Result
 from crowdml.studies.comparisons import ACCURACY, accuracies, shown
+from crowdml.studies.figure import Figure, line, panel
 from crowdml.studies.odpfl.averages import FULL, LEARNED, LOSS, paper
-from crowdml.studies.study import ByCurve, Curve, Row, Study, curve
+from crowdml.studies.study import ByCurve, Curve, Results, Row, Study, curve
 
 ROUNDS, ALL_ROUNDS = 5, 130
 """What a curve has, in about 25 minutes of a processor, and what the paper has."""
@@ -36,6 +37,29 @@ def _rows(label: str, result: Result) -> Iterator[Row]:
 
 
 CURVES = _curves()
+PLACES = {each.label: at for at, each in enumerate(CURVES)}
+
+
+def _draw(results: Results) -> Figure:
+    """Show accuracy and loss round by round; each line looks the same whichever others were run."""
+    right = {label: 1 - result.measured["test_error"] for label, result in results.items()}
+    losses = {label: result.measured["test_loss"] for label, result in results.items()}
+    panels = []
+    for words, found in ((ACCURACY, right), ("test loss", losses)):
+        shown = [
+            line(
+                label,
+                np.asarray(results[label].samples, np.float64),
+                np.asarray(values, np.float64),
+                colour=PLACES[label],
+                dash=PLACES[label],
+            )
+            for label, values in found.items()
+        ]
+        panels.append(panel(shown, xlabel="rows used by the crowd", ylabel=words, bottom=0.0))
+    return Figure(panels=tuple(panels))
+
+
 OWN = Study(
     title=f"plain and learned averaging in the paper's own setting, {ROUNDS} of {ALL_ROUNDS} rounds",
     claim="",
@@ -45,6 +69,7 @@ OWN = Study(
     task=FULL,
     curves=CURVES,
     rows=ByCurve(rows=_rows, metric=ACCURACY, published={}),
+    draw=_draw,
     trials=1,
     notes=(
         f"the first {ROUNDS} rounds of a run of {ALL_ROUNDS}, whose rate is constant; the paper's figures are those of "
