@@ -50,7 +50,8 @@ ITEMS = (
     Item(
         FIRST,
         "sliding windows of the accelerometer",
-        "`windows_of(…, step=16)`",
+        "`windows_of(…, step=16)`; on a phone what is shown and guessed slides, and windows that become rows lie side "
+        "by side, so that no reading is in two",
         "tests/data/loaders/test_activity_windows.py::"
         "test_sliding_windows_begin_every_step_and_hold_the_same_as_windows_side_by_side",
     ),
@@ -229,7 +230,8 @@ ITEMS = (
     Item(
         SLICES,
         "the convolutional net on CIFAR-10 (CNN columns of tables I to IV)",
-        "`crowdml reproduce slicenet/table1 --full --resume`: hours; `slicenet/cnn` has its first passes",
+        "`crowdml reproduce slicenet/table1 --full --resume`, likewise `table2` to `table4`: hours; `slicenet/cnn` has "
+        "the first passes of table I",
         "tests/studies/test_slicenet.py::test_photographs_are_compared_with_their_own_figures",
     ),
     Item(
@@ -358,7 +360,8 @@ FIGURES: dict[str, dict[str, str]] = {
         "80 devices and a single one (text)": "crowdml-2016/devices",
     },
     SLICES: {
-        "figures 1 and 2 (the system, a sliced net)": "concepts/slicing.md",
+        "figure 1 (a sliced net)": "concepts/slicing.md",
+        "figure 2 (its two nets)": "slicenet/table6",
         **{f"figure {number}": f"slicenet/fig{number}" for number in range(3, 7)},
         **{f"table {number}": f"slicenet/table{at}" for at, number in enumerate("I II III IV V VI VII".split(), 1)},
         "table I, convolutional net, first passes": "slicenet/cnn",
