@@ -230,8 +230,8 @@ ITEMS = (
     Item(
         SLICES,
         "the convolutional net on CIFAR-10 (CNN columns of tables I to IV)",
-        "`crowdml reproduce slicenet/table1 --full --resume`, likewise `table2` to `table4`: hours; `slicenet/cnn` has "
-        "the first passes of table I",
+        "`slicenet/cnn-all`, curve by curve, for tables I and III; `table2` and `table4` by `--full`: hours; "
+        "`slicenet/cnn` has the first passes of table I",
         "tests/studies/test_slicenet.py::test_photographs_are_compared_with_their_own_figures",
     ),
     Item(
@@ -273,7 +273,7 @@ ITEMS = (
     Item(
         ODPFL,
         "its own setting: TensorFlow's tutorial net, 10 devices, 130 and 200 rounds, 5 % public",
-        "`crowdml reproduce odpfl/fig1 --full --resume`: days on a processor; `odpfl/own` has its first rounds",
+        "`odpfl/own-all`, curve by curve: hours on a processor; `odpfl/own` has its first rounds",
         "tests/studies/test_odpfl.py::test_the_papers_own_setting_is_there_in_full",
     ),
     Item(
@@ -364,11 +364,13 @@ FIGURES: dict[str, dict[str, str]] = {
         "figure 2 (its two nets)": "slicenet/table6",
         **{f"figure {number}": f"slicenet/fig{number}" for number in range(3, 7)},
         **{f"table {number}": f"slicenet/table{at}" for at, number in enumerate("I II III IV V VI VII".split(), 1)},
+        "tables I and III, convolutional net": "slicenet/cnn-all",
         "table I, convolutional net, first passes": "slicenet/cnn",
     },
     ODPFL: {
         "figure 1": "odpfl/fig1",
         "figure 2": "odpfl/fig2",
+        "figures 1 and 2, the paper's own net and photographs": "odpfl/own-all",
         "figures 1 and 2, the paper's own net and photographs, first rounds": "odpfl/own",
         "private variants (text)": "odpfl/private",
     },

@@ -11,7 +11,7 @@ import pytest
 from crowdml.simulation import simulate
 from crowdml.simulation.baselines import COMMON
 from crowdml.studies.drawing import save
-from crowdml.studies.odpfl import STUDIES
+from crowdml.studies.odpfl import STUDIES, all_rounds
 from crowdml.studies.odpfl.own import ROUNDS
 from crowdml.studies.quick import in_small
 from crowdml.studies.study import Study
@@ -25,7 +25,7 @@ def test_curves_are_tasks(name: str) -> None:
     study = STUDIES[name]
     setting = study.unstated.candidates[study.unstated.used] if study.unstated else ()
     # The last is the most unlike the first; terms with ε take a second each.
-    for curve in (study.curves[3], study.curves[-1]):
+    for curve in (study.curves[min(3, len(study.curves) - 1)], study.curves[-1]):
         assert load(study.task, [*setting, *curve.changes]).data.public >= 200
 
 
@@ -152,6 +152,20 @@ def test_first_rounds_are_shown_and_compared_with_nothing() -> None:
     assert [panel.series[-1] for panel in whole.panels] == [panel.series[0] for panel in last.panels], "alone as beside"
     for name in ("odpfl/fig1", "odpfl/fig2"):
         assert {row.verdict for row in STUDIES[name].missing} == {"not run"}, "what was not run stays so"
+
+
+def test_both_figures_of_the_papers_own_setting_come_from_one_run() -> None:
+    study = STUDIES["odpfl/own-all"]
+    task = load(study.task, [*study.curves[1].changes])
+    assert (task.passes, task.crowd.curve) == (all_rounds.ROUNDS, all_rounds.POINTS)
+    assert task.algorithm.rate.kind == "constant", "else 130 rounds alone would learn otherwise"
+    curve = np.linspace(0.9, 0.2, 20)  # 130 rounds are the thirteenth point
+    for late, words in ((0.2, ["differs", "beyond"]), (0.35, ["differs", "holds"]), (0.5, ["differs", "differs"])):
+        made = results(study, lambda label: late)["plain"]  # noqa: B023
+        made.measured = {name: np.append(curve[:-1], late)[:, None] for name in ("test_error", "test_loss")}
+        first, last, loss = study.compare({"plain": made})
+        assert [first.verdict, last.verdict] == words and loss.verdict == "shown"
+        assert first.ours == pytest.approx(1 - curve[12]) and (first.paper, last.paper) == (0.80, 0.65)
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])

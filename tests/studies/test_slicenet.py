@@ -228,6 +228,24 @@ def test_first_passes_are_shown_and_compared_with_nothing() -> None:
     assert {row.verdict for row in STUDIES["slicenet/table1"].missing} == {"not run"}, "what was not run stays so"
 
 
+def test_photographs_are_compared_when_all_passes_are_done() -> None:
+    study, first = STUDIES["slicenet/cnn-all"], STUDIES["slicenet/cnn"]
+    labels = [curve.label for curve in study.curves]
+    assert set(labels) == set(training_tables.TABLE1_CNN) | set(training_tables.TABLE3_CNN)
+    task = load(study.task, [*study.settled, *study.curves[1].changes])
+    assert (task.data.dataset, task.passes, task.algorithm.pieces) == ("cifar10", first_passes.ALL_PASSES, 4)
+    assert study.settled == first.settled, "the rate of the first passes is that of all"
+    for label, error, word in (
+        ("n = 20", 32.6, "holds"),
+        ("n = 20", 30.0, "beyond"),
+        ("n = 20", 33.0, "differs"),
+        ("S-SGD", 40.0, "trend"),
+        ("τ = 1", 90.0, "differs"),
+    ):
+        (row,) = study.compare({label: result(task, error)})
+        assert row.verdict == word, (label, error)
+
+
 def test_the_rate_of_the_first_passes_is_searched_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[tuple[float, int, int | None]] = []
 

@@ -1,5 +1,6 @@
 """ODPFL: federated averaging, privacy on devices, and averages that the server learns on public rows."""
 
+from crowdml.studies.odpfl import all_rounds
 from crowdml.studies.odpfl.averages import FIG1, FIG2, MISLABELLED
 from crowdml.studies.odpfl.both import BOTH
 from crowdml.studies.odpfl.byzantine import ATTACKED
@@ -14,6 +15,7 @@ STUDIES: dict[str, Study] = {
     "odpfl/fig1": FIG1,
     "odpfl/fig2": FIG2,
     "odpfl/own": OWN,
+    "odpfl/own-all": all_rounds.ALL,
     "odpfl/both": BOTH,
     "odpfl/mislabelled": MISLABELLED,
     "odpfl/mixed": MIXED,

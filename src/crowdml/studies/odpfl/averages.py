@@ -108,7 +108,7 @@ def _mislabelled(results: Results) -> Iterator[Row]:
 
 
 def _unfinished(crowd: str, *levels: tuple[str, float]) -> tuple[Row, ...]:
-    why = "days on a processor: --full"
+    why = "hours on a processor for each: crowdml reproduce odpfl/own-all"
     return tuple(not_run(f"CIFAR-10, {crowd}: {name}", "test accuracy", paper, why) for name, paper in levels)
 
 

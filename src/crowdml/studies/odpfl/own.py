@@ -6,7 +6,7 @@ of the whole run, number by number; nothing that they reach is set beside what t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -37,27 +37,31 @@ def _rows(label: str, result: Result) -> Iterator[Row]:
 
 
 CURVES = _curves()
-PLACES = {each.label: at for at, each in enumerate(CURVES)}
 
 
-def _draw(results: Results) -> Figure:
-    """Show accuracy and loss round by round; each line looks the same whichever others were run."""
-    right = {label: 1 - result.measured["test_error"] for label, result in results.items()}
-    losses = {label: result.measured["test_loss"] for label, result in results.items()}
-    panels = []
-    for words, found in ((ACCURACY, right), ("test loss", losses)):
-        shown = [
-            line(
-                label,
-                np.asarray(results[label].samples, np.float64),
-                np.asarray(values, np.float64),
-                colour=PLACES[label],
-                dash=PLACES[label],
-            )
-            for label, values in found.items()
-        ]
-        panels.append(panel(shown, xlabel="rows used by the crowd", ylabel=words, bottom=0.0))
-    return Figure(panels=tuple(panels))
+def both_figures(order: Sequence[Curve]) -> Callable[[Results], Figure]:
+    """Return what draws accuracy and loss round by round; each line looks the same whichever others were run."""
+    places = {each.label: at for at, each in enumerate(order)}
+
+    def draw(results: Results) -> Figure:
+        right = {label: 1 - result.measured["test_error"] for label, result in results.items()}
+        losses = {label: result.measured["test_loss"] for label, result in results.items()}
+        panels = []
+        for words, found in ((ACCURACY, right), ("test loss", losses)):
+            shown = [
+                line(
+                    label,
+                    np.asarray(results[label].samples, np.float64),
+                    np.asarray(values, np.float64),
+                    colour=places[label],
+                    dash=places[label],
+                )
+                for label, values in found.items()
+            ]
+            panels.append(panel(shown, xlabel="rows used by the crowd", ylabel=words, bottom=0.0))
+        return Figure(panels=tuple(panels))
+
+    return draw
 
 
 OWN = Study(
@@ -69,7 +73,7 @@ OWN = Study(
     task=FULL,
     curves=CURVES,
     rows=ByCurve(rows=_rows, metric=ACCURACY, published={}),
-    draw=_draw,
+    draw=both_figures(CURVES),
     trials=1,
     notes=(
         f"the first {ROUNDS} rounds of a run of {ALL_ROUNDS}, whose rate is constant; the paper's figures are those of "

@@ -1,6 +1,13 @@
 """Crowdlearning: crowded deep learning with data privacy (SliceNet)."""
 
-from crowdml.studies.slicenet import convergence, cost_tables, first_passes, noise_trade_off, training_tables
+from crowdml.studies.slicenet import (
+    all_passes,
+    convergence,
+    cost_tables,
+    first_passes,
+    noise_trade_off,
+    training_tables,
+)
 from crowdml.studies.study import Study
 
 STUDIES: dict[str, Study] = {
@@ -10,6 +17,7 @@ STUDIES: dict[str, Study] = {
     "slicenet/table3-uploads": training_tables.TABLE_3_UPLOADS,
     "slicenet/table4": training_tables.TABLE_4,
     "slicenet/cnn": first_passes.CNN,
+    "slicenet/cnn-all": all_passes.ALL,
     "slicenet/fig3": convergence.FIG3,
     "slicenet/fig4": convergence.FIG4,
     "slicenet/fig5": convergence.FIG5,

@@ -57,7 +57,7 @@ def shown_errors(results: Results) -> Iterator[Row]:
 
 def unfinished(paper: Mapping[str, float]) -> tuple[Row, ...]:
     """Name what the paper reports for its convolutional net on CIFAR-10, which was never trained here."""
-    why = "hours on a processor: --full"
+    why = "hours on a processor: crowdml reproduce slicenet/cnn-all"
     return tuple(not_run(f"cnn on CIFAR-10, {name}", METRIC, error, why) for name, error in paper.items())
 
 
