@@ -17,7 +17,7 @@ from crowdml.studies.odpfl.averages import FULL, LEARNED, LOSS, paper
 from crowdml.studies.study import ByCurve, Curve, Results, Row, Study, curve
 
 ROUNDS, ALL_ROUNDS = 5, 130
-"""What a curve has, in about 25 minutes of a processor, and what the paper has."""
+"""What a curve has, in minutes of a processor, and what the paper has."""
 WAYS = {"plain": (), "learned": (LEARNED, *paper("constrained"))}
 CROWDS = {"IID": (), "two shards of sorted rows": ('crowd.partition={ kind = "shards" }',)}
 
