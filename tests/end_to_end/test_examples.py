@@ -28,7 +28,7 @@ def test_stable_local_steps_learn_under_noise() -> None:
 
 
 def test_a_number_is_learnt_under_a_promise() -> None:
-    """A relative error of 0.14, where always saying the middle one has 0.22 and no noise at all 0.137."""
+    """A relative error of 0.15, where always saying the middle one has 0.22 and no noise at all 0.137."""
     path = next(own for own in EXAMPLES if own.stem == "diabetes")
     found = simulate(Task.load(path), trials=2)
     assert found.test_error < 0.16 and found.measured["r2"][-1].mean() > 0.3 and not found.warnings
