@@ -230,8 +230,7 @@ ITEMS = (
     Item(
         SLICES,
         "the convolutional net on CIFAR-10 (CNN columns of tables I to IV)",
-        "`slicenet/cnn-all`, curve by curve, for tables I and III; `table2` and `table4` by `--full`: hours; "
-        "`slicenet/cnn` has the first passes of table I",
+        "`slicenet/cnn-all`, curve by curve: hours on a processor; `slicenet/cnn` has the first passes of table I",
         "tests/studies/test_slicenet.py::test_photographs_are_compared_with_their_own_figures",
     ),
     Item(
@@ -364,7 +363,7 @@ FIGURES: dict[str, dict[str, str]] = {
         "figure 2 (its two nets)": "slicenet/table6",
         **{f"figure {number}": f"slicenet/fig{number}" for number in range(3, 7)},
         **{f"table {number}": f"slicenet/table{at}" for at, number in enumerate("I II III IV V VI VII".split(), 1)},
-        "tables I and III, convolutional net": "slicenet/cnn-all",
+        "tables I to IV, convolutional net": "slicenet/cnn-all",
         "table I, convolutional net, first passes": "slicenet/cnn",
     },
     ODPFL: {

@@ -27,6 +27,7 @@ TABLE1 = {ALONE: 5.15, "n = 5": 5.29, "n = 10": 3.63, "n = 15": 3.10, "n = 20": 
 TABLE1_CNN = {ALONE: 46.88, "n = 5": 46.11, "n = 10": 37.65, "n = 15": 34.40, "n = 20": 32.40, CENTRAL: 29.54}
 TABLE3 = {"τ = 0": 3.07, "τ = 0.2": 2.91, "τ = 0.4": 2.70, "τ = 0.6": 2.91, "τ = 0.8": 3.14, "τ = 1": 5.72}
 TABLE3_CNN = {"τ = 0": 35.89, "τ = 0.2": 35.73, "τ = 0.4": 35.35, "τ = 0.6": 36.48, "τ = 0.8": 38.07, "τ = 1": 48.07}
+HOURS = "hours on a processor: crowdml reproduce slicenet/cnn-all"
 NOTES = (
     "a group of n devices has a dominator and n - 1 followers; errors are those of the groups' models, on average",
     "an upload holds the share θ of each device's weights with the largest Σ|gradient|, all biases, all normalisations",
@@ -57,8 +58,7 @@ def shown_errors(results: Results) -> Iterator[Row]:
 
 def unfinished(paper: Mapping[str, float]) -> tuple[Row, ...]:
     """Name what the paper reports for its convolutional net on CIFAR-10, which was never trained here."""
-    why = "hours on a processor: crowdml reproduce slicenet/cnn-all"
-    return tuple(not_run(f"cnn on CIFAR-10, {name}", METRIC, error, why) for name, error in paper.items())
+    return tuple(not_run(f"cnn on CIFAR-10, {name}", METRIC, error, HOURS) for name, error in paper.items())
 
 
 def published(results: Results) -> dict[str, float]:
@@ -162,7 +162,7 @@ SHORT = ("crowd.passes=4", "algorithm.decay=0.68")
 
 _FEWER = "four passes instead of the eight of table I, the rate falling to the same"
 _MISSING = "the paper's figures are missing from the text we have; it says that"
-_NO_CNN = (not_run("cnn on CIFAR-10", METRIC, None, "hours on a processor: --full"),)
+_NO_CNN = (not_run("cnn on CIFAR-10", METRIC, None, HOURS),)
 
 
 def _table2(results: Results) -> Iterator[Row]:
