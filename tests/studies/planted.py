@@ -39,6 +39,7 @@ def planted(study: Study, error: Callable[[str], float] | None = None) -> Mappin
             samples=np.linspace(1.0, 100.0, POINTS),
             measured=dict.fromkeys(("test_error", "estimated_error", "validation_error", "test_loss"), errors),
             test_error=found,
+            validation_error=found,
             updates=1000,
             times=pace * np.tile(np.arange(1.0, POINTS + 1)[:, None], (1, TRIALS)),
             privacy={"sample": {"epsilon": 1.0}, "paper_claim": {"epsilon": 1.0}, "first_cut": {"epsilon": 1.0}},

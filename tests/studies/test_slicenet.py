@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from crowdml.core import NUMPY
 from crowdml.simulation import Result, simulate
+from crowdml.slicing import cost_graph, cut
 from crowdml.slicing.published import PUBLISHED
 from crowdml.studies import STUDIES, reproduce, search
 from crowdml.studies.drawing import save
@@ -226,6 +228,22 @@ def test_first_passes_are_shown_and_compared_with_nothing() -> None:
     assert all(f"after {first_passes.PASSES} of 30 passes" in row.setting for row in rows)
     assert [curve.label.split(",")[0] for curve in study.curves] == [*(f"n = {n}" for n in (5, 10, 15, 20)), "C-SGD"]
     assert {row.verdict for row in STUDIES["slicenet/table1"].missing} == {"not run"}, "what was not run stays so"
+
+
+@pytest.mark.parametrize("name", ["slicenet/table1", "slicenet/trade-off", "slicenet/cnn"])
+def test_every_net_that_is_searched_can_be_cut(name: str) -> None:
+    study = STUDIES[name]
+    assert study.unstated is not None
+    nets = {}
+    for changes in study.unstated.candidates.values():
+        for curve in study.curves:
+            task = load(study.task, [*changes, *curve.changes])
+            settings = task.algorithm
+            nets[task.model.model_dump_json(), settings.pieces, settings.balance] = task
+    for task in nets.values():
+        if task.algorithm.pieces:
+            settings = task.algorithm
+            cut(cost_graph(task.model_for(NUMPY)), settings.pieces, settings.slicer, settings.balance)
 
 
 def test_photographs_are_compared_when_all_passes_are_done() -> None:

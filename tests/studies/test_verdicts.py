@@ -41,6 +41,15 @@ def test_models_without_error_do_not_show_what_the_paper_does(name: str, monkeyp
     assert all(row.verdict != "holds" for row in levels)
 
 
+@pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if study.unstated])
+def test_a_search_looks_at_curves_that_the_study_has(name: str) -> None:
+    study = STUDIES[name]
+    assert study.unstated is not None and study.unstated.used in study.unstated.candidates
+    made = planted(study)
+    value, _ = study.unstated.score({label: made[label] for label in study.unstated.curves})
+    assert np.isfinite(value)
+
+
 @pytest.mark.parametrize("name", ["slicenet/table5", "slicenet/table6", "slicenet/table7"])
 def test_costs_that_are_not_the_papers_pass_no_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One piece that holds everything sends nothing, and is no cut."""

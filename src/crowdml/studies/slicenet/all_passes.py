@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from crowdml.simulation import Result
 from crowdml.studies.comparisons import learns, level, shown
-from crowdml.studies.slicenet.first_passes import ALL_PASSES, CNN
+from crowdml.studies.slicenet.first_passes import ALL_PASSES, CNN, rate_by
 from crowdml.studies.slicenet.training_tables import (
     ALONE,
     CENTRAL,
@@ -66,7 +66,7 @@ ALL = replace(
         *ten_groups("ω", "omega", OMEGAS, OF_TWELVE, MEASURED),
     ),
     rows=ByCurve(rows=_rows, metric=METRIC, published=PUBLISHED),
-    unstated=replace(CNN.unstated, curves=(CENTRAL,)) if CNN.unstated else None,
+    unstated=rate_by(CENTRAL),
     notes=(
         *NOTES,
         f"{ALL_PASSES} passes: the paper does not state how long it trains; whether errors fall from setting to "

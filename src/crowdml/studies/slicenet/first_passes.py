@@ -12,7 +12,7 @@ from dataclasses import replace
 from crowdml.simulation import Result
 from crowdml.studies.comparisons import shown
 from crowdml.studies.slicenet.training_tables import ALONE, CENTRAL, METRIC, NOTES, group_sizes, percent
-from crowdml.studies.study import TASKS, ByCurve, Row, Study, searched_rate
+from crowdml.studies.study import TASKS, ByCurve, Row, Study, Unstated, searched_rate
 
 PASSES, ALL_PASSES = 4, 30
 """What a curve has, and what the full setting of table I has."""
@@ -25,6 +25,12 @@ def _name(label: str) -> str:
 
 def _rows(label: str, result: Result) -> Iterator[Row]:
     yield shown(label, METRIC, percent(result))
+
+
+def rate_by(label: str) -> Unstated:
+    """Choose the rate by one pass of a curve, on rows held back."""
+    found = searched_rate(label, RATES, given=0.05, used=0.1, key="algorithm.rate")
+    return replace(found, shorter=("crowd.passes=1",))
 
 
 # Devices alone are left out: to measure 120 nets takes longer than to train them.
@@ -43,9 +49,7 @@ CNN = Study(
     curves=CURVES,
     rows=ByCurve(rows=_rows, metric=METRIC, published={}),
     trials=1,
-    unstated=replace(
-        searched_rate(_name(CENTRAL), RATES, given=0.05, used=0.1, key="algorithm.rate"), shorter=("crowd.passes=1",)
-    ),
+    unstated=rate_by(_name(CENTRAL)),
     notes=(
         *NOTES,
         f"the first {PASSES} passes of a run of {ALL_PASSES}; the paper's figures are those of the end of training, "
