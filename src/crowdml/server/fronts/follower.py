@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from crowdml.core import CrowdError
+from crowdml.secure_aggregation.stages import MESSAGES, largest_message
 from crowdml.server.fronts.outbox import Outbox
 from crowdml.server.fronts.post import Post
 from crowdml.server.fronts.task_replica import Replica
@@ -38,10 +39,12 @@ from crowdml.server.http.requests import (
 )
 from crowdml.server.http.routes import RAW_ROUTES
 from crowdml.server.http.session_cookies import SessionCookies
+from crowdml.server.http.websockets.relay import refuse_socket
 from crowdml.server.refusals import Answer, Refusal, refusal_of
 from crowdml.server.store.channel import BYTES
 from crowdml.server.tasks.device_tokens import DeviceState, token_hash
 from crowdml.server.tasks.running_task import RunningTask
+from crowdml.task.live_task import LiveTask
 
 _OWN = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/check-(?:out|ins)")
 _HEALTH = "/healthz"
@@ -87,7 +90,7 @@ class Follower:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "websocket":
-            await self.tunnel.socket(scope, receive, send)
+            await self._pass_socket_on(scope, receive, send)
         elif scope["path"] == _HEALTH or self._is_own(scope["path"], scope["headers"]):
             await self._door(scope, receive, send)
         else:
@@ -195,18 +198,43 @@ class Follower:
         try:
             request = Request.of(scope)
             size = length_of(request.headers.get(b"content-length", b"0"))
-            token = request.token()
-            known = bool(token) and (self.replica.tokens.find(token) is not None or self.replica.is_operator(token))
-            if not known:
-                self._strangers.require(request.address)
-            largest = LARGEST_TASK if known else LARGEST_BODY
-            if LARGEST_BODY < size <= LARGEST_FORM and not known and await self._has_session(scope):
-                largest = LARGEST_FORM
+            largest = await self._largest(request, self._require_pace(request), size, scope)
             body = await read_body(receive, size) if 0 < size <= largest else b""
         except CrowdError as error:
             await send_answer(send, refusal_of(error).answer())
             return
         await self.tunnel.request(scope, body, receive, send)
+
+    async def _pass_socket_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the aggregator speak, unless whoever asks does so too often."""
+        try:
+            self._require_pace(Request.of(scope))
+        except CrowdError as error:
+            await receive()
+            await refuse_socket(send, refusal_of(error).answer())
+            return
+        await self.tunnel.socket(scope, receive, send)
+
+    def _require_pace(self, request: Request) -> DeviceState | None:
+        """Refuse whoever asks too often, before anything is passed on; return the device that asks, if it is one."""
+        token = request.token()
+        device = self.replica.tokens.find(token) if token else None
+        if device is not None:
+            self._devices.require(device.id)
+        elif not (token and self.replica.is_operator(token)):
+            self._strangers.require(request.address)
+        return device
+
+    async def _largest(self, request: Request, device: DeviceState | None, size: int, scope: Scope) -> int:
+        """Say how much is read from whoever asks: not more than any of its messages can have."""
+        if size <= LARGEST_BODY:
+            return LARGEST_BODY
+        if device is not None:
+            return max(LARGEST_BODY, largest_of_devices(self.replica.tasks[device.task].live))
+        # The database is asked for what is large alone, and paced: nobody's token must not make us ask each time.
+        if size <= LARGEST_TASK and (token := request.token()) and await self.replica.is_operator_now(token):
+            return LARGEST_TASK
+        return LARGEST_FORM if size <= LARGEST_FORM and await self._has_session(scope) else LARGEST_BODY
 
     async def _has_session(self, scope: Scope) -> bool:
         hashed = token_hash(self._cookies.read(scope["headers"]).encode())
@@ -247,6 +275,12 @@ class ExpectedHere:
             self.outbox.enqueue(self.running.id, self.device.slot, self.key, body, answered)
         except CrowdError as error:
             answered(refusal_of(error).answer())
+
+
+def largest_of_devices(live: LiveTask) -> int:
+    """Return how many bytes a request of a task's devices has at most."""
+    sums = [largest_message(form.terms, name) for form in live.forms for name in MESSAGES]
+    return max(sums, default=live.server_messages.check_in.size_bytes)
 
 
 def _token(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
