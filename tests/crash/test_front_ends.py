@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from crowdml.server.setup.application import FAILED_EXIT
+from crowdml.server.store.postgres import HOLDS_LOCK
 from tests.support.crowd import check, finish, receipts, wait_for
 from tests.support.fronts import BusyEverywhere, FrontEnds, join
 from tests.support.server import TASK
@@ -109,6 +110,23 @@ def test_an_aggregator_that_was_stopped_cannot_go_on_where_it_was(fronts: FrontE
     wait_for(crowd, 60)
     stopped.start()
     wait_for(crowd, 60)
+    finish(crowd)
+    check(fronts, crowd, least=200)
+
+
+def test_an_aggregator_whose_lock_is_taken_away_shows_nothing_old(fronts: FrontEnds, tmp_path: Path) -> None:
+    """As by an administrator who ends its connection: it lives, and the other may store before it notices."""
+    crowd = join(fronts, tmp_path, DEVICES)
+    wait_for(crowd, 100)
+    losing, other = fronts.aggregator(), fronts.follower()
+    with psycopg.connect(fronts.database, autocommit=True) as connection:
+        ends = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {HOLDS_LOCK}"  # noqa: S608  a constant
+        assert connection.execute(ends).fetchone()
+    assert losing.process.wait(60) == FAILED_EXIT
+    fronts.wait_for_role(other, "aggregates")
+    # A device refuses a version that is older than one it has seen, and would end here.
+    wait_for(crowd, 100)
+    losing.start()
     finish(crowd)
     check(fronts, crowd, least=200)
 

@@ -67,7 +67,7 @@ def test_who_loses_its_connection_loses_the_lock_and_cannot_write(url: str) -> N
 
 
 def test_who_waits_for_the_lock_keeps_nothing_from_being_cleared_away(url: str) -> None:
-    """A statement that waits sees the database as it was: a follower waits for weeks, and a model is stored each second."""
+    """A statement that waits sees the database as it was; and a follower waits for weeks."""
     taken: list[Store] = []
     with open_store(url), psycopg.connect(url, autocommit=True) as looking:
         waiting = threading.Thread(target=lambda: taken.append(open_store(url, wait_ms=0)))

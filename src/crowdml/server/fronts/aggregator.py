@@ -13,6 +13,7 @@ from crowdml.server.fronts.links import Links, Reply
 from crowdml.server.fronts.other_fronts import TICK_S
 from crowdml.server.fronts.post import CHECK_INS, INBOX, MOST_LETTERS, OPEN, Post, own_channel
 from crowdml.server.fronts.tunnel import Conversations
+from crowdml.server.http.direct import mistake
 from crowdml.server.http.exchange import make_check_in, read_message
 from crowdml.server.http.requests import Asgi
 from crowdml.server.refusals import Answer, Refusal, refusal_of
@@ -114,7 +115,7 @@ class Aggregator:
 
         def answered(at: int, answer: Answer) -> None:
             nonlocal left
-            self._coordinator.check_ins[answer.status] += 1
+            self._coordinator.count_check_in(answer, running)
             answers[at] = answer
             left -= 1
             if not left:
@@ -137,5 +138,8 @@ class Aggregator:
                 writer.enqueue(check_in, functools.partial(answered, at))
             except CrowdError as error:
                 answered(at, refusal_of(error).answer())
+            except Exception as error:
+                # It costs the one check-in alone: it is sent again to whoever aggregates next, who would end as well.
+                answered(at, mistake(error))
         if writer is not None:
             writer.came(front)

@@ -21,8 +21,8 @@ LOCK = int.from_bytes(b"crowdml")
 BUSY_MS = 5000
 """How long to wait for it: PostgreSQL may take a moment to notice that a server was killed."""
 POLL_S = 0.1
-"""How often it is asked for. A statement that waits for it in PostgreSQL would keep its view of the database for as long
-as it waits, and nothing that was replaced meanwhile, such as each state of a model, could be cleared away."""
+"""How often it is asked for. A statement that waits for it in PostgreSQL would keep its view of the database, and
+nothing that was replaced meanwhile, such as each state of a model, could be cleared away."""
 
 PATIENCE: dict[str, int] = {
     "connect_timeout": 10,
