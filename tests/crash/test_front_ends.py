@@ -18,7 +18,7 @@ import pytest
 
 from crowdml.server.setup.application import FAILED_EXIT
 from crowdml.server.store.postgres import HOLDS_LOCK
-from tests.support.crowd import check, finish, receipts, wait_for
+from tests.support.crowd import charges, check, finish, receipts, wait_for
 from tests.support.fronts import BusyEverywhere, FrontEnds, join
 from tests.support.server import TASK
 
@@ -35,6 +35,20 @@ ROUNDS = (
     ("[crowd]\npasses = 40\n", ""),
 )
 """Changes of a task: it goes on in rounds, of all devices that there are, and ends after so many."""
+
+
+SUMS = (
+    ROUNDS[0],
+    (
+        GAUSSIAN,
+        'mode = "sound"\nmechanism = "gaussian"\nclip = 1.0\nepsilon = 20.0\ndelta = 1e-6\n'
+        'max-uses = 96\nunit = "device"\n'
+        "[secure-aggregation]\nenabled = true\ndrop-out = 0.3\nattempts = 6\n"
+        f"[stop]\nmax-releases = 96\nmax-versions = {VERSIONS}\n",
+    ),
+    ROUNDS[2],
+)
+"""The same in secure sums: so many attempts that kills do not spend them."""
 
 
 class InRounds(BusyEverywhere):
@@ -97,6 +111,34 @@ def test_a_killed_aggregator_costs_a_round_no_contribution(fronts: FrontEnds, tm
     whole = Counter(row["started"] for row in found.values())
     assert fronts.ask(f"/v1/tasks/{fronts.task}")["version"] == VERSIONS
     assert all(whole[number] == PER_ROUND for number in range(VERSIONS))
+
+
+def test_a_killed_aggregator_costs_a_secure_sum_an_attempt_and_nothing_else(fronts: FrontEnds, tmp_path: Path) -> None:
+    """It lived in its memory alone: devices begin another with whoever aggregates next, and each is charged for all."""
+    fronts.open(*SUMS)
+    crowd = join(fronts, tmp_path, PER_ROUND, kind=InRounds)
+
+    def reach(version: int) -> None:
+        end = time.monotonic() + 60.0
+        while (shown := fronts.ask(f"/v1/tasks/{fronts.task}"))["version"] < version:
+            assert time.monotonic() < end and shown["state"] == "open", (shown, [device.error for device in crowd])
+            time.sleep(0.01)
+
+    for version in (2, 6):
+        reach(version)
+        victim = fronts.aggregator()
+        victim.kill()
+        reach(version + 2)
+        victim.start()
+        fronts.wait_until_ready(victim)
+    finish(crowd)
+    found = receipts(fronts.database, fronts.task)
+    assert fronts.ask(f"/v1/tasks/{fronts.task}")["version"] == VERSIONS
+    rounds = Counter((row["slot"], row["started"]) for row in found)
+    assert set(rounds.values()) == {1}, "one contribution of each device to a sum"
+    whole = Counter(row["version"] for row in found)
+    assert all(whole[number + 1] >= PER_ROUND - 1 for number in range(VERSIONS)), "no more are missing than may be"
+    assert {row["key"] for row in found} <= {key for device in crowd for key in charges(device.place)}
 
 
 def test_an_aggregator_that_was_stopped_cannot_go_on_where_it_was(fronts: FrontEnds, tmp_path: Path) -> None:

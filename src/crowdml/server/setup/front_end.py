@@ -220,7 +220,8 @@ class FrontEnd:
         try:
             await self._aggregate(store)
         except BaseException as error:
-            self._fail(error)
+            if not self._ended:
+                self._fail(error)
 
     async def _aggregate(self, store: Store) -> None:
         """Take all tasks up where they are, and let the others know."""
