@@ -22,6 +22,7 @@ from crowdml.core.keys import SigningKey
 from crowdml.device import Device
 from crowdml.server.fronts.other_fronts import GONE_S, TICK_S
 from crowdml.server.fronts.post import CHECK_INS, OPEN
+from crowdml.server.http.front_door import Access
 from crowdml.server.pages.operator.sign_in import SIGN_IN_PACE
 from tests.support.process import Process
 from tests.support.served import WAIT_S, Member, honest
@@ -73,6 +74,7 @@ max-releases = 24
 """
 
 
+PACE = Access().device_pace
 COUNT = """
 CREATE TABLE letters_seen (kind INTEGER NOT NULL);
 CREATE FUNCTION see_letter() RETURNS TRIGGER LANGUAGE plpgsql AS
@@ -355,14 +357,40 @@ def test_a_front_end_that_ends_leaves_no_stream_behind(two: Two, tmp_path: Path)
         assert connection.execute("SELECT count(*) FROM crowdml_outbox").fetchone() == (0,)
 
 
-def test_what_is_refused_through_a_follower_is_in_the_event_log(two: Two) -> None:
-    task = two.aggregator.fresh()
+@pytest.mark.parametrize("features", [3, 5000], ids=["looked at by the aggregator", "large, looked at by the follower"])
+def test_what_is_refused_through_a_follower_is_counted(two: Two, features: int) -> None:
+    task = two.aggregator.fresh(f"data.features={features}")
     member = two.known(two.aggregator.device(task))
     body = honest(member.live, 0)
     assert member.check_in(b"x" * len(body)).status_code == 422
-    log = two.aggregator.as_operator("GET", "/v1/operator/log").json()
-    found = [each for each in log["events"] if each.get("task") == task and each["action"] == "refused check-in"]
-    assert [each["count"] for each in found] == [1], log
+
+    def counted() -> bool:
+        log = two.aggregator.as_operator("GET", "/v1/operator/log").json()["events"]
+        found = [each["count"] for each in log if each["action"] == "refused check-in" and each["task"] == task]
+        (device,) = two.aggregator.as_operator("GET", f"/v1/tasks/{task}/devices").json()["devices"]
+        return found == [1] and device["refused"] == 1
+
+    until(counted)
+
+
+def test_a_device_that_asks_both_has_the_pace_of_one(two: Two) -> None:
+    task = two.aggregator.fresh()
+    member = two.known(two.aggregator.device(task))
+    told: list[int] = []
+
+    def ask(server: Process) -> None:
+        with httpx.Client(base_url=server.address, timeout=WAIT_S) as client:
+            for _ in range(2 * PACE.burst):
+                told.append(client.get(f"/v1/tasks/{task}/check-out", headers=member.bearer).status_code)
+
+    began = time.monotonic()
+    threads = [threading.Thread(target=ask, args=(server,)) for server in two.both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * WAIT_S)
+    most = PACE.burst + PACE.per_second * (time.monotonic() - began)
+    assert set(told) <= {200, 429} and told.count(200) <= most + 2, (told.count(200), most)
 
 
 def test_events_come_through_a_follower(two: Two) -> None:

@@ -18,6 +18,7 @@ from crowdml.server.http.exchange import make_check_in, read_message
 from crowdml.server.http.requests import Asgi
 from crowdml.server.refusals import Answer, Refusal, refusal_of
 from crowdml.server.tasks.coordinator import Coordinator
+from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.task_writer import BUSY
 
 log = logging.getLogger("crowdml.server")
@@ -58,6 +59,13 @@ class Aggregator:
         await self.links.begin()
         await self._post.listen(INBOX)
         self.wake()
+
+    def note_refused(self, task: int, slot: int) -> None:
+        """Count a check-in that another front end has refused, because no honest device sends it."""
+        running = self._task(task)
+        if running is not None and (device := running.devices.get(slot)) is not None:
+            device.refused += 1
+            self._coordinator.count_refusal("device", "refused check-in", running.id)
 
     def wake(self) -> None:
         """Look into the inbox: something may have come."""
@@ -100,6 +108,9 @@ class Aggregator:
         finally:
             self._working = None
 
+    def _task(self, number: int) -> RunningTask | None:
+        return next((each for each in self._coordinator.tasks.values() if each.id == number), None)
+
     def _take_linked(self, front: Hashable, number: int, task: int, content: bytes, reply: Reply) -> None:
         """Take a batch that came by a link, unless this end is near: its sender has it for whoever aggregates next."""
         if not self._closing:
@@ -124,7 +135,7 @@ class Aggregator:
                 if writer is not None and len(posted) >= BUSY:
                     writer.expect(front)
 
-        running = next((each for each in self._coordinator.tasks.values() if each.id == task), None)
+        running = self._task(task)
         writer = self._coordinator.writers[running.name] if running is not None else None
         for at, each in enumerate(posted):
             try:

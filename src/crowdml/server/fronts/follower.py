@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from crowdml.core import CrowdError
 from crowdml.secure_aggregation.stages import MESSAGES, largest_message
 from crowdml.server.fronts.outbox import Outbox
-from crowdml.server.fronts.post import Post
+from crowdml.server.fronts.post import INBOX, Post
 from crowdml.server.fronts.task_replica import Replica
 from crowdml.server.fronts.to_aggregator import ToAggregator
 from crowdml.server.fronts.tunnel import Tunnel
@@ -48,6 +48,7 @@ from crowdml.task.live_task import LiveTask
 
 _OWN = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/check-(?:out|ins)")
 _HEALTH = "/healthz"
+MALFORMED = 422
 _SESSION = "SELECT 1 FROM operator_sessions WHERE token_hash = $1"
 
 
@@ -191,7 +192,11 @@ class Follower:
 
     def _require(self, request: Request, running: RunningTask, device: DeviceState) -> ExpectedHere:
         key = require_headers(request, running.live.server_messages.check_in.size_bytes)
-        return ExpectedHere(running=running, device=device, key=key, outbox=self.outbox)
+        return ExpectedHere(running=running, device=device, key=key, outbox=self.outbox, refused=self._note_refused)
+
+    def _note_refused(self, running: RunningTask, device: DeviceState) -> None:
+        """Tell the aggregator, which counts what no honest device sends, of a check-in that was refused here."""
+        self._post.tell(INBOX, f"refused {running.id} {device.slot}")
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the aggregator answer. What is too long to be believed is passed on by its headers alone."""
@@ -250,12 +255,14 @@ class ExpectedHere:
         device: Who sends it.
         key: Its idempotency key.
         outbox: Sends it to the aggregator.
+        refused: Takes note that no honest device sends this.
     """
 
     running: RunningTask
     device: DeviceState
     key: str
     outbox: Outbox
+    refused: Callable[[RunningTask, DeviceState], None]
 
     @property
     def size(self) -> int:
@@ -274,7 +281,10 @@ class ExpectedHere:
                 read_message(self.running, self.device, body)
             self.outbox.enqueue(self.running.id, self.device.slot, self.key, body, answered)
         except CrowdError as error:
-            answered(refusal_of(error).answer())
+            answer = refusal_of(error).answer()
+            if answer.status == MALFORMED:
+                self.refused(self.running, self.device)
+            answered(answer)
 
 
 def largest_of_devices(live: LiveTask) -> int:

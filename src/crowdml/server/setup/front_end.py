@@ -291,7 +291,9 @@ class FrontEnd:
     def _heard(self, channel: str, told: str) -> None:
         """Take note of a notification."""
         if channel == INBOX:
-            if self._aggregator is not None:
+            if self._aggregator is not None and told:
+                self._aggregator.note_refused(*(int(each) for each in told.split(" ")[1:]))
+            elif self._aggregator is not None:
                 self._aggregator.wake()
         elif channel != ALL:
             if told:
