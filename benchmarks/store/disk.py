@@ -38,7 +38,7 @@ def added(url: str, given: argparse.Namespace, size: Callable[[], int]) -> float
                 store.apply(crowd.batch(BATCH))
         # Closed, so that SQLite has emptied its log into the file.
         sizes.append(size())
-    return (sizes[1] - sizes[0]) / given.receipts
+    return float((sizes[1] - sizes[0]) / given.receipts)
 
 
 def of_file(path: Path) -> int:

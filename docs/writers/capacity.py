@@ -174,7 +174,7 @@ def _disk() -> Iterator[str]:
     each = {name: int(size) for name, size in (row.split() for row in record["output"].splitlines()[1:])}
     yield "## Disk"
     yield ""
-    yield f"Printed by `{record['command']}` at commit {record['commit']}. Every check-in leaves a receipt, which stays:"
+    yield f"Printed by `{record['command']}` at commit {record['commit']}. Every check-in leaves a receipt for good:"
     yield "whoever sends one again gets the receipt it has. A day of so many check-ins adds:"
     yield ""
     yield "| database | bytes per receipt | 1,000,000 a day | 100,000,000 a day |"

@@ -82,7 +82,8 @@ def kill_twice(fronts: FrontEnds, crowd: list[Busy]) -> None:
     """Kill the aggregator after two versions, and whoever that is by then after six; the crowd does not wait for us."""
 
     def reach(version: int) -> None:
-        end, shown = time.monotonic() + 60.0, {"version": -1, "state": "open"}
+        end = time.monotonic() + 60.0
+        shown: dict[str, Any] = {"version": -1, "state": "open"}
         while shown["version"] < version:
             assert time.monotonic() < end and shown["state"] == "open", (shown, [device.error for device in crowd])
             time.sleep(0.01)
