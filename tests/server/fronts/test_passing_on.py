@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 import uvloop
 
 from crowdml.server.fronts.follower import Follower
+from crowdml.server.fronts.post import MORE, OPEN
+from crowdml.server.fronts.tunnel import Tunnel
 from crowdml.server.http.front_door import Access
 from crowdml.server.http.requests import LARGEST_BODY, Limiter, Pace
 from crowdml.server.tasks.device_tokens import DeviceState, token_hash
@@ -94,3 +97,28 @@ def test_nobody_has_more_passed_on_than_its_pace_allows(token: bytes, kind: str)
         assert (len(course.passed_on), course.refused) == (SEVERAL, 2)
 
     run(work)
+
+
+def test_nothing_of_a_body_is_passed_on_that_is_too_long() -> None:
+    """It lay in the database until somebody had refused it, which takes a while where nobody aggregates."""
+    sent: list[tuple[int, bytes]] = []
+
+    async def work() -> None:
+        read, gone = iter(range(1000)), asyncio.Event()
+
+        async def send_letter(kind: int, number: int, content: bytes) -> None:
+            sent.append((kind, content))
+
+        async def receive() -> dict[str, Any]:
+            if next(read) < 100:
+                return {"type": "http.request", "body": bytes(1 << 16), "more_body": True}
+            gone.set()
+            return {"type": "http.disconnect"}
+
+        post: Any = SimpleNamespace(send=send_letter)
+        scope = {"type": "http", "method": "POST", "path": "/v1/tasks", "headers": []}
+        await Tunnel(post).request(scope, b"", receive, lambda event: pytest.fail("nobody answers"))
+        assert gone.is_set()
+
+    run(work)
+    assert [kind for kind, _ in sent] == [OPEN, MORE] and sum(len(content) for _, content in sent) < 1000
