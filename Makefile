@@ -51,7 +51,7 @@ test-flower: setup  ## Run a client of the released Flower as a device, in an en
 	$(BIN)/uv pip install --quiet --python .venv-flower/bin/python --no-deps -e .
 	.venv-flower/bin/python -m pytest -q tests/models/adapters/test_flower_client.py
 
-soak-short: setup  ## Kill, cut off, lie to and starve the real thing; plant bugs that must be caught (some twenty minutes)
+soak-short: setup  ## Kill, cut off, lie to and starve the real thing; plant bugs that must be caught (docs/reference/soak.md: how long)
 	$(BIN)/python -m tests.soak.short
 
 soak: setup  ## The same for as long as you like: make soak MINUTES=60

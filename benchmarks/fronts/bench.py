@@ -147,7 +147,7 @@ class Waits(threading.Thread):
         """Look until told to stop."""
         query = (
             "SELECT wait_event_type || ' ' || wait_event FROM pg_stat_activity WHERE datname = current_database() "
-            "AND state = 'active' AND pid <> pg_backend_pid() AND query NOT LIKE '%%pg_advisory_lock(%%'"
+            "AND state = 'active' AND pid <> pg_backend_pid()"
         )
         with psycopg.connect(self._database, autocommit=True) as connection:
             while not self.stop.wait(LOOK_S):

@@ -56,7 +56,7 @@ class Crowd:
 
     def __init__(self, store: Store, given: argparse.Namespace) -> None:
         """Make a task and let the devices join."""
-        empty = NewTask(name="bench", state="open", file="", sheet=b"", signature=b"", key=b"", server_state=b"")
+        empty = NewTask(name="bench", state="open", file="", signed_text=b"", signature=b"", key=b"", server_state=b"")
         self.task, self.check_ins = store.create_task(empty).id, 0
         self.state_bytes, self.random_keys, devices = given.state_bytes, given.random_keys, given.devices
         self.numbers = [0] * devices

@@ -47,6 +47,11 @@ SHORTAGES = (
         "their own",
     ),
     ("the database", "commits take longer than check-ins", "a disk of its own with fast `fsync`"),
+    (
+        "the disk",
+        "it fills: every check-in leaves a receipt, which is never deleted",
+        "a larger one, longer intervals; a task that has ended stays until its database goes",
+    ),
 )
 
 
@@ -97,6 +102,8 @@ def capacity_page() -> str:
         *_folding(),
         "",
         *_memory(),
+        "",
+        *_disk(),
         "",
         "## What gives out first, and what to do then",
         "",
@@ -159,6 +166,21 @@ def _memory() -> Iterator[str]:
     for row in rows:
         parameters, devices, begun, most = row.split()
         yield f"| {int(parameters):,} | {int(devices):,} | {begun} | {most} |"
+
+
+def _disk() -> Iterator[str]:
+    """Say what check-ins leave on disk, from what the benchmark of the store has printed."""
+    record = json.loads((RECORDS / "disk.json").read_text(encoding="utf-8"))
+    each = {name: int(size) for name, size in (row.split() for row in record["output"].splitlines()[1:])}
+    yield "## Disk"
+    yield ""
+    yield f"Printed by `{record['command']}` at commit {record['commit']}. Every check-in leaves a receipt for good:"
+    yield "whoever sends one again gets the receipt it has. A day of so many check-ins adds:"
+    yield ""
+    yield "| database | bytes per receipt | 1,000,000 a day | 100,000,000 a day |"
+    yield "|---|--:|--:|--:|"
+    for name, size in each.items():
+        yield f"| {name} | {size} | {size * 10**6 / 1e9:.2g} GB | {size * CROWD / 1e9:.2g} GB |"
 
 
 def _round(value: float) -> int:

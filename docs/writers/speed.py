@@ -110,6 +110,12 @@ SECTIONS = (
         "of them check in at once, again and again. [Capacity](capacity.md#memory) says what follows from it.",
     ),
     (
+        "disk",
+        "What a check-in leaves",
+        "Bytes of a receipt on disk with its indexes, of 1,000 devices that check in at random. "
+        "[Capacity](capacity.md#disk) says what follows from it.",
+    ),
+    (
         "restart",
         "A killed server",
         "From the start of its process to its first answer.",

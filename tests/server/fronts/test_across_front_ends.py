@@ -22,6 +22,8 @@ from crowdml.core.keys import SigningKey
 from crowdml.device import Device
 from crowdml.server.fronts.other_fronts import GONE_S, TICK_S
 from crowdml.server.fronts.post import CHECK_INS, OPEN
+from crowdml.server.http.front_door import Access
+from crowdml.server.pages.operator.sign_in import SIGN_IN_PACE
 from tests.support.process import Process
 from tests.support.served import WAIT_S, Member, honest
 
@@ -72,6 +74,7 @@ max-releases = 24
 """
 
 
+PACE = Access().device_pace
 COUNT = """
 CREATE TABLE letters_seen (kind INTEGER NOT NULL);
 CREATE FUNCTION see_letter() RETURNS TRIGGER LANGUAGE plpgsql AS
@@ -299,6 +302,95 @@ def test_a_browser_that_signed_in_at_one_is_known_at_the_other_and_signed_out_at
         assert server.as_operator("GET", "/v1/operator/log").status_code == 401
         server.token = token
         assert server.as_operator("GET", "/v1/operator/log").status_code == 200
+
+
+def test_a_new_token_sends_a_long_task_by_a_follower(two: Two) -> None:
+    """A follower knows the operator's token of when it began; whoever has another is no stranger for that."""
+    token = two.aggregator.as_operator("POST", "/v1/operator/token").json()["token"]
+    for server in two.both:
+        server.token = token
+    task = two.follower.fresh(file=two.follower.file + "# " + "x" * 200_000)
+    assert two.aggregator.show(task)["task"] == task
+
+
+def test_tries_to_sign_in_are_counted_over_both(two: Two) -> None:
+    def tries(server: Process, count: int) -> list[int]:
+        origin = {"origin": server.address, "accept": "text/html"}
+        form = {"token": "not-the-token"}
+        return [server.send("POST", "/operator/sign-in", data=form, headers=origin).status_code for _ in range(count)]
+
+    told = [tries(two.both[number % 2], 1)[0] for number in range(2 * SIGN_IN_PACE.burst)]
+    # Some time passes meanwhile, in which a few more are allowed.
+    assert told[-1] == 429 and told.count(429) >= SIGN_IN_PACE.burst // 2, told
+
+
+def test_a_stream_ends_whose_follower_was_stopped_for_so_long_that_it_was_forgotten(two: Two) -> None:
+    """Nothing would ever come by it, and whoever reads it would wait for ever."""
+    task = two.aggregator.fresh()
+    with two.follower.session.stream("GET", f"/v1/tasks/{task}/events") as stream:
+        lines = stream.iter_lines()
+        assert any(line.startswith("data:") for line in lines)
+        two.follower.process.send_signal(signal.SIGSTOP)
+        try:
+            time.sleep(GONE_S + 3 * TICK_S)
+        finally:
+            two.follower.process.send_signal(signal.SIGCONT)
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(lines)
+    assert two.follower.show(task)["task"] == task
+
+
+def test_a_front_end_that_ends_leaves_no_stream_behind(two: Two, tmp_path: Path) -> None:
+    """Its reader does not leave: the aggregator would go on to write events for somebody who never takes them."""
+    task = two.aggregator.fresh()
+    member = two.at(two.aggregator.device(task), two.aggregator)
+    shutil.copy(two.aggregator.home / "operator.token", tmp_path)
+    third = Process(tmp_path, None, "--db", two.database)
+    with third.session.stream("GET", f"/v1/tasks/{task}/events") as stream:
+        assert any(line.startswith("data:") for line in stream.iter_lines())
+        third.process.send_signal(signal.SIGTERM)
+        assert third.process.wait(WAIT_S) == 0
+    for number in range(3):
+        assert member.check_in(honest(member.live, number), f"left-{number:04d}").status_code == 200
+        time.sleep(2 * TICK_S)
+    with psycopg.connect(two.database, autocommit=True) as connection:
+        assert connection.execute("SELECT count(*) FROM crowdml_outbox").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("features", [3, 5000], ids=["looked at by the aggregator", "large, looked at by the follower"])
+def test_what_is_refused_through_a_follower_is_counted(two: Two, features: int) -> None:
+    task = two.aggregator.fresh(f"data.features={features}")
+    member = two.known(two.aggregator.device(task))
+    body = honest(member.live, 0)
+    assert member.check_in(b"x" * len(body)).status_code == 422
+
+    def counted() -> bool:
+        log = two.aggregator.as_operator("GET", "/v1/operator/log").json()["events"]
+        found = [each["count"] for each in log if each["action"] == "refused check-in" and each["task"] == task]
+        (device,) = two.aggregator.as_operator("GET", f"/v1/tasks/{task}/devices").json()["devices"]
+        return found == [1] and device["refused"] == 1
+
+    until(counted)
+
+
+def test_a_device_that_asks_both_has_the_pace_of_one(two: Two) -> None:
+    task = two.aggregator.fresh()
+    member = two.known(two.aggregator.device(task))
+    told: list[int] = []
+
+    def ask(server: Process) -> None:
+        with httpx.Client(base_url=server.address, timeout=WAIT_S) as client:
+            for _ in range(2 * PACE.burst):
+                told.append(client.get(f"/v1/tasks/{task}/check-out", headers=member.bearer).status_code)
+
+    began = time.monotonic()
+    threads = [threading.Thread(target=ask, args=(server,)) for server in two.both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * WAIT_S)
+    most = PACE.burst + PACE.per_second * (time.monotonic() - began)
+    assert set(told) <= {200, 429} and told.count(200) <= most + 2, (told.count(200), most)
 
 
 def test_events_come_through_a_follower(two: Two) -> None:

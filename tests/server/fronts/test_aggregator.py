@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvloop
 
+from crowdml.server.fronts import aggregator as aggregator_module
 from crowdml.server.fronts import links as links_module
 from crowdml.server.fronts.aggregator import Aggregator
+from crowdml.server.fronts.letters import read_answers, write_batch
 from crowdml.server.fronts.link import Link
 from crowdml.server.fronts.links import Links
 from crowdml.server.fronts.post import CHECK_INS
@@ -120,3 +123,32 @@ def test_letters_are_left_to_whoever_aggregates_next() -> None:
         assert not office.inbox
 
     run(work)
+
+
+def test_a_check_in_that_cannot_be_looked_at_costs_no_aggregator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender sends it again to whoever aggregates next, who would end as well."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(aggregator_module, "read_message", fails)
+    told: list[str] = []
+
+    async def work() -> None:
+        office: Any = Office()
+        running = SimpleNamespace(id=1, name="a-task", devices={3: object()})
+        writer = SimpleNamespace(came=lambda front: None, expect=lambda front: None)
+        counted: list[int] = []
+        coordinator: Any = SimpleNamespace(
+            tasks={"a-task": running},
+            writers={"a-task": writer},
+            count_check_in=lambda answer, running: counted.append(answer.status),
+        )
+        aggregator = Aggregator(office, coordinator, Any, Lease(), pytest.fail)  # type: ignore[arg-type]
+        batch = write_batch([(3, "one-key-1", b"x"), (4, "one-key-2", b"x")])
+        aggregator._take_linked(7, 1, 1, batch, told.append)
+        assert counted == [500, 401]
+
+    run(work)
+    (notice,) = told
+    assert [answer.status for answer in read_answers(notice)[2]] == [500, 401]

@@ -32,6 +32,27 @@ def test_a_burst_is_allowed_and_then_so_many_a_second() -> None:
     assert [limiter.wait("a") for _ in range(4)] == [0.0, 0.0, 0.0, 0.5], "a bucket never holds more than a burst"
 
 
+def test_front_ends_that_share_a_pace_allow_no_more_than_it_together() -> None:
+    now = [0.0]
+    whole = Pace(per_second=6.0, burst=9)
+    several = [Limiter(whole, clock=lambda: now[0]) for _ in range(3)]
+    for limiter in several:
+        limiter.share(3)
+
+    def allowed() -> int:
+        return sum(limiter.wait("a") == 0.0 for limiter in several for _ in range(20))
+
+    assert allowed() == 9
+    now[0] = 1.0
+    assert allowed() == 6
+    now[0] = 2.0
+    for limiter in several[1:]:
+        assert limiter.wait("a") == 0.0
+    several[0].share(1)  # the others are gone
+    now[0] = 3.0
+    assert sum(several[0].wait("a") == 0.0 for _ in range(20)) >= 6
+
+
 def test_callers_do_not_share_a_bucket() -> None:
     limiter = Limiter(Pace(per_second=1.0, burst=1), Clock())
     assert [limiter.wait(caller) for caller in "abab"] == [0.0, 0.0, 1.0, 1.0]

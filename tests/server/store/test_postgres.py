@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from contextlib import closing
 from typing import Any
 
@@ -15,6 +17,7 @@ from crowdml.core import BadInput
 from crowdml.server.store import Store, StoreFailed, open_store
 from crowdml.server.store.batch_writes import LOOK_UP_EACH
 from crowdml.server.store.open_database import parse
+from crowdml.server.store.postgres import POLL_S
 
 pytestmark = pytest.mark.postgres
 
@@ -61,6 +64,31 @@ def test_who_loses_its_connection_loses_the_lock_and_cannot_write(url: str) -> N
                 first.tasks()
             assert second.tasks() == []
             assert not second.revoke("nobody")
+
+
+def test_who_waits_for_the_lock_keeps_nothing_from_being_cleared_away(url: str) -> None:
+    """A statement that waits sees the database as it was; and a follower waits for weeks."""
+    taken: list[Store] = []
+    with open_store(url), psycopg.connect(url, autocommit=True) as looking:
+        waiting = threading.Thread(target=lambda: taken.append(open_store(url, wait_ms=0)))
+        there = "SELECT array_agg(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        before = looking.execute(there).fetchone()
+        waiting.start()
+        while looking.execute(there).fetchone() == before:
+            time.sleep(0.01)
+        time.sleep(2 * POLL_S)
+        told: list[str] = []
+        looking.add_notice_handler(lambda notice: told.append(notice.message_primary or ""))
+        looking.execute("CREATE TABLE replaced (value INTEGER)")
+        looking.execute("INSERT INTO replaced SELECT generate_series(1, 1000)")
+        looking.execute("DELETE FROM replaced")
+        time.sleep(2 * POLL_S)
+        looking.execute("VACUUM (VERBOSE, TRUNCATE OFF) replaced")
+        looking.execute("DROP TABLE replaced")
+        assert not taken
+    waiting.join(60)
+    taken.pop().close()
+    assert "remain, 0 are dead but not yet removable" in "\n".join(told), told
 
 
 def _cut(store: Store, url: str) -> None:

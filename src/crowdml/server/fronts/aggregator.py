@@ -13,10 +13,12 @@ from crowdml.server.fronts.links import Links, Reply
 from crowdml.server.fronts.other_fronts import TICK_S
 from crowdml.server.fronts.post import CHECK_INS, INBOX, MOST_LETTERS, OPEN, Post, own_channel
 from crowdml.server.fronts.tunnel import Conversations
+from crowdml.server.http.direct import mistake
 from crowdml.server.http.exchange import make_check_in, read_message
 from crowdml.server.http.requests import Asgi
 from crowdml.server.refusals import Answer, Refusal, refusal_of
 from crowdml.server.tasks.coordinator import Coordinator
+from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.task_writer import BUSY
 
 log = logging.getLogger("crowdml.server")
@@ -57,6 +59,13 @@ class Aggregator:
         await self.links.begin()
         await self._post.listen(INBOX)
         self.wake()
+
+    def note_refused(self, task: int, slot: int) -> None:
+        """Count a check-in that another front end has refused, because no honest device sends it."""
+        running = self._task(task)
+        if running is not None and (device := running.devices.get(slot)) is not None:
+            device.refused += 1
+            self._coordinator.count_refusal("device", "refused check-in", running.id)
 
     def wake(self) -> None:
         """Look into the inbox: something may have come."""
@@ -99,6 +108,9 @@ class Aggregator:
         finally:
             self._working = None
 
+    def _task(self, number: int) -> RunningTask | None:
+        return next((each for each in self._coordinator.tasks.values() if each.id == number), None)
+
     def _take_linked(self, front: Hashable, number: int, task: int, content: bytes, reply: Reply) -> None:
         """Take a batch that came by a link, unless this end is near: its sender has it for whoever aggregates next."""
         if not self._closing:
@@ -114,7 +126,7 @@ class Aggregator:
 
         def answered(at: int, answer: Answer) -> None:
             nonlocal left
-            self._coordinator.check_ins[answer.status] += 1
+            self._coordinator.count_check_in(answer, running)
             answers[at] = answer
             left -= 1
             if not left:
@@ -123,7 +135,7 @@ class Aggregator:
                 if writer is not None and len(posted) >= BUSY:
                     writer.expect(front)
 
-        running = next((each for each in self._coordinator.tasks.values() if each.id == task), None)
+        running = self._task(task)
         writer = self._coordinator.writers[running.name] if running is not None else None
         for at, each in enumerate(posted):
             try:
@@ -137,5 +149,8 @@ class Aggregator:
                 writer.enqueue(check_in, functools.partial(answered, at))
             except CrowdError as error:
                 answered(at, refusal_of(error).answer())
+            except Exception as error:
+                # It costs the one check-in alone: it is sent again to whoever aggregates next, who would end as well.
+                answered(at, mistake(error))
         if writer is not None:
             writer.came(front)

@@ -13,8 +13,9 @@ import re
 from collections.abc import Callable, Iterable
 
 from crowdml.core import CrowdError
+from crowdml.secure_aggregation.stages import MESSAGES, largest_message
 from crowdml.server.fronts.outbox import Outbox
-from crowdml.server.fronts.post import Post
+from crowdml.server.fronts.post import INBOX, Post
 from crowdml.server.fronts.task_replica import Replica
 from crowdml.server.fronts.to_aggregator import ToAggregator
 from crowdml.server.fronts.tunnel import Tunnel
@@ -38,13 +39,16 @@ from crowdml.server.http.requests import (
 )
 from crowdml.server.http.routes import RAW_ROUTES
 from crowdml.server.http.session_cookies import SessionCookies
+from crowdml.server.http.websockets.relay import refuse_socket
 from crowdml.server.refusals import Answer, Refusal, refusal_of
 from crowdml.server.store.channel import BYTES
 from crowdml.server.tasks.device_tokens import DeviceState, token_hash
 from crowdml.server.tasks.running_task import RunningTask
+from crowdml.task.live_task import LiveTask
 
 _OWN = re.compile(r"/v1/tasks/([a-z0-9-]{1,63})/check-(?:out|ins)")
 _HEALTH = "/healthz"
+MALFORMED = 422
 _SESSION = "SELECT 1 FROM operator_sessions WHERE token_hash = $1"
 
 
@@ -87,7 +91,7 @@ class Follower:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "websocket":
-            await self.tunnel.socket(scope, receive, send)
+            await self._pass_socket_on(scope, receive, send)
         elif scope["path"] == _HEALTH or self._is_own(scope["path"], scope["headers"]):
             await self._door(scope, receive, send)
         else:
@@ -188,25 +192,54 @@ class Follower:
 
     def _require(self, request: Request, running: RunningTask, device: DeviceState) -> ExpectedHere:
         key = require_headers(request, running.live.server_messages.check_in.size_bytes)
-        return ExpectedHere(running=running, device=device, key=key, outbox=self.outbox)
+        return ExpectedHere(running=running, device=device, key=key, outbox=self.outbox, refused=self._note_refused)
+
+    def _note_refused(self, running: RunningTask, device: DeviceState) -> None:
+        """Tell the aggregator, which counts what no honest device sends, of a check-in that was refused here."""
+        self._post.tell(INBOX, f"refused {running.id} {device.slot}")
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the aggregator answer. What is too long to be believed is passed on by its headers alone."""
         try:
             request = Request.of(scope)
             size = length_of(request.headers.get(b"content-length", b"0"))
-            token = request.token()
-            known = bool(token) and (self.replica.tokens.find(token) is not None or self.replica.is_operator(token))
-            if not known:
-                self._strangers.require(request.address)
-            largest = LARGEST_TASK if known else LARGEST_BODY
-            if LARGEST_BODY < size <= LARGEST_FORM and not known and await self._has_session(scope):
-                largest = LARGEST_FORM
+            largest = await self._largest(request, self._require_pace(request), size, scope)
             body = await read_body(receive, size) if 0 < size <= largest else b""
         except CrowdError as error:
             await send_answer(send, refusal_of(error).answer())
             return
         await self.tunnel.request(scope, body, receive, send)
+
+    async def _pass_socket_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the aggregator speak, unless whoever asks does so too often."""
+        try:
+            self._require_pace(Request.of(scope))
+        except CrowdError as error:
+            await receive()
+            await refuse_socket(send, refusal_of(error).answer())
+            return
+        await self.tunnel.socket(scope, receive, send)
+
+    def _require_pace(self, request: Request) -> DeviceState | None:
+        """Refuse whoever asks too often, before anything is passed on; return the device that asks, if it is one."""
+        token = request.token()
+        device = self.replica.tokens.find(token) if token else None
+        if device is not None:
+            self._devices.require(device.id)
+        elif not (token and self.replica.is_operator(token)):
+            self._strangers.require(request.address)
+        return device
+
+    async def _largest(self, request: Request, device: DeviceState | None, size: int, scope: Scope) -> int:
+        """Say how much is read from whoever asks: not more than any of its messages can have."""
+        if size <= LARGEST_BODY:
+            return LARGEST_BODY
+        if device is not None:
+            return max(LARGEST_BODY, largest_of_devices(self.replica.tasks[device.task].live))
+        # The database is asked for what is large alone, and paced: nobody's token must not make us ask each time.
+        if size <= LARGEST_TASK and (token := request.token()) and await self.replica.is_operator_now(token):
+            return LARGEST_TASK
+        return LARGEST_FORM if size <= LARGEST_FORM and await self._has_session(scope) else LARGEST_BODY
 
     async def _has_session(self, scope: Scope) -> bool:
         hashed = token_hash(self._cookies.read(scope["headers"]).encode())
@@ -222,12 +255,14 @@ class ExpectedHere:
         device: Who sends it.
         key: Its idempotency key.
         outbox: Sends it to the aggregator.
+        refused: Takes note that no honest device sends this.
     """
 
     running: RunningTask
     device: DeviceState
     key: str
     outbox: Outbox
+    refused: Callable[[RunningTask, DeviceState], None]
 
     @property
     def size(self) -> int:
@@ -246,7 +281,16 @@ class ExpectedHere:
                 read_message(self.running, self.device, body)
             self.outbox.enqueue(self.running.id, self.device.slot, self.key, body, answered)
         except CrowdError as error:
-            answered(refusal_of(error).answer())
+            answer = refusal_of(error).answer()
+            if answer.status == MALFORMED:
+                self.refused(self.running, self.device)
+            answered(answer)
+
+
+def largest_of_devices(live: LiveTask) -> int:
+    """Return how many bytes a request of a task's devices has at most."""
+    sums = [largest_message(form.terms, name) for form in live.forms for name in MESSAGES]
+    return max(sums, default=live.server_messages.check_in.size_bytes)
 
 
 def _token(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

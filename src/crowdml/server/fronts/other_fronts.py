@@ -6,6 +6,7 @@ stopped, or hangs, keeps the lock; its neighbours notice its silence, and have P
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -113,12 +114,17 @@ class Heart(threading.Thread):
         super().__init__(name="heart", daemon=True)
         self._url, self._process, self._failed, self._clock = url, process, failed, clock
         self._beat = clock()
+        self._doubted = -math.inf
         self._ending = threading.Event()
 
     @property
     def lasts(self) -> bool:
-        """Whether nobody else can aggregate yet: the last sign of life is not long ago."""
-        return self._clock() - self._beat < LEASE_S
+        """Whether nobody else can aggregate yet: the last sign of life is not long ago, and nobody doubts it since."""
+        return self._beat > self._doubted and self._clock() - self._beat < LEASE_S
+
+    def doubt(self) -> None:
+        """Take the lease for over until another sign of life has shown that the lock is ours."""
+        self._doubted = self._clock()
 
     def end(self) -> None:
         """Beat no more."""
@@ -136,5 +142,6 @@ class Heart(threading.Thread):
                     self._beat = began
                     self._ending.wait(TICK_S)
         except Exception as error:
+            self._doubted = math.inf
             if not self._ending.is_set():
                 self._failed(error)

@@ -93,14 +93,18 @@ class Replica:
         """Tell the operator's token, as it was when everything was read."""
         return hmac.compare_digest(token_hash(token), self._operator)
 
+    async def is_operator_now(self, token: bytes) -> bool:
+        """Tell the operator's token, as it is: the operator may have changed it since."""
+        await self._read_operator()
+        return self.is_operator(token)
+
     def answers_itself(self, running: RunningTask) -> bool:
         """Tell whether devices of a task are answered here; where rounds invite or sums are secure, they are not."""
         return self.shown[running.id].published is not None
 
     async def reload(self) -> None:
         """Read everything anew: somebody else aggregates now, and what that one told last may be lost."""
-        found = await self._post.channel.run(_OPERATOR)
-        self._operator = (found[0][0] or b"") if found else b""
+        await self._read_operator()
         await self.fresh()
         for number in list(self._by_number):
             await self._load_devices(number)
@@ -130,6 +134,10 @@ class Replica:
             rows = await self._post.channel.run(_DEVICE, (INT4, INT4), task.to_bytes(4), slot.to_bytes(4))
             self.forget(task, slot)
             self._welcome(running, rows)
+
+    async def _read_operator(self) -> None:
+        found = await self._post.channel.run(_OPERATOR)
+        self._operator = (found[0][0] or b"") if found else b""
 
     def _ask(self) -> None:
         self._asking = True

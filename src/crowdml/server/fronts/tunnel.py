@@ -126,6 +126,8 @@ class Tunnel:
         """Pass on what comes later: messages of a WebSocket, and that whoever asked is gone."""
         while True:
             event = await receive()
+            if event["type"] == "http.request":
+                continue  # of a body that is too long to be passed on, or of one that was never announced
             await self._post.send(MORE, number, write_event(event))
             if event["type"].endswith("disconnect"):
                 if (queue := self._open.get(number)) is not None:

@@ -137,9 +137,7 @@ class Exchange:
         )
 
     def _counted(self, answer: Answer, running: RunningTask | None = None) -> Answer:
-        self._coordinator.check_ins[answer.status] += 1
-        if answer.status == 422 and running is not None:
-            self._coordinator.count_refusal("device", "refused check-in", running.id)
+        self._coordinator.count_check_in(answer, running)
         return answer
 
 

@@ -80,7 +80,7 @@ class FrontEnd:
         self._neighbours, self._silence = Neighbours(), Silence()
         self._options = dataclasses.replace(options, shared=self._is_shared, crowd_changed=self._crowd_changed)
         self._devices = Limiter(access.device_pace)
-        self._ended = self._alone = False
+        self._ended = self._alone = self._over = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._heart: Heart | None = None
         self._welcome = asyncio.Event()
@@ -220,17 +220,18 @@ class FrontEnd:
         try:
             await self._aggregate(store)
         except BaseException as error:
-            self._failed(error)
+            if not self._ended:
+                self._fail(error)
 
     async def _aggregate(self, store: Store) -> None:
         """Take all tasks up where they are, and let the others know."""
         self._store = store
-        coordinator = Coordinator(store, self._failed, self._options)
-        door = make_door(coordinator, self._access, self._failed, self._devices)
+        coordinator = Coordinator(store, self._fail, self._options)
+        door = make_door(coordinator, self._access, self._fail, self._devices)
         self._life = _Life(door)
         await self._life.begin()
         self._follower.line.part()
-        self._aggregator = Aggregator(self._post, coordinator, door, self._lease_is_over, self._failed)
+        self._aggregator = Aggregator(self._post, coordinator, door, self._lease_is_over, self._fail)
         await self._aggregator.begin()
         self._door = door
         await self._post.tell(ALL, f"aggregates {self._post.front}")
@@ -244,7 +245,7 @@ class FrontEnd:
     def _lost(self, error: BaseException) -> None:
         if not self._ended:
             self._follower.replica.well = False
-            self._failed(error)
+            self._fail(error)
 
     async def _tick(self) -> None:
         """Look after whoever waits here, and after neighbours; a database that says nothing must not hold that up."""
@@ -256,9 +257,7 @@ class FrontEnd:
             elif (unanswered := unanswered + 1) >= DEAF_TICKS:
                 raise StoreFailed(f"the database said nothing for {DEAF_TICKS * TICK_S:.0f} s")
             for front in self._neighbours.expire():
-                if self._aggregator is not None:
-                    self._aggregator.conversations.forget(front)
-                    self._begin(self._post.sweep(front))
+                self._forget(front)
             self._devices.share(1 + len(self._neighbours.fronts))
             self._follower.outbox.give_up_late()
             if self._aggregator is not None:
@@ -281,12 +280,20 @@ class FrontEnd:
                 await self._post.end_holder(holder)
                 self._silence.beat()
 
+    def _forget(self, front: int) -> None:
+        """Let go of what a front end that is gone has asked, and of what it was answered."""
+        if self._aggregator is not None:
+            self._aggregator.conversations.forget(front)
+            self._begin(self._post.sweep(front))
+
     # News
 
     def _heard(self, channel: str, told: str) -> None:
         """Take note of a notification."""
         if channel == INBOX:
-            if self._aggregator is not None:
+            if self._aggregator is not None and told:
+                self._aggregator.note_refused(*(int(each) for each in told.split(" ")[1:]))
+            elif self._aggregator is not None:
                 self._aggregator.wake()
         elif channel != ALL:
             if told:
@@ -307,10 +314,16 @@ class FrontEnd:
             if self._neighbours.hear(numbers[0]) and self.aggregates:
                 self._post.tell(ALL, f"welcome {numbers[0]}")
         elif what == "welcome" and numbers[0] == self._post.front:
+            if self._welcome.is_set():
+                # We were stopped for so long that the aggregator took us for gone, and let go of what we had asked.
+                self._follower.tunnel.lose()
             self._welcome.set()
-        elif what == "bye":
+        elif what == "bye" and numbers[0] != self._post.front:
             self._neighbours.leave(numbers[0])
+            self._forget(numbers[0])
         elif what == "aggregates":
+            if numbers[0] != self._post.front and self._heart is not None:
+                self._heart.doubt()
             self._welcome.set()
             self._silence.beat()
             self._post.tell(ALL, f"here {self._post.front}")
@@ -351,7 +364,12 @@ class FrontEnd:
         return self._door is not None and self._lease_is_over()
 
     def _lease_is_over(self) -> bool:
-        return self._heart is not None and not self._heart.lasts
+        return self._over or (self._heart is not None and not self._heart.lasts)
+
+    def _fail(self, error: BaseException) -> None:
+        """End; whoever asks until then is asked to come again, as another may aggregate at any moment."""
+        self._over = True
+        self._failed(error)
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call something in the event loop, from whichever thread."""

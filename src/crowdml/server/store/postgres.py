@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -19,6 +20,9 @@ LOCK = int.from_bytes(b"crowdml")
 
 BUSY_MS = 5000
 """How long to wait for it: PostgreSQL may take a moment to notice that a server was killed."""
+POLL_S = 0.1
+"""How often it is asked for. A statement that waits for it in PostgreSQL would keep its view of the database, and
+nothing that was replaced meanwhile, such as each state of a model, could be cleared away."""
 
 PATIENCE: dict[str, int] = {
     "connect_timeout": 10,
@@ -30,8 +34,6 @@ PATIENCE: dict[str, int] = {
 }
 """Of every connection, unless the address says otherwise: a network that loses whatever is sent, and tells nobody, is
 noticed within about ten seconds. In seconds, the last one in thousandths."""
-
-LOCK_NOT_AVAILABLE = "55P03"
 
 HOLDS_LOCK = (
     "locktype = 'advisory' AND granted AND objsubid = 1 "  # noqa: S608  a constant
@@ -95,14 +97,17 @@ def open_postgres(url: URL, wait_ms: int = BUSY_MS, locked: Callable[[int], None
 
 
 def _lock(writer: Connection, url: URL, wait_ms: int) -> None:
-    try:
-        writer.exec_driver_sql(f"SET LOCAL lock_timeout = {wait_ms}")
-        writer.exec_driver_sql("SELECT pg_advisory_lock(%s)", (LOCK,))
-        writer.commit()
-    except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
-            raise
-        raise DatabaseTaken(f"another server has {_shown(url)} open", where="--db", hint="stop it first") from None
+    end = time.monotonic() + wait_ms / 1000
+    while not _take(writer):
+        if wait_ms and time.monotonic() >= end:
+            raise DatabaseTaken(f"another server has {_shown(url)} open", where="--db", hint="stop it first")
+        time.sleep(POLL_S)
+
+
+def _take(writer: Connection) -> bool:
+    taken = writer.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (LOCK,)).scalar_one()
+    writer.commit()
+    return bool(taken)
 
 
 def connect_postgres(url: URL) -> Connection:

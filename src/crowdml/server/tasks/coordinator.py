@@ -136,6 +136,12 @@ class Coordinator:
             writing = asyncio.get_running_loop().run_in_executor(None, self.refusals.write)
             writing.add_done_callback(lambda done: self._failed(error) if (error := done.exception()) else None)
 
+    def count_check_in(self, answer: Answer, running: RunningTask | None) -> None:
+        """Count how a check-in was answered; what no honest device sends is for the event log too."""
+        self.check_ins[answer.status] += 1
+        if answer.status == 422 and running is not None:
+            self.count_refusal("device", "refused check-in", running.id)
+
     async def close(self) -> None:
         """Finish what waits and let go of the store."""
         for groups in self._groups.values():
