@@ -63,7 +63,6 @@ SETTINGS: dict[str, Any] = {
     },
     "markdown_extensions": {
         "admonition": {},
-        "attr_list": {},
         "md_in_html": {},
         "tables": {},
         # Headings are spelt in links as code hosts spell them.

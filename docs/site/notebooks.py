@@ -58,7 +58,9 @@ def page_of(path: Path) -> str:
     with tempfile.TemporaryDirectory() as name:
         outputs = Path(name) / "outputs.json"
         command = [sys.executable, "-m", "docs.site.notebooks", str(path), str(outputs)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "CROWDML_ENGINE": "auto", "XDG_CACHE_HOME": name}
+        # This checkout's code, whatever is installed.
+        places = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+        environment = {**os.environ, "PYTHONPATH": places, "CROWDML_ENGINE": "auto", "XDG_CACHE_HOME": name}
         done = subprocess.run(command, cwd=name, env=environment, capture_output=True, text=True)  # noqa: S603
         if done.returncode:
             raise RuntimeError(f"{path.name} does not run:\n{done.stderr}")

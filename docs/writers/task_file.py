@@ -12,7 +12,7 @@ from crowdml.core import Registry
 from crowdml.data import DATASETS
 from crowdml.privacy import MECHANISMS
 from crowdml.task import Task
-from docs.writers.keys import classes, lead, nested_in, registries, registry_of, table
+from docs.writers.keys import classes, lead, nested_in, registries, registry_of, spell_key, table
 from docs.writers.phrases import GENERATED, sentence
 
 TASK_INTRODUCTION = """\
@@ -51,7 +51,7 @@ def _section(field: FieldInfo) -> bool:
 
 
 def _section_parts(name: str, field: FieldInfo) -> list[str]:
-    registry, nested = registry_of(field), nested_in(field)
+    registry, nested, name = registry_of(field), nested_in(field), spell_key(name, field)
     parts = [f"## `[{name}]`"]
     if registry:
         link = f"[kinds of {registry.noun}](#kinds-of-{registry.noun})"
@@ -60,7 +60,11 @@ def _section_parts(name: str, field: FieldInfo) -> list[str]:
         parts += [lead(nested), table(nested.model_fields)]
         for inner_name, inner in nested.model_fields.items():
             if inner_class := nested_in(inner):
-                parts += [f"### `{name}.{inner_name}`", lead(inner_class), table(inner_class.model_fields)]
+                parts += [
+                    f"### `{name}.{spell_key(inner_name, inner)}`",
+                    lead(inner_class),
+                    table(inner_class.model_fields),
+                ]
     return parts
 
 

@@ -53,7 +53,14 @@ def test_every_key_has_a_description_and_a_place() -> None:
             if name == "kind":
                 continue
             assert field.description, f"{settings.__name__}.{name} has no description"
-            assert f"`{spell_key(name, field)}`" in text or f"`[{name}]`" in text, name
+            key = spell_key(name, field)
+            assert f"`{key}`" in text or f"`[{key}]`" in text, name
+
+
+def test_headings_spell_sections_as_a_file_does() -> None:
+    headings = re.findall(r"^#{2,3} `\[?([^`\]]+)", task_file_page(), re.M)
+    assert {"secure-aggregation", "crowd.owner-epsilon"} <= set(headings)
+    assert not [heading for heading in headings if "_" in heading]
 
 
 def test_every_kind_has_a_heading() -> None:

@@ -36,6 +36,12 @@ def test_what_a_page_links_to_outside_the_docs_is_in_the_site(site: Path) -> Non
         )
 
 
+def test_braces_at_the_end_of_a_cell_are_shown(site: Path) -> None:
+    shown = re.sub(r"<[^>]*>", "", (site / "reference" / "task-file.html").read_text(encoding="utf-8"))
+    for sentence in ("such as { age = &quot;years&quot; }", "such as { name = &quot;temperature&quot;, low = 5.0"):
+        assert sentence in shown or sentence.replace("&quot;", '"') in shown
+
+
 def test_a_page_outside_the_navigation_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()

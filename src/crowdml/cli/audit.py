@@ -66,7 +66,7 @@ def audit(
         found = run(loaded, options)
     if json != Path("-"):
         for table in found.tables():
-            output.show(output.table(table.title, table.columns, table.rows, right=table.right))
+            output.show(output.keep_words(output.table(table.title, table.columns, table.rows, right=table.right), 1))
         output.show(*found.words())
     output.write_json(found.to_json(), json)
     output.draw(found.draw, plot)

@@ -63,6 +63,7 @@ def _print(entries: list[dict[str, Any]]) -> None:
         here = "present" if entry["present"] else "missing"
         columns = (rows, str(entry["features"]), str(entry["classes"] or "a number"), entry["licence"], here)
         table.add_row(entry["name"], *columns)
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True  # a name is copied from here
     output.show(table)
 
 

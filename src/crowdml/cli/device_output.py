@@ -255,6 +255,7 @@ def print_ledger(report: dict[str, Any], as_json: bool) -> None:
         promises.add_row(account, *_ledger_row(spending), by_device)
     releases = Table("#", "task", "version", "samples", "uses of the most used", "key", title="Releases")
     releases.title_justify = "left"
+    releases.columns[1].no_wrap = releases.columns[-1].no_wrap = True  # names, and whether a key is settled
     for number, release in enumerate(report["releases"], start=1):
         key = release["key"] + (" (unsettled)" if release["key"] in report["unsettled"] else "")
         figures = (str(release[name]) for name in ("version", "samples", "most"))

@@ -73,9 +73,20 @@ def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any
 
     made = Table(title=title, title_justify="left", box=None)
     for name in columns:
-        made.add_column(name, justify="right" if name in right else "left")
+        # A word that is too long goes on below: its end may be what somebody wants to copy.
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
         made.add_row(*map(str, row))
+    return made
+
+
+def keep_words(made: Table, column: int) -> Table:
+    """Where a terminal is too narrow for a table, have other columns give way before a word of this one is broken."""
+    from rich.console import Console
+
+    if Console(width=1000).measure(made).maximum > Console().width:
+        shown = made.columns[column]
+        shown.width = max(len(word) for cell in (shown.header, *shown.cells) for word in str(cell).split())
     return made
 
 

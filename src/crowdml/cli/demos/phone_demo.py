@@ -51,7 +51,7 @@ def _print(crowd: Crowd, link: str, others: list[str]) -> None:
     port = crowd.address.rpartition(":")[2]
     output.show(
         f"An Android phone on a USB cable opens the same link after: adb reverse tcp:{port} tcp:{port}",
-        "Other phones need a server with a certificate: docs/how-to/phones-in-the-wild.md",
+        "Other phones need a server with a certificate: docs/tutorials/join-from-a-phone.md, step 7",
         f"{COMPANIONS} companions contribute too; their rows are made up. Ctrl-C ends it all.",
         style="dim",
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STYLE = "border-collapse:collapse;font-size:13px;margin:4px 0"
-CELL = "padding:2px 12px 2px 0;text-align:{};border-bottom:1px solid #ddd"
+CELL = "padding:2px 12px 2px 0;text-align:{};border-bottom:1px solid #8885"
 
 
 def result_html(task: Task, content: dict[str, Any], figure: Figure | None) -> str:
@@ -36,8 +36,8 @@ def result_html(task: Task, content: dict[str, Any], figure: Figure | None) -> s
         f"<b>{title}</b>",
         table_html(("measure", "mean", f"s.d. of {trials} trial{'s' * (trials > 1)}"), rows),
         f"<div style='font-size:13px'>{html.escape(privacy_line(content['privacy']))}</div>",
-        *(f"<div style='color:#a33;font-size:13px'>warning: {html.escape(each)}</div>" for each in content["warnings"]),
-        *(f"<div style='color:#555;font-size:12px'>note: {html.escape(each)}</div>" for each in content["notes"]),
+        *(f"<div style='color:#c44;font-size:13px'>warning: {html.escape(each)}</div>" for each in content["warnings"]),
+        *(f"<div style='opacity:0.75;font-size:12px'>note: {html.escape(each)}</div>" for each in content["notes"]),
     ]
     if figure is not None:
         parts.append(figure_html(figure))
