@@ -38,12 +38,23 @@ def is_missing(value: Any) -> bool:
     )
 
 
+def called(count: int, name: str) -> str:
+    """Say how many columns are called so, where it should be one.
+
+    >>> called(0, "label"), called(2, "label")
+    ('no column is called "label"', '2 columns are called "label"')
+    """
+    return f'{count} columns are called "{name}"' if count else f'no column is called "{name}"'
+
+
 def to_number(value: Any, where: str) -> float:
     """Read one value, or raise `BadInput` with what it is instead of a number."""
     if is_missing(value):
         raise BadInput("a value is missing", where=where, hint=FILL)
     try:
         number = float(value)
+    except OverflowError:  # a whole number has as many digits as it likes
+        number = math.inf
     except (TypeError, ValueError):
         raise BadInput(f"{value!r} is not a number", where=where, hint=WORDS) from None
     if not math.isfinite(number) or abs(number) > float(np.finfo(np.float32).max):
