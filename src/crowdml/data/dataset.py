@@ -15,7 +15,7 @@ from crowdml.core.records import record
 from crowdml.core.targets import Labels, Target
 from crowdml.data.held_out import TEST_SHARE, held_out_note, hold_out
 from crowdml.data.rows.array_rows import read_owners, read_rows, read_targets
-from crowdml.data.rows.row_columns import called, frame_columns, is_frame
+from crowdml.data.rows.row_columns import columns_are, frame_columns, is_frame
 
 Rows: TypeAlias = npt.NDArray[Any]
 """A table of numbers, one row per example: uint8 for images, float32 otherwise."""
@@ -167,7 +167,9 @@ class Dataset:
         names = frame_columns(frame)
         for column in filter(None, (target, owner)):
             if names.count(column) != 1:
-                raise BadInput(called(names.count(column), column), hint=f"there are: {', '.join(names)}")
+                raise BadInput(
+                    f'{columns_are(names.count(column))} called "{column}"', hint=f"there are: {', '.join(names)}"
+                )
         others = frame.iloc[:, [at for at, name in enumerate(names) if name not in (target, owner)]]
         whose = None if owner is None else frame.iloc[:, names.index(owner)]
         return Dataset.from_arrays(others, frame.iloc[:, names.index(target)], owners=whose, **{"name": "frame"} | more)

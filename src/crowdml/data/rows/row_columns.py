@@ -38,13 +38,13 @@ def is_missing(value: Any) -> bool:
     )
 
 
-def called(count: int, name: str) -> str:
-    """Say how many columns are called so, where it should be one.
+def columns_are(count: int) -> str:
+    """Begin a sentence about columns of one name, where there should be one.
 
-    >>> called(0, "label"), called(2, "label")
-    ('no column is called "label"', '2 columns are called "label"')
+    >>> columns_are(0), columns_are(2)
+    ('no column is', '2 columns are')
     """
-    return f'{count} columns are called "{name}"' if count else f'no column is called "{name}"'
+    return f"{count} columns are" if count else "no column is"
 
 
 def to_number(value: Any, where: str) -> float:

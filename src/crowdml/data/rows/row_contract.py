@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from crowdml.core import BadInput, record
 from crowdml.core.targets import Target
-from crowdml.data.rows.row_columns import FILL, Where, called, is_missing, require_finite, to_number
+from crowdml.data.rows.row_columns import FILL, Where, columns_are, is_missing, require_finite, to_number
 from crowdml.data.rows.row_tables import Places, Table
 from crowdml.data.rows.word_columns import Slot, Words, read_array, read_row, slots_of
 
@@ -121,14 +121,14 @@ class Contract:
         """
         if header.count(label_column) != 1:
             raise BadInput(
-                called(header.count(label_column), label_column),
+                f'{columns_are(header.count(label_column))} called "{label_column}"',
                 where=where,
                 hint=f"the first line names the columns; {self.label_setting} says which one holds the "
                 f"{self.target.noun}s; there are: {_list(list(header))}",
             )
         if self.id is not None and (header.count(self.id) != 1 or self.id == label_column):
             raise BadInput(
-                f"{called(header.count(self.id), self.id)}, beside that of the {self.target.noun}s",
+                f'{columns_are(header.count(self.id))} called "{self.id}", beside that of the {self.target.noun}s',
                 where=where,
                 hint="the task tells samples apart by this column (data.id)",
             )
@@ -162,7 +162,7 @@ class Contract:
         count = header.count(str(self.owner))
         if count != 1:
             raise BadInput(
-                called(count, str(self.owner)),
+                f'{columns_are(count)} called "{self.owner}"',
                 where=where,
                 hint=f"data.owner names the column that says whose a row is; there are: {_list(list(header))}",
             )
