@@ -300,6 +300,7 @@ class Result:
                 for average in words.pop("averages")
             )
             found = Result(averages=averages, **restored_parts(words, arrays))
+            found.to_json()  # which looks at all of it
         except (BadInput, KeyError, ValueError, TypeError, AttributeError) as error:
             raise damaged(Path(path), error) from None
         return found if model is None else dataclasses.replace(found, task=device_model(found.task, model))
