@@ -84,6 +84,10 @@ BAD: dict[str, tuple[str, ...]] = {
     "algorithm.batch=": ("--vary algorithm.batch: there is no value to try",),
     "algorithm.batch=1,,2": ("there is an empty value",),
     "algorithm.batch=5,5": ("5 stands twice",),
+    "algorithm.batch=[5,10]": (
+        "should be a valid integer",
+        "commas between them and no brackets: --vary algorithm.batch=",
+    ),
     "algorithm.batch": ("varies nothing", "section.key=value,value"),
     "=1": ("varies nothing",),
     "name.x=1,2": ("name is not a section",),

@@ -181,7 +181,14 @@ def _cell(base: Base, label: str, chosen: Sequence[tuple[str, Any]], at: tuple[i
         return f"{place(path)} (for {label})" if chosen else place(path)
 
     checking: Where = where
-    task = checked(content, checking, base.folder)
+    try:
+        task = checked(content, checking, base.folder)
+    except BadInput as error:
+        key = next((key for key, value in chosen if isinstance(value, list) and option.startswith("--")), "")
+        if not key:
+            raise
+        hint = f"a list is one value; several have commas between them and no brackets: {option} {key}=1,2"
+        raise BadInput(error.what, where=error.where, hint=hint) from None
     return Cell(label=label, task=task, settings=dict(chosen), notes=tuple(notes), at=at)
 
 
