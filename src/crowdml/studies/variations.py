@@ -137,6 +137,8 @@ def read_variation(text: str, option: str = "--vary") -> Variation:
 def make_variation(key: str, values: Any, option: str = "vary") -> Variation:
     """Check the values of a key: there must be some, and each once."""
     where = f"{option} {key}"
+    if not isinstance(key, str):
+        raise BadInput(f"{key!r} is no key of a task", where=option, hint='such as "privacy.epsilon"')
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
         raise BadInput(f"{values!r} is not a list of values", where=where, hint="such as [1.0, 8.0]")
     plain = [_plain(value) for value in values]
@@ -146,7 +148,10 @@ def make_variation(key: str, values: Any, option: str = "vary") -> Variation:
             where=where,
             hint="give at least one, with commas between them",
         )
-    spelled = [_spelled(value) for value in plain]
+    try:
+        spelled = [_spelled(value) for value in plain]
+    except TypeError:
+        raise BadInput(f"{values!r} holds what no task file can say", where=where, hint="such as [1.0, 8.0]") from None
     twice = [value for at, value in enumerate(spelled) if value in spelled[:at]]
     if twice:
         raise BadInput(f"{twice[0]} stands twice", where=where, hint="name every value once")

@@ -98,6 +98,8 @@ class Task(InWords):
         """Read a task file, with changes such as `"algorithm.batch=10"` on top."""
         from crowdml.task.task_file import load
 
+        if isinstance(changes, str):
+            raise BadInput(f'"{changes}" is no list of changes', where="changes", hint=f'["{changes}"]')
         return load(Path(path), changes, "changes:")
 
     @property

@@ -75,6 +75,8 @@ def test_safetensors_has_terms_and_cost(digits: Make, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_refused(result: Result, digits: Make, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="rows differ in length"):
+        result.model.predict([[1.0, 2.0], [1.0]])
     for rows in (np.zeros(64), np.zeros((2, 63)), np.array([["a"] * 64]), [[1.0]]):
         with pytest.raises(BadInput, match=r"numbers of shape \(any, 64\)"):
             result.model.predict(rows)

@@ -85,7 +85,7 @@ def _csv_blocks(path: Path, contract: Contract, label_column: str, warn: Warn) -
         try:
             yield from _csv_lines(reader, str(path), contract, label_column, warn)
         except UnicodeDecodeError:
-            where = f"{path}, line {_undecodable_line(path)}"
+            where = f"{path}, line {undecodable_line(path)}"
             raise BadInput("not text in UTF-8", where=where, hint="save it as CSV in UTF-8") from None
         except csv.Error as error:
             raise BadInput(
@@ -95,7 +95,7 @@ def _csv_blocks(path: Path, contract: Contract, label_column: str, warn: Warn) -
             ) from None
 
 
-def _undecodable_line(path: Path) -> int:
+def undecodable_line(path: Path) -> int:
     """Return the number of the first line that is not UTF-8: a stream decodes many at once."""
     with open(path, "rb") as stream:
         for number, line in enumerate(stream, 1):

@@ -88,7 +88,10 @@ class LearntModel:
             chosen = [at for at, name in enumerate(names) if name in contract.columns]
             places = [chosen[at] for at in contract.places([names[at] for at in chosen], "rows")]
             rows = read_frame(rows, contract.slots, places, "rows")
-        table = np.asarray(rows)
+        try:
+            table = np.asarray(rows)
+        except ValueError:
+            raise BadInput("rows differ in length", where="rows", hint="as many numbers in each") from None
         if table.ndim != 2 or table.shape[1] != self.task.data.features or table.dtype.kind not in "fiub":
             raise BadInput(
                 f"rows of shape {table.shape} and type {table.dtype} are not rows of this task",
