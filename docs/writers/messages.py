@@ -79,7 +79,7 @@ def messages_page(source: Path = SOURCE) -> str:
     parts = [GENERATED, "# Messages", INTRODUCTION]
     for area, found in messages(source).items():
         rows = ["| message | what would be right | kind |", "|---|---|---|"]
-        for message in sorted(found, key=lambda each: (each.text.lstrip('"…').lower(), each.kind, each.hint)):
+        for message in sorted(found, key=lambda each: (each.text.lstrip('"…').lower(), each.kind, each.hint, each.text)):
             rows.append(f"| {_cell(message.text)} | {_cell(message.hint)} | `{message.kind}` |")
         parts += [f"## {area}", "\n".join(rows)]
     parts += ["## In the browser", BROWSER, browser_section()]
