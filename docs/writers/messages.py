@@ -6,6 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import crowdml
 from crowdml.core import record
@@ -79,7 +80,7 @@ def messages_page(source: Path = SOURCE) -> str:
     parts = [GENERATED, "# Messages", INTRODUCTION]
     for area, found in messages(source).items():
         rows = ["| message | what would be right | kind |", "|---|---|---|"]
-        for message in sorted(found, key=lambda each: (each.text.lstrip('"…').lower(), each.kind, each.hint)):
+        for message in sorted(found, key=_place):
             rows.append(f"| {_cell(message.text)} | {_cell(message.hint)} | `{message.kind}` |")
         parts += [f"## {area}", "\n".join(rows)]
     parts += ["## In the browser", BROWSER, browser_section()]
@@ -165,6 +166,11 @@ def _written(text: ast.expr) -> str:
     if isinstance(text, ast.Call) and isinstance(text.func, ast.Name) and text.func.id == "install":
         return f"pip install '…[{_written(text.args[0])}]'"
     return str(text.value) if isinstance(text, ast.Constant) and isinstance(text.value, str) else "…"
+
+
+def _place(message: Any) -> tuple[str, ...]:
+    """Say where a message stands among others; no two stand in the same place."""
+    return message.text.lstrip('"…').lower(), message.kind, message.hint, message.text
 
 
 def _cell(text: str) -> str:

@@ -141,6 +141,16 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "owners": ({"owners": ["a"]}, "owners for 1 of 2 rows"),
     "nobody's": ({"owners": ["a", None]}, "owners, row 2: the owner is missing"),
     "share": ({"test": 1.5}, "1.5 is no share of the rows"),
+    "share in words": ({"test": "half"}, "test: 'half' is no share of the rows"),
+    "no share": ({"test": None}, "test: None is no share of the rows"),
+    "masked": ({"rows": np.ma.masked_array(np.eye(2), np.eye(2) > 0)}, "rows, row 1, number 1 of the row: a value is"),
+    "one word of labels": ({"labels": "no"}, "labels: labels are names that differ from each other, not 'no'"),
+    "labels twice": ({"labels": ["no", "no"]}, "labels are names that differ from each other"),
+    "narrow rows to test on": ({"test": (np.eye(1), ["no"])}, "test rows: 1 numbers in a row, 2 in one to learn from"),
+    "targets to test on": ({"test": (np.eye(2), ["no"])}, "test: 2 rows to test on, with 1 targets"),
+    "none to test on": ({"test": (np.zeros((0, 2)), [])}, "test: 0 rows to test on, with 0 targets"),
+    "three things to test on": ({"test": (np.eye(2), ["no"], ["a"])}, "test: 3 things to test on"),
+    "new label to test on": ({"test": (np.eye(1, 2), ["maybe"])}, "targets, row 1: 'maybe' is not a label"),
 }
 
 
@@ -164,6 +174,22 @@ def test_arrays_with_rows_to_test_on_and_frames() -> None:
         Dataset.from_frame(frame, "kind")
 
 
+def test_columns_to_test_on_are_found_by_name() -> None:
+    frame = table()[["a", "b"]]
+    found = Dataset.from_arrays(frame, table().label, test=(frame[["b", "a"]], table().label))
+    assert np.array_equal(found.test_rows, found.train_rows)
+    for other in (frame.rename(columns={"b": "c"}), frame[["a", "a"]]):
+        with pytest.raises(BadInput, match=r"test rows: the columns are a, .\n  those of the rows to learn from"):
+            Dataset.from_arrays(frame, table().label, test=(other, table().label))
+
+
+def test_mistakes_in_frames() -> None:
+    with pytest.raises(BadInput, match=r"ndarray is no data frame\n  Dataset.from_arrays"):
+        Dataset.from_frame(np.eye(2))
+    with pytest.raises(BadInput, match='owner: the owner "who" is predicted'):
+        Dataset.from_frame(table(), "who", owner="who")
+
+
 def test_empty_lines_hold_no_row(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     table(9).to_csv(path, index=False)
@@ -185,8 +211,62 @@ def test_other_separators_are_named(mark: str, tmp_path: Path) -> None:
 
 def test_another_encoding_is_named(tmp_path: Path) -> None:
     table(9).to_csv(tmp_path / "rows.csv", index=False, encoding="utf-16")
-    with pytest.raises(BadInput, match=r"rows.csv is not text in UTF-8\n  save it as CSV in UTF-8"):
+    with pytest.raises(BadInput, match=r"rows.csv, line 1: not text in UTF-8\n  save it as CSV in UTF-8"):
         read(tmp_path / "rows.csv")
+    table(90).assign(who=["zoe"] * 70 + ["zoé"] * 20).to_csv(tmp_path / "rows.csv", index=False, encoding="latin-1")
+    with pytest.raises(BadInput, match=r"rows.csv, line 72: not text in UTF-8"):
+        read(tmp_path / "rows.csv")
+
+
+def test_a_field_without_an_end_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(f"who,a,label,b\nann,1,no,2\nann,{'9' * 200_000},no,2\n")
+    with pytest.raises(BadInput, match=r"rows.csv, line 3: not a line of a CSV file: field larger than field limit"):
+        read(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize("owner", ["who", None])
+@pytest.mark.parametrize("leaves_out", [False, True])
+def test_damage_inside_a_parquet_file_is_a_sentence(leaves_out: bool, owner: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    frame = table(500).assign(a=np.random.default_rng(0).normal(size=500))
+    (frame if owner else frame.drop(columns="who")).to_parquet(path)
+    whole, refused = path.read_bytes(), 0
+    contract = Contract(features=2, target=CONTRACT.target, owner=owner, leaves_out=leaves_out)
+    for begin in range(4, len(whole), len(whole) // 25):
+        damaged = bytearray(whole)
+        damaged[begin : begin + 40] = bytes(255 - byte for byte in damaged[begin : begin + 40])
+        path.write_bytes(damaged)
+        try:
+            read(path, contract)
+        except BadInput as error:
+            refused += 1
+            assert "rows.parquet" in str(error)
+    assert refused > 5
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_missing_target_is_called_so(kind: str, tmp_path: Path) -> None:
+    frame = table(9)
+    frame["label"] = frame["label"].where(frame.index != 3)
+    path = tmp_path / f"rows.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    place = {"csv": "line 5", "parquet": "row 4"}[kind]
+    with pytest.raises(BadInput, match=f"rows.{kind}, {place}, column label: the label is missing\n  fill it in"):
+        read(path)
+
+
+def test_a_whole_number_of_any_length_is_no_traceback(tmp_path: Path) -> None:
+    frame = table(9).astype({"a": object})
+    frame.loc[3, "a"] = 10**400
+    own = OwnRows(contract=CONTRACT, label_column="label", test=0.2)
+    with pytest.raises(BadInput, match=r"the frame, row 4, column a: 10{400} is not a finite number of 32 bits"):
+        own.of_frame(frame)
+    with pytest.raises(BadInput, match=r"rows, row 1, number 2 of the row: 10{400} is not a finite"):
+        Dataset.from_arrays([[1, 10**400], [2, 3]], ["no", "yes"])
+    with pytest.raises(BadInput, match="the row: a row must be 2 numbers"):
+        CONTRACT.row([1, 10**400], "the row")
+    with pytest.raises(BadInput, match=r"the row: 10{400} is not a finite number"):
+        Number(low=0.0, high=1.0).parse(10**400, "the row")
 
 
 def test_rows_that_are_learnt_from_are_not_tested_on(tmp_path: Path) -> None:

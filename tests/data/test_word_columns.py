@@ -220,6 +220,9 @@ def test_what_is_no_category_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="column name has more than 1000 different words: it is no category"):
         list_words(path)
     assert list_words(path, leave_out=("name",)) == {"sex": ["f", "m"]}
+    (tmp_path / "latin.csv").write_bytes("work,label\nstate,no\nprivé,no\n".encode("latin-1"))
+    with pytest.raises(BadInput, match=r"latin\.csv, line 3: not text in UTF-8"):
+        list_words(tmp_path / "latin.csv")
     with pytest.raises(BadInput, match="no column is called nam"):
         list_words(path, leave_out=("name", "nam"))
     with pytest.raises(BadInput, match="no column holds words"):

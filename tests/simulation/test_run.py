@@ -121,6 +121,10 @@ def test_error_below_stops_at_the_first_version_that_meets_it(digits: Make) -> N
         (["data.features=65"], "has 64 numbers"),
         (['data.labels=["0", "1"]'], "2 labels for a dataset"),
         (["crowd.devices=2000"], "no device ever fills a batch of 10"),
+        (
+            ["algorithm={ kind = 'local-sgd', local-steps = 50 }"],
+            r"^algorithm.local-batch: no device ever .*\n  algorithm.local-batch times local-steps of at most",
+        ),
         (["crowd.devices=2000", "crowd.rows=1999"], "2000 devices cannot share 1999"),
         (["crowd.rows=2800", "crowd.personal={ held-out = 0.5 }"], "2800 rows are handed out of 1400: what one device"),
     ],

@@ -15,8 +15,9 @@ import pytest
 
 import crowdml
 from crowdml import Task, simulate
-from crowdml.core import NUMPY, BadInput
+from crowdml.core import NUMPY, BadInput, Registry
 from crowdml.core.ops import ZeroCoins
+from crowdml.models import kinds
 from crowdml.simulation.engine.hash_coins import trial_seed
 from crowdml.simulation.prepare import prepare
 from crowdml.simulation.run import make_timelines
@@ -161,6 +162,10 @@ def test_two_models_in_one_program_are_not_taken_for_each_other() -> None:
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(BadInput, match="list is no model that crowdml knows"):
         simulate(task(), model=[1, 2])
+    from flax import linen
+
+    with pytest.raises(BadInput, match=r"Dense is a class, and no model yet\n  Dense\(…\)"):
+        simulate(task(), model=linen.Dense)
     with pytest.raises(BadInput, match="should be a Task"):
         simulate("digits.toml", model=flax_mlp())  # type: ignore[arg-type]
 
@@ -202,6 +207,12 @@ def test_mistakes_in_the_section_are_sentences(model: str, words: str, convex_lo
     with pytest.raises(BadInput) as error:
         task("data={ features = 6, labels = ['no', 'maybe', 'yes'] }", f"model={model}")
     assert words in str(error.value)
+
+
+def test_a_name_that_nobody_registered_leads_to_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kinds, "USER_MODELS", Registry("model of your own", {}))
+    with pytest.raises(BadInput, match='unknown model of your own "net"\n  a file that registers it: CROWDML_PLUGINS='):
+        simulate(task("model={ kind = 'own', name = 'net' }"), engine="numpy")
 
 
 def test_a_task_whose_model_is_not_here_can_be_explained_and_not_simulated() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import pickle
 import warnings
@@ -106,6 +107,34 @@ def test_models_algorithms_and_any_other_setting(cancer: Table) -> None:
         CrowdClassifier(algorithm="fedsg").fit(*cancer)
 
 
+@pytest.mark.parametrize(
+    "transform",
+    [{"kind": "scale", "by": -2.0}, {"kind": "intercept"}, {"kind": "pca", "components": 3}, {"kind": "standardise"}],
+    ids=lambda transform: transform["kind"],
+)
+def test_what_is_predicted_goes_through_the_same_transforms(transform: dict[str, Any], cancer: Table) -> None:
+    settings = {"data.transform": [transform]}
+    learnt = CrowdClassifier(settings=settings, passes=10, engine="numpy", random_state=0).fit(*cancer)
+    assert learnt.score(*cancer) > 0.9
+    known = learnt.result_.model.predict_proba(cancer[0])
+    np.testing.assert_allclose(learnt.predict_proba(cancer[0]), known, atol=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["local-fit", "decentral"])
+def test_where_every_device_has_its_own_model_nothing_is_fitted(algorithm: str, cancer: Table) -> None:
+    alone = CrowdClassifier(algorithm=algorithm, passes=1, engine="numpy", random_state=0)
+    with pytest.raises(BadInput, match=f"every device of {algorithm} has a model of its own"):
+        alone.fit(*cancer)
+    assert not hasattr(alone, "result_")
+
+
+def test_a_copy_predicts_the_same(cancer: Table) -> None:
+    learnt = CrowdClassifier(random_state=0, passes=2, engine="numpy").fit(*cancer)
+    again = copy.deepcopy(learnt)
+    np.testing.assert_array_equal(again.predict_proba(cancer[0]), learnt.predict_proba(cancer[0]))
+    assert again.result_.task == learnt.result_.task
+
+
 def test_a_pickle_predicts_the_same(cancer: Table) -> None:
     learnt = CrowdClassifier(random_state=0, passes=5, epsilon=8.0, delta=1e-4).fit(*cancer)
     again = pickle.loads(pickle.dumps(learnt))  # noqa: S301
@@ -131,3 +160,11 @@ def test_mistakes_are_told_in_plain_words(cancer: Table) -> None:
         CrowdClassifier().fit(rows, labels * 0)
     with pytest.raises(TypeError, match="settings are keys and their values"):
         CrowdClassifier(settings=["crowd.drop-out=0.1"]).fit(rows, labels)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"settings, model\.kind\.x: kind is not a section"):
+        CrowdClassifier(settings={"model.kind.x": 1}).fit(rows, labels)
+    with pytest.raises(TypeError, match='a kind, such as "softmax", or a section'):
+        CrowdClassifier(model=3).fit(rows, labels)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="devices is a whole number, not 'ten'"):
+        CrowdClassifier(devices="ten").fit(rows, labels)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="y holds something that is no number"):
+        CrowdRegressor().fit(rows, np.where(labels, "warm", "cold"))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crowdml.core import BadInput
+from crowdml.studies.sweeps import compare
 from crowdml.studies.variations import Cell, given, make_cells, make_variation, read_base, read_variation
 from crowdml.task import Task
 
@@ -84,6 +85,10 @@ BAD: dict[str, tuple[str, ...]] = {
     "algorithm.batch=": ("--vary algorithm.batch: there is no value to try",),
     "algorithm.batch=1,,2": ("there is an empty value",),
     "algorithm.batch=5,5": ("5 stands twice",),
+    "algorithm.batch=[5,10]": (
+        "should be a valid integer",
+        "commas between them and no brackets: --vary algorithm.batch=",
+    ),
     "algorithm.batch": ("varies nothing", "section.key=value,value"),
     "=1": ("varies nothing",),
     "name.x=1,2": ("name is not a section",),
@@ -103,6 +108,20 @@ def test_what_cannot_be_varied_is_said_in_one_sentence(text: str) -> None:
 def test_python_gives_lists(values: Any) -> None:
     with pytest.raises(BadInput, match=r"vary algorithm\.kind"):
         make_variation("algorithm.kind", values)
+
+
+def test_what_is_no_table_of_lists_is_refused() -> None:
+    for vary in ("algorithm.batch=5", ["algorithm.batch"]):
+        with pytest.raises(BadInput, match=r"^vary: .* is no table"):
+            compare(EXAMPLE, vary=vary)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"^vary: 3 is no key of a task"):
+        compare(EXAMPLE, vary={3: [1]})  # type: ignore[dict-item]
+    with pytest.raises(BadInput, match="holds what no task file can say"):
+        compare(EXAMPLE, vary={"algorithm.batch": [object()]})
+    with pytest.raises(BadInput, match=r'changes: "algorithm\.batch=5" is no list of changes'):
+        Task.load(EXAMPLE, "algorithm.batch=5")
+    with pytest.raises(BadInput, match="changes: 3 is not a change"):
+        Task.load(EXAMPLE, [3])  # type: ignore[list-item]
 
 
 def test_a_key_is_varied_once_and_a_task_is_a_task() -> None:

@@ -281,6 +281,8 @@ class Number:
         hint = f"{self.described}; values beyond count as {self.low:g} or {self.high:g}"
         try:
             number = math.nan if isinstance(value, bool | np.bool_) else float(value)
+        except OverflowError:  # a whole number has as many digits as it likes
+            number = math.inf
         except (TypeError, ValueError):
             raise BadInput(f"{value!r} is not a number", where=where, hint=hint) from None
         if not math.isfinite(number):
@@ -291,7 +293,7 @@ class Number:
         """Read numbers as `parse` does, all at once; `where(n)` names the n-th in messages."""
         try:
             given = np.array([math.nan if isinstance(value, bool) else float(value) for value in values], np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             given = np.full(len(values), math.nan)
         if not np.isfinite(given).all():
             return np.array([self.parse(value, where(at)) for at, value in enumerate(values)], np.float32)

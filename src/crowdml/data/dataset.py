@@ -15,7 +15,7 @@ from crowdml.core.records import record
 from crowdml.core.targets import Labels, Target
 from crowdml.data.held_out import TEST_SHARE, held_out_note, hold_out
 from crowdml.data.rows.array_rows import read_owners, read_rows, read_targets
-from crowdml.data.rows.row_columns import frame_columns
+from crowdml.data.rows.row_columns import columns_are, frame_columns, is_frame
 
 Rows: TypeAlias = npt.NDArray[Any]
 """A table of numbers, one row per example: uint8 for images, float32 otherwise."""
@@ -142,11 +142,7 @@ class Dataset:
             raise BadInput(f"{len(table)} rows, but {len(encoded.values)} targets", where=name)
         whose, note = read_owners(owners, len(table)), ""
         if isinstance(test, tuple):
-            more, _ = read_rows(test[0], "test rows")
-            last = read_targets(
-                test[1], encoded.target.names if isinstance(encoded.target, Labels) else (), encoded.target
-            )
-            train, held = (table, encoded.values), (more, last.values)
+            train, held = (table, encoded.values), _tested(test, table, columns, encoded.target)
         else:
             out = hold_out(len(table), test, whose, seed)
             train, held = (table[~out], encoded.values[~out]), (table[out], encoded.values[out])
@@ -164,11 +160,15 @@ class Dataset:
             owner: The column that says whose each row is.
             more: As `from_arrays` takes it.
         """
+        if not is_frame(frame):
+            raise BadInput(f"{type(frame).__name__} is no data frame", hint="Dataset.from_arrays(rows, targets)")
+        if target == owner:
+            raise BadInput(f'the owner "{owner}" is predicted', where="owner", hint="a column of its own")
         names = frame_columns(frame)
         for column in filter(None, (target, owner)):
             if names.count(column) != 1:
                 raise BadInput(
-                    f'{names.count(column) or "no"} column is called "{column}"', hint=f"there are: {', '.join(names)}"
+                    f'{columns_are(names.count(column))} called "{column}"', hint=f"there are: {', '.join(names)}"
                 )
         others = frame.iloc[:, [at for at, name in enumerate(names) if name not in (target, owner)]]
         whose = None if owner is None else frame.iloc[:, names.index(owner)]
@@ -206,6 +206,37 @@ class Dataset:
         }
         beyond = sum(target.outside(self.target.decode(part)) for part in given.values() if part is not None)
         return dataclasses.replace(self, target=target, outside=beyond, **coded)
+
+
+def _tested(given: tuple[Any, ...], table: Rows, columns: Sequence[str], target: Target) -> tuple[Rows, Targets]:
+    """Read rows and targets to test on; columns of a data frame are found by their names.
+
+    Args:
+        given: Rows and targets.
+        table: The rows to learn from.
+        columns: Names of their columns, where they have some.
+        target: What is predicted.
+    """
+    if len(given) != 2:
+        raise BadInput(f"{len(given)} things to test on", where="test", hint="rows and their targets: (rows, targets)")
+    rows, names = read_rows(given[0], "test rows")
+    if columns and names and names != tuple(columns):
+        if sorted(names) != sorted(columns) or len(set(names)) < len(names):
+            raise BadInput(
+                f"the columns are {', '.join(names)}",
+                where="test rows",
+                hint=f"those of the rows to learn from, in any order: {', '.join(columns)}",
+            )
+        rows = rows[:, [names.index(name) for name in columns]]
+    if rows.shape[1] != table.shape[1]:
+        raise BadInput(f"{rows.shape[1]} numbers in a row, {table.shape[1]} in one to learn from", where="test rows")
+    known = target.names if isinstance(target, Labels) else ()
+    targets = read_targets(given[1], known, target).values
+    if len(targets) != len(rows) or not len(rows):
+        raise BadInput(
+            f"{len(rows)} rows to test on, with {len(targets)} targets", where="test", hint="one target for each row"
+        )
+    return rows, targets
 
 
 def _same_length(name: str, half: str, rows: Rows, column: npt.NDArray[Any]) -> None:

@@ -30,8 +30,8 @@ def hold_out(
         seed: Same seed, same rows.
         where: What asks for it, for messages.
     """
-    if not 0 < share < 1:
-        raise BadInput(f"{share:g} is no share of the rows", where=where, hint="give one between 0 and 1")
+    if not isinstance(share, int | float) or not 0 < share < 1:
+        raise BadInput(f"{share!r} is no share of the rows", where=where, hint="give one between 0 and 1")
     if count < 2:
         raise BadInput(
             f"{count} row{'s' * (count != 1)}: some to learn from and some to test on are needed", where=where

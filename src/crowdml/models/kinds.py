@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, PrivateAttr
 
 from crowdml.core import BadInput, Labels, OneOf, Ops, Registry, Settings, Target
+from crowdml.core.registry import nearest
 from crowdml.core.settings import NameIn
 from crowdml.models.adapters.start_files import from_text
 from crowdml.models.adapters.user_model import USER_MODELS, UserModel, absent, begun_with, layout_of, require_layout
@@ -266,7 +267,13 @@ class Own(ModelSettings):
                 hint='in Python: crowdml.simulate(task, model=…); in a file: name = "…" of a model that was registered',
             )
         else:
-            USER_MODELS[self.name]  # which says what is near
+            raise BadInput(
+                f'unknown {USER_MODELS.noun} "{self.name}"',
+                where="model.name",
+                hint=nearest(self.name, USER_MODELS)
+                if USER_MODELS
+                else "a file that registers it: CROWDML_PLUGINS=FILE.py; in Python: crowdml.simulate(task, model=…)",
+            )
         if not self.start:
             return made
         return begun_with(made, from_text(self.start, layout or layout_of(made)))

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from crowdml.core import NUMPY, BadInput, Tally, record, trees
 from crowdml.core.files import writable
 from crowdml.core.ops import Tree
+from crowdml.core.registry import nearest
 from crowdml.simulation.accounting import epsilon_so_far
 from crowdml.simulation.reporting.course import RunCourse
 from crowdml.simulation.reporting.device_errors import spread_of
-from crowdml.simulation.reporting.figures import curve_figure
+from crowdml.simulation.reporting.figures import AGAINST, curve_figure
 from crowdml.simulation.reporting.html import result_html
 from crowdml.simulation.reporting.learnt_model import LearntModel
 from crowdml.simulation.reporting.result_file import damaged, read_result, restored_parts, result_parts, write_result
@@ -183,6 +184,8 @@ class Result:
             name: `samples`, `versions`, `time` (simulated), `seconds` (of computing), `bytes_up`, `bytes_down`, or
                 `epsilon`: what the releases so far add up to for the unit that the terms protect.
         """
+        if name not in AGAINST:
+            raise BadInput(f'"{name}" is nothing that is used up', where="name", hint=nearest(name, AGAINST))
         return np.asarray(self._used(name).mean(axis=1), np.float64)
 
     def _used(self, name: str) -> Floats:
@@ -300,6 +303,7 @@ class Result:
                 for average in words.pop("averages")
             )
             found = Result(averages=averages, **restored_parts(words, arrays))
+            found.to_json()  # which looks at all of it
         except (BadInput, KeyError, ValueError, TypeError, AttributeError) as error:
             raise damaged(Path(path), error) from None
         return found if model is None else dataclasses.replace(found, task=device_model(found.task, model))

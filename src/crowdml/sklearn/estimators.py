@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from crowdml.simulation.run import simulate
 from crowdml.task import Task
 from crowdml.task.task import ALGORITHMS
 from crowdml.task.task_checks import check
+from crowdml.task.task_file import set_value
 
 Array = npt.NDArray[Any]
 
@@ -75,10 +77,14 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
             train_owners=read_owners(owners, len(table)),
         )
         whose = dataset.train_owners
-        devices = min(self.devices, len(table)) if whose is None else len(np.unique(whose))
+        if not isinstance(self.devices, Integral):
+            raise TypeError(f"devices is a whole number, not {self.devices!r}")
+        devices = min(int(self.devices), len(table)) if whose is None else len(np.unique(whose))
         task = self._task(data | {"features": table.shape[1]}, devices, dealt=whose is None)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.result_ = simulate(task, seed=seed, engine=self._engine(task, len(table), devices), data=dataset)
+        found = simulate(task, seed=seed, engine=self._engine(task, len(table), devices), data=dataset)
+        found.model  # noqa: B018  refuses, where every device has a model of its own and nothing could be predicted
+        self.result_ = found
         self.n_iter_ = task.passes
         spent = self.result_.privacy[self.unit] if self.epsilon is not None else None
         self.epsilon_ = float(spent["epsilon"]) if spent else math.inf
@@ -119,11 +125,7 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
                 f'settings are keys and their values, such as {{"crowd.drop-out": 0.1}}, not {self.settings!r}'
             )
         for path, value in (self.settings or {}).items():
-            *sections, key = path.split(".")
-            table = content
-            for section in sections:
-                table = table.setdefault(section, {})
-            table[key] = value
+            set_value(content, str(path).split("."), value, f"settings, {path}")
         task = Task.model_validate(content, by_alias=True, by_name=False)
         check(task)
         return task
@@ -142,13 +144,18 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
         """Run the learnt model, in 64 bits: shape (outputs, rows)."""
         check_is_fitted(self, "result_")
         rows = validate_data(self, X, reset=False, dtype=np.float64)
-        parameters = trees.map(lambda leaf: np.asarray(leaf[0], np.float64), self.result_.parameters)
-        outputs: Array = self.result_.task.model_for(NUMPY).outputs(parameters, rows)
+        learnt = self.result_.model
+        if learnt.task.data.transform:
+            rows = learnt.transformed(rows)
+        parameters = trees.map(lambda leaf: np.asarray(leaf, np.float64), learnt.parameters)
+        outputs: Array = learnt.task.model_for(NUMPY).outputs(parameters, rows)
         return outputs
 
 
 def _table(value: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return a section of a task file: a name is its kind."""
+    if not isinstance(value, str | Mapping):
+        raise TypeError(f'a kind, such as "softmax", or a section such as {{"kind": "softmax"}}, not {value!r}')
     return {"kind": value} if isinstance(value, str) else dict(value)
 
 
@@ -339,6 +346,10 @@ class CrowdRegressor(RegressorMixin, _CrowdEstimator):  # type: ignore[misc]
             owners: Whose each row is: every owner is a device; not given: `partition` deals the rows to `devices`.
         """
         rows, values = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        try:
+            values = values.astype(np.float64)
+        except ValueError as error:
+            raise ValueError(f"y holds something that is no number: {error}") from None
         if self.epsilon is not None and (self.low is None or self.high is None):
             raise BadInput(
                 "a promise needs bounds of the target that were not looked up in y: they would tell of its most "

@@ -210,6 +210,8 @@ def compare(
         model: A model of your own for all of them, as for `crowdml.simulate`.
         on: Where they run, as for `crowdml.simulate`; a cluster is started once for all.
     """
+    if not isinstance(vary, Mapping | None):
+        raise BadInput(f"{vary!r} is no table", where="vary", hint='keys and values: {"privacy.epsilon": [1.0, 8.0]}')
     varied = [make_variation(key, values) for key, values in (vary or {}).items()]
     for section, given in (("model", model), ("data", data)):
         require_unvaried(section, given, varied, "vary")

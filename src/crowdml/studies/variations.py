@@ -137,6 +137,8 @@ def read_variation(text: str, option: str = "--vary") -> Variation:
 def make_variation(key: str, values: Any, option: str = "vary") -> Variation:
     """Check the values of a key: there must be some, and each once."""
     where = f"{option} {key}"
+    if not isinstance(key, str):
+        raise BadInput(f"{key!r} is no key of a task", where=option, hint='such as "privacy.epsilon"')
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
         raise BadInput(f"{values!r} is not a list of values", where=where, hint="such as [1.0, 8.0]")
     plain = [_plain(value) for value in values]
@@ -146,7 +148,10 @@ def make_variation(key: str, values: Any, option: str = "vary") -> Variation:
             where=where,
             hint="give at least one, with commas between them",
         )
-    spelled = [_spelled(value) for value in plain]
+    try:
+        spelled = [_spelled(value) for value in plain]
+    except TypeError:
+        raise BadInput(f"{values!r} holds what no task file can say", where=where, hint="such as [1.0, 8.0]") from None
     twice = [value for at, value in enumerate(spelled) if value in spelled[:at]]
     if twice:
         raise BadInput(f"{twice[0]} stands twice", where=where, hint="name every value once")
@@ -181,7 +186,14 @@ def _cell(base: Base, label: str, chosen: Sequence[tuple[str, Any]], at: tuple[i
         return f"{place(path)} (for {label})" if chosen else place(path)
 
     checking: Where = where
-    task = checked(content, checking, base.folder)
+    try:
+        task = checked(content, checking, base.folder)
+    except BadInput as error:
+        key = next((key for key, value in chosen if isinstance(value, list) and option.startswith("--")), "")
+        if not key:
+            raise
+        hint = f"a list is one value; several have commas between them and no brackets: {option} {key}=1,2"
+        raise BadInput(error.what, where=error.where, hint=hint) from None
     return Cell(label=label, task=task, settings=dict(chosen), notes=tuple(notes), at=at)
 
 

@@ -89,11 +89,17 @@ class Task(InWords):
         kept = {name: value for name, value in state["__dict__"].items() if name not in _WORKED_OUT}
         return state | {"__dict__": kept}
 
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Task:
+        """Copy, without what was worked out: sections are frozen, and need no copies of their own."""
+        return self.model_copy()
+
     @staticmethod
     def load(path: Path | str, changes: Sequence[str] = ()) -> Task:
         """Read a task file, with changes such as `"algorithm.batch=10"` on top."""
         from crowdml.task.task_file import load
 
+        if isinstance(changes, str):
+            raise BadInput(f'"{changes}" is no list of changes', where="changes", hint=f'["{changes}"]')
         return load(Path(path), changes, "changes:")
 
     @property

@@ -56,9 +56,12 @@ _SEED = "no key of the task: seed and trials are given when it is simulated"
 
 WORDS = {
     "lr eta learning-rate client-lr local-lr local-rate step-size client-learning-rate": _RATE,
-    "server-lr server-learning-rate server-step-size global-lr global-learning-rate eta-server central-lr "
+    "server-rate server-lr server-learning-rate server-step-size global-lr global-learning-rate eta-server central-lr "
     "central-learning-rate": _SERVER_RATE,
     "momentum": 'algorithm.rate, a table: rate = { kind = "momentum", c = 0.1 }',
+    "local-momentum client-momentum": 'algorithm.rate, a table: rate = { kind = "momentum", c = 0.1 }; '
+    'algorithm.rate-memory = "keep" or "reset" says whether it lasts from round to round',
+    "proximal-mu prox-mu fedprox-mu": 'algorithm.mu, of kind "fedprox"',
     "rounds num-rounds n-rounds comm-round comm-rounds max-rounds total-rounds global-rounds num-server-rounds "
     "iterations central-num-iterations steps num-steps max-steps": _ROUNDS,
     "client clients num-clients n-clients client-num-in-total nodes num-nodes num-supernodes workers num-workers users "

@@ -169,10 +169,12 @@ def apply_change(content: dict[str, Any], text: str, change: str) -> None:
         text: The change.
         change: What it is called where it was made, for messages.
     """
+    if not isinstance(text, str):
+        raise BadInput(f"{text!r} is not a change", where=change.rstrip(":"), hint="write it as section.key=value")
     key, equals, value = text.partition("=")
     names = _target(text).split(".")
     if not equals or not all(names):
-        raise BadInput(f'"{text}" is not a change', where=change, hint="write it as section.key=value")
+        raise BadInput(f'"{text}" is not a change', where=change.rstrip(":"), hint="write it as section.key=value")
     set_value(content, names, read_value(value.strip()), f"{change} {key.strip()}")
 
 

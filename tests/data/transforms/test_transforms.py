@@ -28,6 +28,7 @@ from crowdml.data.transforms import (
     Transform,
     compose,
 )
+from crowdml.data.transforms.columns import Span
 
 ROWS = hnp.arrays(
     np.float32, st.tuples(st.integers(1, 6), st.integers(1, 9)), elements=st.floats(-(2.0**60), 2.0**60, width=32)
@@ -131,6 +132,15 @@ def test_pca_agrees_with_singular_values() -> None:
     variances = fitted.apply(rows).var(axis=0)
     assert (np.diff(variances) < 0).all() and fitted.private_fit
     np.testing.assert_allclose(fitted.apply(rows).mean(axis=0), 0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given_keys"),
+    [(Scale, {"by": 1e39}), (Scale, {"by": 1.0, "offset": -1e39}), (Span, {"first": 0, "last": 1, "by": 1e39})],
+)
+def test_factors_that_32_bits_do_not_hold_are_refused(kind: type, given_keys: dict[str, float]) -> None:
+    with pytest.raises(ValidationError, match="1" + 38 * "0"):
+        kind(**given_keys)
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0])

@@ -147,7 +147,7 @@ def test_ids_come_with_every_kind_of_rows(tmp_path: Path) -> None:
 def test_a_missing_id_is_named(tmp_path: Path) -> None:
     for text, message in (
         ("age,steps,label\n", 'line 1: no column is called "patient"'),
-        ("age,steps,label,patient,patient\n", 'line 1: 2 column is called "patient"'),
+        ("age,steps,label,patient,patient\n", 'line 1: 2 columns are called "patient"'),
         ("age,steps,label,patient\n1,2,walking,\n", "line 2: the id is missing"),
     ):
         with pytest.raises(BadInput) as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import importlib.util
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from crowdml.core import NUMPY, BadInput, Batch, Number, trees
-from crowdml.models.adapters import EquinoxModel, FlaxModel, JaxModel, UserModel, adapt
+from crowdml.models.adapters import EquinoxModel, FlaxModel, JaxModel, TorchModel, UserModel, adapt
 from crowdml.simulation.engine.hash_coins import HashCoins, trial_seed
 from crowdml.simulation.engine.jax_ops import JAX
 from tests.support import user_models as same
@@ -234,12 +235,43 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "for a row of zeros the gradient of .* is not finite",
     ),
     "shape": (lambda: FlaxModel(module=same.linen_mlp(), shape=(2, 2)), "holds 4 numbers, a row has 6"),
+    "shape below zero": (
+        lambda: FlaxModel(module=same.linen_mlp(), shape=(-2, -3)),
+        "-2, -3. is no shape of an example",
+    ),
+    "shape of one number": (
+        lambda: FlaxModel(module=same.linen_mlp(), shape=cast("Any", 6)),
+        "6 is no shape of an example",
+    ),
+    "shape in words": (
+        lambda: EquinoxModel(module=same.equinox_mlp, shape=cast("Any", "six")),
+        "'six' is no shape of an example",
+    ),
+    "a class": (lambda: FlaxModel(module=type(same.linen_mlp())), "is a class of flax modules"),
     "start": (
         lambda: FlaxModel(module=same.linen_mlp(), start={"Dense_0.kernel": np.zeros((6, 4), np.float32)}),
         r'the array "Dense_0.bias": the task has \[5\], the file has no such array',
     ),
     "no module": (lambda: EquinoxModel(module=lambda key: 3), "int is no equinox module"),
 }
+
+
+@pytest.mark.parametrize(
+    ("library", "make", "command"),
+    [
+        ("flax", lambda: FlaxModel(module=same.linen_mlp()), "pip install flax"),
+        ("equinox", lambda: EquinoxModel(module=same.equinox_mlp), "pip install equinox"),
+        ("jax", functions, r"pip install .*\[simulation\]"),
+        ("torch", lambda: TorchModel(module=lambda: 1), r"pip install .*\[torch\]"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named(
+    library: str, make: Any, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == library else find(name))
+    with pytest.raises(BadInput, match=f"this model needs {library}, which is not installed here\n  {command}"):
+        make().build(same.FEATURES, TARGET, NUMPY)
 
 
 @pytest.mark.parametrize("case", list(MISTAKES))

@@ -227,6 +227,15 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         lambda: TorchModel(module=nn.Sequential(nn.Dropout(0.5), same.torch_mlp())),
         "is dropout, whose chance would not come from the device",
     ),
+    "dropout between layers of its own": (
+        lambda: TorchModel(module=nn.Sequential(nn.LSTM(same.FEATURES, 4, num_layers=2, dropout=0.5))),
+        "is dropout, whose chance would not come from the device",
+    ),
+    "an average over all batches": (
+        lambda: TorchModel(module=nn.Sequential(nn.BatchNorm1d(same.FEATURES, momentum=None))),
+        "momentum=None, by which its statistics cannot move",
+    ),
+    "numbers of 16 bits": (lambda: TorchModel(module=same.torch_mlp().bfloat16()), "fails: TypeError: .*BFloat16"),
     "statistics": (
         lambda: TorchModel(module=nn.Sequential(nn.BatchNorm1d(6, track_running_stats=False), same.torch_mlp())),
         "has no running statistics",

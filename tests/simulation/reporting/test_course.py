@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from crowdml.core import BadInput
 from crowdml.data.transforms import fit_rows
 from crowdml.simulation import simulate
 from crowdml.simulation.prepare import prepare
@@ -80,3 +81,8 @@ def test_the_unit_of_the_terms_is_the_unit_of_the_column(digits: Make) -> None:
 def test_without_noise_there_is_no_epsilon(digits: Make) -> None:
     frame = simulate(digits(), engine="numpy").to_pandas()
     assert frame["epsilon"].isna().all() and frame["bytes_up"].notna().all()
+
+
+def test_what_is_not_used_up_is_answered_with_what_is(digits: Make) -> None:
+    with pytest.raises(BadInput, match='name: "byte_up" is nothing that is used up\n  did you mean "bytes_up"'):
+        simulate(digits("crowd.passes=1"), engine="numpy").along("byte_up")

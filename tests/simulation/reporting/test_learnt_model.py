@@ -75,6 +75,8 @@ def test_safetensors_has_terms_and_cost(digits: Make, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_refused(result: Result, digits: Make, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="rows differ in length"):
+        result.model.predict([[1.0, 2.0], [1.0]])
     for rows in (np.zeros(64), np.zeros((2, 63)), np.array([["a"] * 64]), [[1.0]]):
         with pytest.raises(BadInput, match=r"numbers of shape \(any, 64\)"):
             result.model.predict(rows)
@@ -88,3 +90,23 @@ def test_what_cannot_be_is_refused(result: Result, digits: Make, tmp_path: Path)
     with pytest.raises(BadInput, match=r"model of its own.*\n.*model_of\(device=0\), up to 19"):
         alone.model  # noqa: B018
     assert len(alone.model_of(device=19).predict(np.zeros((3, 64)))) == 3
+
+
+def test_columns_of_a_frame_are_found_by_name(digits: Make) -> None:
+    names = [f"p{number}" for number in range(64)]
+    result = simulate(digits(f"data.columns={names}"), engine="numpy")
+    rows = load_dataset("digits").test_rows
+    frame = pd.DataFrame(rows, columns=names)
+    known = result.model.predict(rows)
+    shuffled = frame[names[::-1]].assign(writer="ann")
+    assert (result.model.predict(shuffled) == known).all()
+    assert (result.model.predict(pd.DataFrame(rows)) == known).all(), "numbers without names go by position"
+    with pytest.raises(BadInput, match="missing: p3"):
+        result.model.predict(frame.drop(columns="p3"))
+
+
+def test_a_row_with_a_gap_is_not_guessed(result: Result) -> None:
+    rows = np.zeros((3, 64))
+    rows[1, 5] = np.nan
+    with pytest.raises(BadInput, match="rows, row 2, number 6 of the row: a value is missing"):
+        result.model.predict(rows)

@@ -65,6 +65,8 @@ def test_damage_is_refused(result: Result, tmp_path: Path) -> None:
         (safetensors.numpy.save({"a": np.zeros(1)}), "is not the result of a simulation"),
         (_with_words(whole, lambda words: words.pop("privacy")), "is damaged, or no result"),
         (_with_words(whole, lambda words: words["task"].pop("model")), "model"),
+        (_with_words(whole, lambda words: words.update(run_seconds="long")), "is damaged, or no result"),
+        (_with_words(whole, lambda words: words.update(transforms=3)), "3 transforms, and its task 2"),
         (_with_words(whole, lambda words: words["task"].update(model=dict(kind="mlp", layers=[3]))), "its parameters"),
     ):
         path.write_bytes(content)
@@ -79,12 +81,37 @@ def test_damage_is_refused(result: Result, tmp_path: Path) -> None:
         result.save(tmp_path / "none" / "kept")
 
 
+def test_a_changed_byte_is_found_wherever_it_is(result: Result, tmp_path: Path) -> None:
+    path, generator = tmp_path / "kept", np.random.default_rng(0)
+    result.save(path)
+    whole, known, refused = path.read_bytes(), result.to_json(), 0
+    for place in generator.integers(len(whole), size=200):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(generator.integers(8))
+        path.write_bytes(damaged)
+        try:
+            assert Result.load(path).to_json() == known
+        except BadInput as error:
+            assert "is damaged, or no result" in str(error) or "is not the result of a simulation" in str(error)
+            refused += 1
+    assert refused > 180
+
+
+def test_a_file_without_a_checksum_is_read(result: Result, tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    result.save(path)
+    path.write_bytes(_with_words(path.read_bytes(), lambda words: None))
+    assert Result.load(path).to_json() == result.to_json()
+
+
 def _with_words(whole: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """Return a file with other words, and without the checksum, which files of before have not."""
     size = int.from_bytes(whole[:8], "little")
     header = json.loads(whole[8 : 8 + size])
     words = json.loads(header["__metadata__"]["words"])
     change(words)
     header["__metadata__"]["words"] = json.dumps(words)
+    del header["__metadata__"]["sha256"]
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + whole[8 + size :]
 
@@ -95,6 +122,7 @@ def test_arrays_that_do_not_fit_are_refused(result: Result, tmp_path: Path, name
     result.save(path)
     with safetensors.safe_open(path, framework="numpy") as file:
         metadata, arrays = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}
+    del metadata["sha256"]
     safetensors.numpy.save_file(arrays | {name: np.zeros(3, np.float32)}, path, metadata)
     with pytest.raises(BadInput, match=r"kept is damaged, or no result: .* ha(s|ve) shape"):
         Result.load(path)

@@ -16,6 +16,7 @@ from crowdml.core import BadInput, Labels, Number, Target, record
 from crowdml.core.registry import nearest
 from crowdml.data.held_out import Ints, OwnerNumbers
 from crowdml.data.rows.row_columns import (
+    FILL,
     Floats,
     column_values,
     frame_columns,
@@ -49,6 +50,9 @@ def read_rows(rows: Any, name: str = "rows") -> tuple[Floats, tuple[str, ...]]:
     """Return rows as float32, and the names of their columns where they have some."""
     if is_frame(rows):
         return frame_floats(rows, range(len(rows.columns)), name), tuple(frame_columns(rows))
+    if np.ma.isMaskedArray(rows) and np.ma.is_masked(rows):
+        at, column = (int(one) for one in np.argwhere(np.ma.getmaskarray(rows).reshape(len(rows), -1))[0])
+        raise BadInput("a value is masked", where=_place(name, column)(at), hint=FILL)
     if hasattr(rows, "toarray"):
         raise BadInput(f"{name} are a sparse matrix", hint="a table of all numbers: rows.toarray()")
     try:
@@ -82,6 +86,12 @@ def read_targets(values: Any, labels: Sequence[str] = (), target: Target | None 
         labels: Names of the classes in the order of their numbers, where they are known.
         target: What they mean, where that is known.
     """
+    if isinstance(labels, str) or len(set(labels)) < len(labels):
+        raise BadInput(
+            f"labels are names that differ from each other, not {labels!r}",
+            where="labels",
+            hint='such as ["no", "yes"]',
+        )
     given = column_values(values) if hasattr(values, "dtype") else np.asarray(values)
     if given.ndim != 1:
         raise BadInput(f"targets have shape {given.shape}", hint="one for each row: shape (rows,)")

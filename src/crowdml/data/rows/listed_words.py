@@ -12,6 +12,7 @@ from crowdml.core import BadInput
 from crowdml.core.registry import nearest
 from crowdml.data.rows import parquet_files
 from crowdml.data.rows.row_columns import is_missing
+from crowdml.data.rows.row_files import undecodable_line
 from crowdml.data.rows.word_columns import as_word
 
 MOST_WORDS = 1000
@@ -85,9 +86,10 @@ def _csv_values(path: Path) -> Iterator[tuple[str, list[str]]]:
                     rows = []
             yield from _turned(header, rows)
     except UnicodeDecodeError:
-        raise BadInput(f"{path} is not text in UTF-8", hint="save it as CSV in UTF-8") from None
+        where = f"{path}, line {undecodable_line(path)}"
+        raise BadInput("not text in UTF-8", where=where, hint="save it as CSV in UTF-8") from None
     except csv.Error as error:
-        raise BadInput(f"{path} is not a CSV file: {error}") from None
+        raise BadInput(f"{path} is not a CSV file: {error}", hint="fields are separated by commas") from None
 
 
 def _turned(header: list[str], rows: list[list[str]]) -> Iterator[tuple[str, list[str]]]:

@@ -35,7 +35,7 @@ def owners(path: Path, contract: Contract) -> Iterator[tuple[str, ...]]:
     file, name = _open(path), str(path)
     stored = file.schema_arrow.names
     place = contract.find_owner([column.strip() for column in stored], name)
-    for begin, column in _column(file, stored[place]):
+    for begin, column in _column(file, stored[place], name):
         where = _where(name, begin, str(contract.owner))
         yield tuple(contract.owner_of(value, where(at)) for at, value in enumerate(column.to_pylist()))
 
@@ -76,14 +76,14 @@ def read(path: Path, contract: Contract, label_column: str, write: Write) -> Tab
     places = contract.find(header, name, label_column)
     slots = contract.slots if contract.words else ()
     for at, place in enumerate(places.features):
-        for begin, column in _column(file, stored[place]):
+        for begin, column in _column(file, stored[place], name):
             where = _where(name, begin, header[place])
             if slots and slots[at].words:
                 write(begin, slots[at].place, slots[at].read(column.to_pylist(), where))
             else:
                 write(begin, slots[at].begin if slots else at, to_floats(_values(column), where))
     targets, outside = [], 0
-    for begin, column in _column(file, stored[places.label]):
+    for begin, column in _column(file, stored[places.label], name):
         found = contract.block(NO_ROWS, column.to_pylist(), _where(name, begin, header[places.label]))
         targets.append(found.targets)
         outside += found.outside
@@ -112,8 +112,8 @@ def _complete_blocks(path: Path, contract: Contract, label_column: str, warn: Wa
             if len(whole):
                 yield _block(contract, places, slots, picked, _named(name, (whole + seen).tolist(), header))
             seen, kept = seen + batch.num_rows, kept + len(whole)
-    except pa.ArrowException as error:
-        raise BadInput(f"the file is damaged: {error}", hint="write it anew") from None
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(name, error) from None
     warn_left_out(name, seen - kept, seen, warn)
 
 
@@ -156,7 +156,7 @@ def each_column(path: Path) -> Iterator[tuple[str, list[Any]]]:
     """Read all columns, one after the other, in parts."""
     file = _open(path)
     for name in file.schema_arrow.names:
-        for _, column in _column(file, name):
+        for _, column in _column(file, name, str(path)):
             yield name, column.to_pylist()
 
 
@@ -167,7 +167,7 @@ def _texts(
     if place is None:
         return None
     found: list[str] = []
-    for begin, column in _column(file, stored[place]):
+    for begin, column in _column(file, stored[place], name):
         where = _where(name, begin, stored[place].strip())
         found += [read_one(value, where(at)) for at, value in enumerate(column.to_pylist())]
     return tuple(found)
@@ -189,17 +189,24 @@ def _values(column: Any) -> npt.NDArray[Any]:
     return np.array(column.to_pylist(), object)
 
 
-def _column(file: Any, name: str) -> Iterator[tuple[int, Any]]:
-    """Read one column in parts, each with the number of its first row."""
+def _column(file: Any, column: str, name: str) -> Iterator[tuple[int, Any]]:
+    """Read one column of the file called `name` in parts, each with the number of its first row."""
     import pyarrow as pa
 
     begin = 0
     try:
-        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=[name], use_threads=False):
-            yield begin, batch.column(0)
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=[column], use_threads=False):
+            part = batch.column(0)
+            if pa.types.is_string(part.type) or pa.types.is_large_string(part.type):
+                part.validate(full=True)  # bytes that are no text would be found by whoever reads them
+            yield begin, part
             begin += batch.num_rows
-    except pa.ArrowException as error:
-        raise BadInput(f"the file is damaged: {error}", hint="write it anew") from None
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(f"{name}, column {column.strip()}", error) from None
+
+
+def _damaged(where: str, error: Exception) -> BadInput:
+    return BadInput(f"the file is damaged: {' '.join(str(error).split())}", where=where, hint="write it anew")
 
 
 def _open(path: Path) -> Any:
@@ -215,5 +222,7 @@ def _open(path: Path) -> Any:
         raise FileNotFoundError(path)
     try:
         return parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
-    except pa.ArrowException as error:
+    except PermissionError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+    except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path} is not a Parquet file: {error}", hint="frame.to_parquet(path) writes one") from None

@@ -38,12 +38,23 @@ def is_missing(value: Any) -> bool:
     )
 
 
+def columns_are(count: int) -> str:
+    """Begin a sentence about columns of one name, where there should be one.
+
+    >>> columns_are(0), columns_are(2)
+    ('no column is', '2 columns are')
+    """
+    return f"{count} columns are" if count else "no column is"
+
+
 def to_number(value: Any, where: str) -> float:
     """Read one value, or raise `BadInput` with what it is instead of a number."""
     if is_missing(value):
         raise BadInput("a value is missing", where=where, hint=FILL)
     try:
         number = float(value)
+    except OverflowError:  # a whole number has as many digits as it likes
+        number = math.inf
     except (TypeError, ValueError):
         raise BadInput(f"{value!r} is not a number", where=where, hint=WORDS) from None
     if not math.isfinite(number) or abs(number) > float(np.finfo(np.float32).max):

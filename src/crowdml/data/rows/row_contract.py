@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from crowdml.core import BadInput, record
 from crowdml.core.targets import Target
-from crowdml.data.rows.row_columns import Where, is_missing, require_finite, to_number
+from crowdml.data.rows.row_columns import FILL, Where, columns_are, is_missing, require_finite, to_number
 from crowdml.data.rows.row_tables import Places, Table
 from crowdml.data.rows.word_columns import Slot, Words, read_array, read_row, slots_of
 
@@ -121,14 +121,14 @@ class Contract:
         """
         if header.count(label_column) != 1:
             raise BadInput(
-                f'{header.count(label_column) or "no"} column is called "{label_column}"',
+                f'{columns_are(header.count(label_column))} called "{label_column}"',
                 where=where,
                 hint=f"the first line names the columns; {self.label_setting} says which one holds the "
                 f"{self.target.noun}s; there are: {_list(list(header))}",
             )
         if self.id is not None and (header.count(self.id) != 1 or self.id == label_column):
             raise BadInput(
-                f'{header.count(self.id) or "no"} column is called "{self.id}", beside that of the {self.target.noun}s',
+                f'{columns_are(header.count(self.id))} called "{self.id}", beside that of the {self.target.noun}s',
                 where=where,
                 hint="the task tells samples apart by this column (data.id)",
             )
@@ -162,7 +162,7 @@ class Contract:
         count = header.count(str(self.owner))
         if count != 1:
             raise BadInput(
-                f'{count or "no"} column is called "{self.owner}"',
+                f'{columns_are(count)} called "{self.owner}"',
                 where=where,
                 hint=f"data.owner names the column that says whose a row is; there are: {_list(list(header))}",
             )
@@ -206,7 +206,7 @@ class Contract:
             # What is too large for 32 bits becomes infinite, and is refused as such.
             with np.errstate(over="ignore"):
                 row = np.asarray(values, np.float32)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise BadInput(f"a row must be {self.features} numbers: {error}", where=where) from None
         if row.shape != (self.features,):
             raise BadInput(f"a row must be {self.features} numbers, not {_shape(row)}", where=where)
@@ -286,8 +286,19 @@ class Contract:
             ids: Which sample each row is.
             owners: Whose each row is.
         """
-        encoded = self.target.parse_all(targets, where)
+        try:
+            encoded = self.target.parse_all(targets, where)
+        except BadInput:
+            self._require_targets(targets, where)
+            raise
         return Table(rows=rows, targets=encoded, ids=ids, outside=self._outside(targets, where), owners=owners)
+
+    def _require_targets(self, targets: Sequence[Any], where: Where) -> None:
+        """Refuse the first target that is missing, which is no wrong one."""
+        names = getattr(self.target, "names", ())
+        for at, value in enumerate(targets):
+            if is_missing(value) and value not in names:
+                raise BadInput(f"the {self.target.noun} is missing", where=where(at), hint=FILL) from None
 
     def _outside(self, targets: Sequence[Any], where: Where) -> int:
         """Count targets beyond their bounds, or refuse the first where the task says so."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -81,16 +81,32 @@ class RowFile:
 def _csv_blocks(path: Path, contract: Contract, label_column: str, warn: Warn) -> Iterator[Table]:
     """Read a table with a header: label, id and owner by name; features by name, or all others in their order."""
     with open(path, newline="", encoding="utf-8-sig") as stream:
+        reader = csv.reader(stream)
         try:
-            yield from _csv_lines(stream, str(path), contract, label_column, warn)
+            yield from _csv_lines(reader, str(path), contract, label_column, warn)
         except UnicodeDecodeError:
-            raise BadInput(f"{path} is not text in UTF-8", hint="save it as CSV in UTF-8") from None
+            where = f"{path}, line {undecodable_line(path)}"
+            raise BadInput("not text in UTF-8", where=where, hint="save it as CSV in UTF-8") from None
         except csv.Error as error:
-            raise BadInput(f"{path} is not a CSV file: {error}") from None
+            raise BadInput(
+                f"not a line of a CSV file: {error}",
+                where=f"{path}, line {reader.line_num}",
+                hint="a line per row, its fields separated by commas; quotes that open must close",
+            ) from None
 
 
-def _csv_lines(stream: IO[str], name: str, contract: Contract, label_column: str, warn: Warn) -> Iterator[Table]:
-    reader = csv.reader(stream)
+def undecodable_line(path: Path) -> int:
+    """Return the number of the first line that is not UTF-8: a stream decodes many at once."""
+    with open(path, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 1
+
+
+def _csv_lines(reader: Any, name: str, contract: Contract, label_column: str, warn: Warn) -> Iterator[Table]:
     header = [column.strip() for column in next(reader, [])]
     if not header:
         raise BadInput("the file is empty", where=name, hint="a line that names the columns, then a line per row")

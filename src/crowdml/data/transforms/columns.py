@@ -27,6 +27,9 @@ from crowdml.data.transforms.transform import (
     require_columns,
 )
 
+LARGEST = 1e38
+"""Of factors and offsets: 32 bits hold little more."""
+
 
 class Scale(FixedTransform):
     """Multiply every value by one number, for instance to bring pixels into 0..1; first subtract another, if given.
@@ -38,8 +41,12 @@ class Scale(FixedTransform):
     """
 
     kind: Literal["scale"] = "scale"
-    by: float = Field(examples=[0.0625], description="The factor every value is multiplied by.")
-    offset: float = Field(0.0, description="What is first subtracted from every value, such as a known mean.")
+    by: float = Field(
+        examples=[0.0625], ge=-LARGEST, le=LARGEST, description="The factor every value is multiplied by."
+    )
+    offset: float = Field(
+        0.0, ge=-LARGEST, le=LARGEST, description="What is first subtracted from every value, such as a known mean."
+    )
 
     def bounds(self, before: Bounds) -> Bounds:
         """Scale the bounds too, rounding upwards; an offset makes rows longer by its own length at most."""
@@ -64,7 +71,7 @@ class Span(Settings):
 
     first: Column = Field(description="The first column; the first of all is 0.")
     last: Column = Field(description="The last column.")
-    by: float = Field(description="The factor.")
+    by: float = Field(ge=-LARGEST, le=LARGEST, description="The factor.")
 
 
 class ScaleColumns(FixedTransform):

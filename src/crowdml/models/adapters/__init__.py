@@ -34,6 +34,12 @@ def adapt(model: Any) -> UserModel:
         module = sys.modules.get(library)
         if module is not None and isinstance(model, getattr(module, name)):
             return kind(module=model)
+    if isinstance(model, type):
+        raise BadInput(
+            f"{model.__name__} is a class, and no model yet",
+            where="model",
+            hint=f"{model.__name__}(…); a class of PyTorch, one for every trial: crowdml.TorchModel(module=…)",
+        )
     raise BadInput(
         f"{type(model).__name__} is no model that crowdml knows",
         where="model",

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from crowdml.core import BadInput, Coins, Labels, Ops, Target, record
+from crowdml.core.errors import install
 from crowdml.core.trees import Array, Tree
 from crowdml.models.adapters.row_norms import gradient_norm
 from crowdml.models.adapters.start_files import read_start
@@ -33,6 +34,7 @@ from crowdml.models.adapters.user_model import (
     require_arrays,
     require_finite_gradient,
     require_layout,
+    require_library,
     require_outputs,
     require_per_row,
     require_rows_apart,
@@ -161,6 +163,7 @@ def build_traced(source: Any, traced: Traced, loss: Loss, features: int, target:
         target: What is predicted.
         ops: Array operations.
     """
+    require_library("jax", install("simulation"))
     kept = source.__dict__.setdefault("_kept", {})
     key = (features, target)
     if key not in kept:

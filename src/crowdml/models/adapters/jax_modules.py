@@ -11,7 +11,7 @@ import numpy as np
 from crowdml.core import BadInput, Ops, Target, record
 from crowdml.core.trees import Tree
 from crowdml.models.adapters.jax_model import Traced, build_traced, module_loss
-from crowdml.models.adapters.user_model import Arrays, UserModel, called, require_shape
+from crowdml.models.adapters.user_model import Arrays, UserModel, called, require_library, require_shape
 from crowdml.models.layers import Shape
 from crowdml.models.model import Model
 
@@ -41,9 +41,14 @@ class FlaxModel(UserModel):
     def build(self, features: int, target: Target, ops: Ops) -> Model:
         """Make the model."""
         require_shape(self.shape, features)
+        require_library("flax", "pip install flax")
         one = np.zeros((1, *(self.shape or (features,))), np.float32)
         from flax import linen
 
+        if isinstance(self.module, type) and issubclass(self.module, linen.Module):
+            raise BadInput(
+                f"{self.module.__name__} is a class of flax modules", where="model", hint=f"{self.module.__name__}(…)"
+            )
         traced = _linen(self.module, one) if isinstance(self.module, linen.Module) else _nnx(self.module)
         return build_traced(self, traced, module_loss(self.loss, target, ops), features, target, ops)
 
@@ -123,6 +128,7 @@ class EquinoxModel(UserModel):
     def build(self, features: int, target: Target, ops: Ops) -> Model:
         """Make the model."""
         require_shape(self.shape, features)
+        require_library("equinox", "pip install equinox")
         import equinox as eqx
 
         given = isinstance(self.module, eqx.Module)

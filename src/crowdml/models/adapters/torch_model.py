@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crowdml.core import BadInput, Coins, Labels, Ops, Target, record
+from crowdml.core.errors import install
 from crowdml.core.trees import Array, Tree
 from crowdml.models.adapters.start_files import read_start
 from crowdml.models.adapters.user_model import (
@@ -33,6 +34,7 @@ from crowdml.models.adapters.user_model import (
     require_arrays,
     require_finite_gradient,
     require_layout,
+    require_library,
     require_outputs,
     require_per_row,
     require_rows_apart,
@@ -69,6 +71,7 @@ class TorchModel(UserModel):
     def build(self, features: int, target: Target, ops: Ops) -> Model:
         """Make the model."""
         require_shape(self.shape, features)
+        require_library("torch", install("torch"))
         if ops.name != "numpy":
             raise BadInput(
                 "a PyTorch module is not compiled", where="model", hint='leave engine out, or say engine = "numpy"'
@@ -150,7 +153,7 @@ class _Functions:
             if _is_batch_norm(layer) and layer.running_mean is not None
             for of in ("running_mean", "running_var")
         )
-        self.arrays = self._arrays(made)
+        self.arrays = called(self.what, lambda: self._arrays(made))
         require_arrays(self.what, self.arrays)
         self.layout: Layout = {name: array.shape for name, array in self.arrays.items()}
         self.learnt = [name for name in self.layout if name not in self.statistics]
@@ -160,14 +163,19 @@ class _Functions:
         self.tied = len(list(made.named_parameters(remove_duplicate=False))) > len(list(made.named_parameters()))
 
     def _require_known_layers(self) -> None:
-        from torch import nn
 
         for name, layer in self.module.named_modules():
-            if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
+            if _drops(layer) > 0:
                 raise BadInput(
                     f'{self.what}: "{name}" is dropout, whose chance would not come from the device\'s coins',
                     where="model",
                     hint="leave it out, or p=0",
+                )
+            if _is_batch_norm(layer) and not layer.momentum:
+                raise BadInput(
+                    f'{self.what}: "{name}" has momentum={layer.momentum}, by which its statistics cannot move',
+                    where="model",
+                    hint="a momentum above zero, such as 0.1",
                 )
             if _is_batch_norm(layer) and layer.running_mean is None:
                 raise BadInput(
@@ -247,7 +255,7 @@ class _Functions:
     def _pace(self, name: str) -> float:
         """Return by how much the module moves its statistics itself: here the learning rate decides."""
         layer = self.module.get_submodule(name.rpartition(".")[0])
-        return float(0.1 if layer.momentum is None else layer.momentum)
+        return float(layer.momentum)
 
     def each(self, arrays: Tree, memory: _Memory, slope: Array) -> Tree:
         """Return the gradient of each row, from batches of one."""
@@ -320,6 +328,15 @@ class _Functions:
             functools.partial(self.total, self.arrays, memory, slope, np.ones(ROWS, np.float32)),
         )
         require_finite_gradient(self.what, found)
+
+
+def _drops(layer: Any) -> float:
+    """Return the share of numbers that a layer would drop while it learns."""
+    from torch import nn
+
+    if isinstance(layer, nn.modules.dropout._DropoutNd):
+        return float(layer.p)
+    return float(layer.dropout) if isinstance(layer, nn.RNNBase | nn.MultiheadAttention) else 0.0
 
 
 def _is_batch_norm(layer: Any) -> bool:

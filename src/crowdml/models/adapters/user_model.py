@@ -13,8 +13,9 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import importlib.util
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -163,9 +164,21 @@ def _first_of_all(parameters: Tree, memory: Tree, slope: Array) -> NoReturn:
     raise ValueError("nothing stands before a network of the user's own")
 
 
+def require_library(name: str, command: str) -> None:
+    """Refuse a model whose library is not installed; say the command that installs it."""
+    if importlib.util.find_spec(name) is None:
+        raise BadInput(f"this model needs {name}, which is not installed here", where="model", hint=command)
+
+
 def require_shape(shape: Shape | None, features: int) -> None:
     """Refuse a shape that a row does not have."""
-    if shape is not None and int(np.prod(shape)) != features:
+    if shape is None:
+        return
+    if not isinstance(shape, Sequence) or not all(isinstance(one, int) and one > 0 for one in shape):
+        raise BadInput(
+            f"{shape!r} is no shape of an example", where="model", hint="whole numbers above zero, such as (28, 28, 1)"
+        )
+    if int(np.prod(shape)) != features:
         raise BadInput(
             f"the shape {list(shape)} holds {int(np.prod(shape))} numbers, a row has {features}",
             where="model",

@@ -14,7 +14,7 @@ from crowdml.core import NUMPY, BadInput, record, trees
 from crowdml.core.errors import install
 from crowdml.core.files import write_whole
 from crowdml.core.ops import Tree
-from crowdml.data.rows.row_columns import frame_columns, is_frame
+from crowdml.data.rows.row_columns import frame_columns, is_frame, require_finite
 from crowdml.data.rows.word_columns import read_frame
 from crowdml.data.transforms import compose
 from crowdml.models.losses import logistic, softmax
@@ -45,9 +45,10 @@ class LearntModel:
         """Return the label of each row, by name, or the number in its own unit.
 
         Args:
-            rows: Rows before the task's transforms, shape (any, features); pandas and NumPy both do.
+            rows: Rows before the task's transforms, shape (any, features). Columns of a data frame are found by name
+                where the task names its own, and others are passed over.
         """
-        found = self.task.model_for(NUMPY).predict(self.parameters, self._transformed(rows))
+        found = self.task.model_for(NUMPY).predict(self.parameters, self.transformed(rows))
         return np.asarray(self.task.target.decode(found))
 
     def predict_proba(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -57,7 +58,7 @@ class LearntModel:
             BadInput: The model has no probabilities: a support vector machine, least squares, or a number.
         """
         model = self.task.model_for(NUMPY)
-        outputs = np.asarray(model.outputs(self.parameters, self._transformed(rows)), np.float64)
+        outputs = np.asarray(model.outputs(self.parameters, self.transformed(rows)), np.float64)
         kind = _probabilities(model.loss)
         if kind == "softmax":
             grown = np.exp(outputs - outputs.max(axis=0))
@@ -79,20 +80,26 @@ class LearntModel:
         require_model_kind(path)
         write_whole(path, self._onnx() if path.suffix == ".onnx" else self._safetensors())
 
-    def _transformed(self, rows: npt.ArrayLike) -> npt.NDArray[Any]:
+    def transformed(self, rows: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return what the model sees of rows: the task's columns in their order, after its transforms."""
         contract = self.task.data.contract
-        if contract.words and is_frame(rows):
+        if is_frame(rows) and contract.columns and any(isinstance(name, str) for name in rows.columns):  # type: ignore[union-attr]
             names = frame_columns(rows)
             chosen = [at for at, name in enumerate(names) if name in contract.columns]
             places = [chosen[at] for at in contract.places([names[at] for at in chosen], "rows")]
             rows = read_frame(rows, contract.slots, places, "rows")
-        table = np.asarray(rows)
+        try:
+            table = np.asarray(rows)
+        except ValueError:
+            raise BadInput("rows differ in length", where="rows", hint="as many numbers in each") from None
         if table.ndim != 2 or table.shape[1] != self.task.data.features or table.dtype.kind not in "fiub":
             raise BadInput(
                 f"rows of shape {table.shape} and type {table.dtype} are not rows of this task",
                 where="rows",
                 hint=f"numbers of shape (any, {self.task.data.features}), as before the task's transforms",
             )
+        if table.dtype.kind == "f":
+            require_finite(table, lambda at, column: f"rows, row {at + 1}, {contract.column(column)}")
         chain = zip(self.task.data.transform, self.arrays, strict=True)
         return compose([transform.restore(learnt) for transform, learnt in chain])(table)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,7 +30,18 @@ def write_result(path: Path, words: Mapping[str, Any], arrays: Arrays) -> None:
     from safetensors.numpy import save
 
     tables = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    write_whole(path, save(tables, metadata={"format": FORMAT, "words": json.dumps(words)}))
+    text = json.dumps(words)
+    metadata = {"format": FORMAT, "words": text, "sha256": _checksum(text, tables)}
+    write_whole(path, save(tables, metadata=metadata))
+
+
+def _checksum(words: str, arrays: Arrays) -> str:
+    """Return what a changed byte anywhere in words or arrays would change."""
+    found = hashlib.sha256(words.encode())
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def read_result(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -53,6 +65,8 @@ def read_result(path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]
                 hint=f"give a file that Result.save has written: {FORMAT}",
             )
         words: dict[str, Any] = json.loads(metadata["words"])
+        if metadata.get("sha256", "") not in ("", _checksum(metadata["words"], arrays)):  # files of before have none
+            raise ValueError("its checksum is another")
     except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
         raise damaged(path, error) from None
     return words, arrays
@@ -107,6 +121,8 @@ def restored_parts(words: dict[str, Any], arrays: dict[str, Any]) -> dict[str, A
     if sorted(names) != sorted(learnt):
         raise ValueError("its parameters are not those of its model")
     _require_shapes(like, learnt, arrays, int(words["trials"]))
+    if words["transforms"] != len(task.data.transform):
+        raise ValueError(f"it has {words['transforms']} transforms, and its task {len(task.data.transform)}")
     return dict(
         task=task,
         samples=arrays["samples"],
@@ -135,6 +151,8 @@ def _require_shapes(like: Tree, learnt: Mapping[str, Any], arrays: Mapping[str, 
         expected = (len(arrays["samples"]), trials)
         if name.startswith(("measured/", "course/")) and values.shape not in (expected, expected[:1]):
             raise ValueError(f"{name} has shape {values.shape}, and {expected} was expected")
+    if "times" in arrays and arrays["times"].shape != (len(arrays["samples"]), trials):
+        raise ValueError(f"times has shape {arrays['times'].shape}")
     missing = [name for name in _COURSE if f"course/{name}" not in arrays]
     if any(name.startswith("course/") for name in arrays) and missing:
         raise ValueError(f"there is no course/{missing[0]}")

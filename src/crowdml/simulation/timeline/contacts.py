@@ -104,10 +104,12 @@ def make_contacts(task: Task, owner: Ints, schedule: OnArrival, generator: np.ra
     sizes = np.bincount(owner, minlength=crowd.devices)
     largest = int(sizes.max())
     if batch > largest:
+        walks = "local_batch" in type(task.algorithm).model_fields
+        key = "algorithm.local-batch" if walks else "algorithm.batch"
         raise BadInput(
             f"no device ever fills a batch of {batch}: the largest holds {largest} rows",
-            where="algorithm.batch",
-            hint=f"algorithm.batch of at most {largest}, or fewer crowd.devices",
+            where=key,
+            hint=f"{key}{' times local-steps' * walks} of at most {largest}, or fewer crowd.devices",
         )
     total = task.passes * len(owner)
     outages = draw_outages(crowd, total, generator)
