@@ -22,12 +22,13 @@ from crowdml.algorithms.stability import stability
 from crowdml.core import NUMPY, BadInput, Ops, Registry, Settings, Target, trees
 from crowdml.core.settings import OneOf, kebab
 from crowdml.data import input_bound
+from crowdml.data.data_section import DataSettings
 from crowdml.data.transforms import Bounds, Transform
 from crowdml.models import MODELS, FlatModel, Model, Own
 from crowdml.models.layers import LayerSettings
 from crowdml.privacy import ModelBounds, Plan, PrivacySettings, Releases, make_plan
 from crowdml.task.masking import Masking, SecureAggregationSettings, make_masking
-from crowdml.task.sections import CrowdSettings, DataSettings, StopSettings
+from crowdml.task.sections import CrowdSettings, StopSettings
 from crowdml.task.task_errors import InWords
 
 ALGORITHMS: Registry[type[Settings]] = Registry(
