@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms.recipe import Recipe
 from crowdml.algorithms.schedule import OnArrival
 from crowdml.algorithms.stability import advice
 from crowdml.algorithms.update_analysis import UpdateAnalysis, equation_13, updates_missed
@@ -114,7 +113,7 @@ def analyse_updates(task: Task) -> UpdateAnalysis | None:
 
     Delays are those of the simulated crowd, in samples that it generates.
     """
-    schedule = task.built.schedule if isinstance(task.recipe, Recipe) else None
+    schedule = task.schedule
     if not isinstance(schedule, OnArrival):
         return None
     plan, batch, delays = task.calibrated, schedule.batch, task.crowd.delays

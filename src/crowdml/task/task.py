@@ -18,6 +18,7 @@ from crowdml.algorithms.contract import Algorithm
 from crowdml.algorithms.rates import RateSettings
 from crowdml.algorithms.recipe import Hyper, Parts, PooledRecipe, Recipe, SlicedRecipe
 from crowdml.algorithms.recipes import POOLED, RECIPES, SLICED
+from crowdml.algorithms.schedule import Schedule
 from crowdml.algorithms.stability import stability
 from crowdml.core import NUMPY, BadInput, Ops, Registry, Settings, Target, trees
 from crowdml.core.settings import OneOf, kebab
@@ -305,6 +306,11 @@ class Task(InWords):
         if most is None or self.releases.sends == "pieces":
             return None
         return int(most * getattr(self.algorithm, "epochs", 1))
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """When devices and server meet; None where nobody checks in."""
+        return self.built.schedule if isinstance(self.recipe, Recipe) else None
 
     @property
     def rows_stay(self) -> bool:
