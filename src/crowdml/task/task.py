@@ -329,7 +329,7 @@ class Task(InWords):
 
 def first_sums_of(model: Model) -> int:
     """Count the sums of the first layer that forms some; 1 where none does."""
-    found = (layer.shape for layer, own in zip(model.layers, model.zeros(), strict=True) if "w" in own)
+    found = (layer.shape for layer, learnt in zip(model.layers, model.zeros(), strict=True) if "w" in learnt)
     return math.prod(next(found, (1,)))
 
 

@@ -151,8 +151,8 @@ class Member:
             return []
         context = context_of((self._terms.task_hash.encode(), message.context()))
         channels = Channels(self._keys, self._number, cards, context)
-        fence, own = (self._group, *self._now), (self._number, self.role)
-        self._frames = TurnFrames(self._terms, channels, assignment, fence, own)
+        fence, me = (self._group, *self._now), (self._number, self.role)
+        self._frames = TurnFrames(self._terms, channels, assignment, fence, me)
         if message.cut is None:
             return self._load(
                 PieceState(numbers=np.zeros(length(self._layout), np.float32), importance=self._unmoved())
