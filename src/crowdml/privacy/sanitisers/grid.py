@@ -148,10 +148,10 @@ class OnGrid(Sanitiser):
     def plainly(self) -> dict[str, str]:
         """Say to owners what is limited, and who adds the noise."""
         limited = "what one row can add is limited" if self.bounds_rows else "how much it can say is limited"
-        own = "random noise is added on your device"
+        added = "random noise is added on your device"
         if self.shared:
-            own = "your device adds a share of random noise and hides it by a mask, so only a sum of many can be read"
-        return dict.fromkeys(self.describe(), own) | {"update": f"{limited}, then {own}"}
+            added = "your device adds a share of random noise and hides it by a mask, so only a sum of many can be read"
+        return dict.fromkeys(self.describe(), added) | {"update": f"{limited}, then {added}"}
 
     def integers(self, rows: int) -> tuple[int, float]:
         """Return the largest integer of a release over so many rows, and the largest deviation of the noise on one."""
