@@ -123,7 +123,7 @@ def test_rows_whose_sum_would_wrap_around_in_a_simulation_are_refused() -> None:
         assert caught.value.where == "algorithm.max-rows" and "max-rows = 65535" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0, 50.0])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 50.0])
 @pytest.mark.parametrize("law", sorted(SUM_LAWS))
 @pytest.mark.parametrize("first_uses", [0, 2])
 def test_every_law_of_shares_keeps_its_budget_and_uses_nearly_all_of_it(
@@ -145,6 +145,21 @@ def test_every_law_of_shares_keeps_its_budget_and_uses_nearly_all_of_it(
     plan = make_plan(terms, releases, ModelBounds(size=20, features=20, shared=shared))
     spent = plan.event.times(plan.terms.uses).epsilon(plan.terms.limit.kind, 1e-5)
     assert 0.99 * epsilon < spent <= epsilon
+
+
+def test_a_share_that_no_device_could_draw_is_refused_before_anybody_signs_it() -> None:
+    terms = PrivacySettings(mechanism="gaussian", epsilon=0.1, delta=1e-5, max_uses=1)
+    releases = Releases(sends="moments", phases=1, on_grid=True, published=False)
+    plans = {}
+    for law in sorted(SUM_LAWS):
+        model = ModelBounds(size=20, features=20, shared=Shared(law=SUM_LAWS[law], survivors=70))
+        if law != "skellam":
+            plans[law] = make_plan(terms, releases, model)
+            continue
+        with pytest.raises(BadInput, match=r"skellam noise of scale 2.82e\+05 is beyond the 1.31e\+05") as caught:
+            make_plan(terms, releases, model)
+        assert caught.value.where == "secure-aggregation.law"
+    assert plans["discrete-gaussian"].noise > 1.31e5
 
 
 NEWTON = """
