@@ -143,7 +143,8 @@ class Progress:
     def update(self, device: Device, outcome: Outcome) -> None:
         """Show what became of a check-in."""
         what = f"refused ({outcome.code}), spent all the same" if outcome.status == "refused" else outcome.status
-        spent = f"ε = {output.epsilon_text(outcome.epsilon)}" if device.live.plan.terms.promised else "no formal guarantee"
+        promised = device.live.plan.terms.promised
+        spent = f"ε = {output.epsilon_text(outcome.epsilon)}" if promised else "no formal guarantee"
         self.tell(f"release {outcome.releases}: {what}, version {outcome.version}, {spent}")
 
     def end(self, device: Device, summary: Summary) -> None:
