@@ -297,7 +297,7 @@ class Contract:
         """Refuse the first target that is missing, which is no wrong one."""
         names = getattr(self.target, "names", ())
         for at, value in enumerate(targets):
-            if is_missing(value) and value not in names:
+            if is_missing(value) and not (isinstance(value, str) and value in names):
                 raise BadInput(f"the {self.target.noun} is missing", where=where(at), hint=FILL) from None
 
     def _outside(self, targets: Sequence[Any], where: Where) -> int:
