@@ -55,9 +55,12 @@ def written(frame: pd.DataFrame, kind: str, folder: Path) -> Path:
     elif kind == "parquet":
         frame.to_parquet(path)
     else:
-        names = [name for name in frame.columns if name != "label"]
-        texts = frame[names].astype(str).to_numpy().astype("U")
-        np.savez(path, rows=texts, columns=np.array(names), labels=frame.label.to_numpy().astype("U"))
+        names = [name for name in frame.columns if name not in ("label", "who")]
+        texts = {"rows": frame[names], "labels": frame.label} | (
+            {"who": frame.who, "ids": frame.who} if "who" in frame else {}
+        )
+        arrays = {name: part.astype(str).to_numpy().astype("U") for name, part in texts.items()}
+        np.savez(path, columns=np.array(names), **arrays)
     return path
 
 
@@ -123,7 +126,7 @@ def test_what_is_none_of_the_words_is_named(name: str, kind: str, tmp_path: Path
     assert message in str(error.value) and place in str(error.value)
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz", "frame"])
 def test_rows_that_lack_a_value_are_left_out_and_counted(kind: str, tmp_path: Path) -> None:
     frame = pd.concat([FRAME] * 4, ignore_index=True).astype({"age": float}).assign(who="a")
     frame.loc[0, "age"], frame.loc[1, "sex"], frame.loc[2, "label"], frame.loc[3, "who"] = None, " ?", None, ""
