@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,16 @@ def test_other_separators_are_named(mark: str, tmp_path: Path) -> None:
     table(9).to_csv(tmp_path / "rows.csv", index=False, sep=mark)
     with pytest.raises(BadInput, match=r"line 1: columns are separated by \w+\n  separate them by commas"):
         read(tmp_path / "rows.csv")
+
+
+def test_a_column_without_a_name_and_other_decimals_are_explained(tmp_path: Path) -> None:
+    table(9).to_csv(tmp_path / "rows.csv")
+    with pytest.raises(BadInput, match=r"unknown: a column without a name \(frame.to_csv\(path, index=False\)"):
+        read(tmp_path / "rows.csv", dataclasses.replace(CONTRACT, columns=("a", "b"), described=("a", "b")))
+    for written in ("1,5", "-1,234.5"):
+        (tmp_path / "rows.csv").write_text(f'who,a,b,label\nann,"{written}",2,no\n')
+        with pytest.raises(BadInput, match=rf"line 2, column a: '{written}' is not a number\n  digits without marks"):
+            read(tmp_path / "rows.csv")
 
 
 def test_another_encoding_is_named(tmp_path: Path) -> None:

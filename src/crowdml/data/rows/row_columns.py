@@ -18,6 +18,7 @@ Where = Callable[[int], str]
 MISSING = {"", "?", "-", "na", "n/a", "nan", "null", "none", "<na>", "nat"}
 """What people write where they have no value, in small letters."""
 
+DIGITS = "digits without marks between them, and a point in decimals, as in 1234.5"
 FILL = "fill it in, or leave the row out"
 WORDS = (
     "a row holds numbers: list the words of such a column in data.words, as crowdml data words FILE does; or turn them "
@@ -56,7 +57,8 @@ def to_number(value: Any, where: str) -> float:
     except OverflowError:  # a whole number has as many digits as it likes
         number = math.inf
     except (TypeError, ValueError):
-        raise BadInput(f"{value!r} is not a number", where=where, hint=WORDS) from None
+        marked = isinstance(value, str) and value.strip(" +-").replace(",", "").replace(".", "").isdecimal()
+        raise BadInput(f"{value!r} is not a number", where=where, hint=DIGITS if marked else WORDS) from None
     if not math.isfinite(number) or abs(number) > float(np.finfo(np.float32).max):
         raise BadInput(f"{value!r} is not a finite number of 32 bits", where=where, hint=FILL)
     return number

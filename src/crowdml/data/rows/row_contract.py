@@ -372,7 +372,9 @@ class Contract:
 
 
 def _suggested(name: str, missing: list[str]) -> str:
-    """Add which of the missing columns may be meant."""
+    """Add which of the missing columns may be meant, or where a column without a name comes from."""
+    if not name:
+        return "a column without a name (frame.to_csv(path, index=False) writes none)"
     folded = {column.casefold(): column for column in missing}
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     return f'{name} (did you mean "{folded[close[0]]}"?)' if close else name
