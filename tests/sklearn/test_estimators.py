@@ -166,5 +166,7 @@ def test_mistakes_are_told_in_plain_words(cancer: Table) -> None:
         CrowdClassifier(model=3).fit(rows, labels)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="devices is a whole number, not 'ten'"):
         CrowdClassifier(devices="ten").fit(rows, labels)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="devices: 0 devices: at least one is needed"):
+        CrowdClassifier(devices=0).fit(rows, labels)
     with pytest.raises(ValueError, match="y holds something that is no number"):
         CrowdRegressor().fit(rows, np.where(labels, "warm", "cold"))

@@ -79,6 +79,8 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
         whose = dataset.train_owners
         if not isinstance(self.devices, Integral):
             raise TypeError(f"devices is a whole number, not {self.devices!r}")
+        if self.devices < 1:
+            raise BadInput(f"{self.devices} devices: at least one is needed", where="devices")
         devices = min(int(self.devices), len(table)) if whose is None else len(np.unique(whose))
         task = self._task(data | {"features": table.shape[1]}, devices, dealt=whose is None)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
