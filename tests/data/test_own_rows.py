@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.sparse import csr_matrix
 
@@ -253,6 +255,14 @@ def test_damage_inside_a_parquet_file_is_a_sentence(leaves_out: bool, owner: str
             refused += 1
             assert "rows.parquet" in str(error)
     assert refused > 5
+
+
+@pytest.mark.parametrize("leaves_out", [False, True])
+def test_columns_of_one_name_cannot_be_told_apart_in_parquet(leaves_out: bool, tmp_path: Path) -> None:
+    columns = [pa.array([1.0, 2.0]), pa.array([3.0, 4.0]), pa.array(["no", "yes"]), pa.array(["ann", "ann"])]
+    pq.write_table(pa.Table.from_arrays(columns, names=["a", "a", "label", "who"]), tmp_path / "rows.parquet")
+    with pytest.raises(BadInput, match=r"rows.parquet: 2 columns are called a\n  a name for each column"):
+        read(tmp_path / "rows.parquet", dataclasses.replace(CONTRACT, leaves_out=leaves_out))
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
