@@ -61,7 +61,7 @@ WORDS = {
     "momentum": 'algorithm.rate, a table: rate = { kind = "momentum", c = 0.1 }',
     "local-momentum client-momentum": 'algorithm.rate, a table: rate = { kind = "momentum", c = 0.1 }; '
     'algorithm.rate-memory = "keep" or "reset" says whether it lasts from round to round',
-    "server-momentum global-momentum slow-momentum": 'algorithm.server, a table: server = { kind = "momentum", c = 1.0 }',
+    "server-momentum global-momentum": 'algorithm.server, a table: server = { kind = "momentum", c = 1.0 }',
     "adaptive-clip adaptive-clipping clip-quantile target-quantile target-unclipped-quantile": "algorithm.quantile, of "
     'kind "dp-fedavg", whose clip follows the changes\' lengths',
     "proximal-mu prox-mu fedprox-mu": 'algorithm.mu, of kind "fedprox"',
