@@ -389,6 +389,10 @@ def test_what_fits_is_not_refused(files: Path) -> None:
 
 
 FILE_KEYS = {
+    'owner = "phone"\n': (
+        'label-column = "y"\n',
+        'label-column = "y" is one of the columns: it would be predicted from',
+    ),
     'file = "rows.csv"': ('dataset = "digits"\nfile = "rows.csv"', "give dataset or file, not both"),
     'owner = "phone"': ('owner = "x"', 'the owner "x" is learnt from or predicted'),
     'file = "rows.csv"\nowner': ('file = "rows.csv"\ntest = 2.0\nowner', "test = 2 is no share of the rows"),
