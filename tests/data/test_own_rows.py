@@ -177,6 +177,13 @@ def test_arrays_with_rows_to_test_on_and_frames() -> None:
         Dataset.from_frame(frame, "kind")
 
 
+@pytest.mark.parametrize("given", [[0.0, 1.0], [False, True], [-1, 1], [12_000, 20_000], [1, 3], ["a", "b"]])
+def test_targets_to_test_on_mean_what_those_to_learn_from_do(given: list[Any]) -> None:
+    found = Dataset.from_arrays(np.eye(4), given * 2, test=(np.eye(4), [*given[::-1], *given]))
+    first, second = found.train_targets.tolist()[:2]
+    assert first < second and found.test_targets.tolist() == [second, first, first, second]
+
+
 def test_columns_to_test_on_are_found_by_name() -> None:
     frame = table()[["a", "b"]]
     found = Dataset.from_arrays(frame, table().label, test=(frame[["b", "a"]], table().label))
