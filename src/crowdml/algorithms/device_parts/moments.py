@@ -79,13 +79,18 @@ class Squares:
         return ops.xp.concatenate([squares, ops.dot(self._signs(self.moments.target)[None] * mask, self.rows)[0]])
 
     def on_grid(self, grid: Grid) -> Array:
-        """Sum checked integers over all rows, each cut to length 1; int32 (proof: `privacy.noise.grid`)."""
+        """Sum checked integers over all rows, each cut to length 1; int32 (proof: `privacy.noise.grid`).
+
+        A row is cut with its target: it weighs less, and asks for the same model. With a constant all rows are cut.
+        """
         xp, mask = self.moments.ops.xp, self.batch.mask
-        rows = self.rows / xp.maximum(xp.sqrt(xp.sum(self.rows * self.rows, axis=1)), xp.float32(1))[:, None]
+        length = xp.maximum(xp.sqrt(xp.sum(self.rows * self.rows, axis=1)), xp.float32(1))[:, None]
+        rows = self.rows / length
         first, second, factor = self.moments.pairs()
         vectors = rows[:, first] * rows[:, second] * factor
         if self.moments.target is not None:
-            vectors = xp.concatenate([vectors, rows * self._signs(self.moments.target)[:, None]], axis=1)
+            targets = self._signs(self.moments.target)[:, None] / length
+            vectors = xp.concatenate([vectors, rows * targets], axis=1)
         levels = vectors * xp.float32(1 / grid.step)
         levels = xp.where(xp.isfinite(levels), xp.clip(levels, -float(grid.levels), float(grid.levels)), xp.float32(0))
         k = xp.rint(levels).astype(xp.int32)
