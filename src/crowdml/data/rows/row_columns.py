@@ -105,14 +105,25 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "iloc") and hasattr(value, "columns") and getattr(value, "ndim", 0) == 2
 
 
-def frame_floats(frame: Any, places: Sequence[int], name: str) -> Floats:
-    """Read columns of a data frame, by their places, as float32 of shape (rows, columns)."""
-    names, found = frame_columns(frame), np.empty((len(frame), len(places)), np.float32)
+def frame_floats(frame: Any, places: Sequence[int], name: str, numbers: Sequence[int] | None = None) -> Floats:
+    """Read columns of a data frame, by their places, as float32 of shape (rows, columns).
+
+    Args:
+        frame: The data frame.
+        places: The columns.
+        name: What it is called in messages.
+        numbers: Numbers of its rows, from 0, where others were left out before.
+    """
+    found = np.empty((len(frame), len(places)), np.float32)
     for at, place in enumerate(places):
-        column = names[place]
-        values = column_values(frame.iloc[:, place])
-        found[:, at] = to_floats(values, lambda row, column=column: f"{name}, row {row + 1}, column {column}")  # type: ignore[misc]
+        found[:, at] = to_floats(column_values(frame.iloc[:, place]), frame_place(frame, place, name, numbers))
     return found
+
+
+def frame_place(frame: Any, place: int, name: str, numbers: Sequence[int] | None = None) -> Where:
+    """Name the rows of one column of a data frame."""
+    column = str(frame.columns[place])
+    return lambda at: f"{name}, row {(at if numbers is None else int(numbers[at])) + 1}, column {column}"
 
 
 def column_values(column: Any) -> npt.NDArray[Any]:
