@@ -53,7 +53,7 @@ def test_a_label_is_a_name_or_a_number(value: Any, number: int) -> None:
 def test_where_names_are_numbers_a_number_is_a_name(names: tuple[str, ...]) -> None:
     labels = Labels(names=names)
     for value in (str, int, float, np.int64, np.float32):
-        assert [labels.parse(value(name)) for name in names] == list(range(len(names)))  # type: ignore[operator]
+        assert [labels.parse(value(name)) for name in names] == list(range(len(names)))
     assert labels.parse_all([*map(float, names), *map(int, names)], str).tolist() == [*range(len(names))] * 2
     with pytest.raises(BadInput, match=r"row 1: '7' is not a label\n  choose one of"):
         labels.parse(7, "row 1")

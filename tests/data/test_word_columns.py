@@ -56,7 +56,7 @@ def written(frame: pd.DataFrame, kind: str, folder: Path) -> Path:
         frame.to_parquet(path)
     else:
         names = [name for name in frame.columns if name not in ("label", "who")]
-        texts = {"rows": frame[names], "labels": frame.label} | (
+        texts: dict[str, Any] = {"rows": frame[names], "labels": frame.label} | (
             {"who": frame.who, "ids": frame.who} if "who" in frame else {}
         )
         arrays = {name: part.astype(str).to_numpy().astype("U") for name, part in texts.items()}

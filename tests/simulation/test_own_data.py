@@ -257,7 +257,7 @@ def test_rows_handed_over_stay_as_they_are(frame: pd.DataFrame) -> None:
     np.testing.assert_array_equal(data.train_rows, before)
 
 
-TOWARDS: dict[str, tuple[Any, list[Any], list[Any]]] = {
+TOWARDS: dict[str, tuple[Any, Any, list[Any]]] = {
     "names": (Labels(names=("no", "yes")), ["yes", "no", "yes"] * 4, [1, 0, 1]),
     "names the other way round": (Labels(names=("yes", "no")), ["yes", "no", "yes"] * 4, [0, 1, 0]),
     "numbers": (Labels(names=("no", "yes")), [1, 0, 1] * 4, [1, 0, 1]),

@@ -105,7 +105,7 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "iloc") and hasattr(value, "columns") and getattr(value, "ndim", 0) == 2
 
 
-def frame_floats(frame: Any, places: Sequence[int], name: str, numbers: Sequence[int] | None = None) -> Floats:
+def frame_floats(frame: Any, places: Sequence[int], name: str, numbers: npt.NDArray[Any] | None = None) -> Floats:
     """Read columns of a data frame, by their places, as float32 of shape (rows, columns).
 
     Args:
@@ -120,7 +120,7 @@ def frame_floats(frame: Any, places: Sequence[int], name: str, numbers: Sequence
     return found
 
 
-def frame_place(frame: Any, place: int, name: str, numbers: Sequence[int] | None = None) -> Where:
+def frame_place(frame: Any, place: int, name: str, numbers: npt.NDArray[Any] | None = None) -> Where:
     """Name the rows of one column of a data frame."""
     column = str(frame.columns[place])
     return lambda at: f"{name}, row {(at if numbers is None else int(numbers[at])) + 1}, column {column}"

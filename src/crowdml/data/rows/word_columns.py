@@ -135,7 +135,11 @@ def read_array(table: npt.NDArray[Any], slots: Sequence[Slot], name: str) -> Flo
 
 
 def read_frame(
-    frame: Any, slots: Sequence[Slot], places: Sequence[int], name: str, numbers: Sequence[int] | None = None
+    frame: Any,
+    slots: Sequence[Slot],
+    places: Sequence[int],
+    name: str,
+    numbers: npt.NDArray[Any] | None = None,
 ) -> Floats:
     """Return the rows of a data frame, whose columns stand at these places; `numbers` as in `frame_floats`."""
     rows = np.empty((len(frame), sum(slot.width for slot in slots)), np.float32)
