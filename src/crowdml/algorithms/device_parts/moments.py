@@ -81,7 +81,8 @@ class Squares:
     def on_grid(self, grid: Grid) -> Array:
         """Sum checked integers over all rows, each cut to length 1; int32 (proof: `privacy.noise.grid`).
 
-        A row is cut with its target: it weighs less, and asks for the same model. With a constant all rows are cut.
+        A number is cut with its row, which then counts less and asks for the same model: with a constant all rows are
+        cut. A label is not: it says on which side a row lies, and that is so however long it is.
         """
         xp, mask = self.moments.ops.xp, self.batch.mask
         length = xp.maximum(xp.sqrt(xp.sum(self.rows * self.rows, axis=1)), xp.float32(1))[:, None]
@@ -89,7 +90,8 @@ class Squares:
         first, second, factor = self.moments.pairs()
         vectors = rows[:, first] * rows[:, second] * factor
         if self.moments.target is not None:
-            targets = self._signs(self.moments.target)[:, None] / length
+            signs = self._signs(self.moments.target)[:, None]
+            targets = signs if self.moments.target.has_accuracy else signs / length
             vectors = xp.concatenate([vectors, rows * targets], axis=1)
         levels = vectors * xp.float32(1 / grid.step)
         levels = xp.where(xp.isfinite(levels), xp.clip(levels, -float(grid.levels), float(grid.levels)), xp.float32(0))
