@@ -238,6 +238,11 @@ class DataSettings(Settings):
             raise ValueError("test and split both say which rows to test on: give one of them")
         if isinstance(self.test, float) and not 0 < self.test < 1:
             raise ValueError(f"test = {self.test:g} is no share of the rows: give one between 0 and 1, or a file")
+        if self.label_column != DEFAULT_COLUMN and self.label_column in self.columns:
+            raise ValueError(
+                f'label-column = "{self.label_column}" is one of the columns: it would be predicted from itself, so '
+                "take it out of them"
+            )
         if self.owner is not None and self.owner in (*self.columns, self.column_of_targets):
             raise ValueError(f'the owner "{self.owner}" is learnt from or predicted: it stands in a column of its own')
         return self

@@ -223,17 +223,16 @@ def _matched(contract: Contract, dataset: Dataset) -> Dataset:
             where="data.columns" if contract.columns else "data.features",
             hint=f"features = {dataset.features}",
         )
-    outside = 0
-    for half in ("train_targets", "test_targets"):
-        found = translate(getattr(dataset, half), dataset.target, contract.target, dataset.name)
-        parts[half], outside = found.values, outside + found.outside
-    if outside and contract.refuses_outside:
+    targets = np.concatenate([dataset.train_targets, dataset.test_targets])
+    found = translate(targets, dataset.target, contract.target, dataset.name)
+    parts["train_targets"], parts["test_targets"] = np.split(found.values, [len(dataset.train_targets)])
+    if found.outside and contract.refuses_outside:
         raise BadInput(
-            f"{outside} targets of {dataset.name} lie beyond their bounds",
+            f"{found.outside} targets of {dataset.name} lie beyond their bounds",
             where="data.target",
             hint=f'the task predicts {contract.target.described}; outside = "clip" counts them as the nearer one',
         )
-    return dataclasses.replace(dataset, target=contract.target, outside=max(outside, dataset.outside), **parts)
+    return dataclasses.replace(dataset, target=contract.target, outside=max(found.outside, dataset.outside), **parts)
 
 
 def _digest(words: str, *arrays: Any) -> str:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdml.algorithms.device_parts.moments import Moments, Squares
-from crowdml.core import NUMPY, BadInput, Batch
+from crowdml.core import NUMPY, BadInput, Batch, Number
 from crowdml.privacy import ModelBounds, Plan, PrivacySettings, Releases, make_plan
 from crowdml.privacy.noise.grid import GridMechanism, moments_grid
 from crowdml.privacy.noise.laws import SUM_LAWS
@@ -35,6 +35,20 @@ def integers(row: list[float], label: int, labels: bool) -> np.ndarray:
     batch = Batch(rows=np.array([row], np.float32), targets=np.array([label], np.int32), mask=np.ones(1, np.float32))
     found = Squares(moments=moments, rows=batch.rows, batch=batch).on_grid(moments_grid(FEATURES, labels))
     return np.asarray(found, np.int64)
+
+
+@given(ROW, ROW, NUMBERS, NUMBERS, st.floats(0.5, 100.0, width=32))
+def test_no_two_rows_with_numbers_are_farther_apart_either(
+    one: list[float], other: list[float], first: float, second: float, longer: float
+) -> None:
+    heat = Moments(features=FEATURES, target=Number(low=0.0, high=1.0), ops=NUMPY)
+    rows, grid = longer * np.array([one, other], np.float32), moments_grid(FEATURES, True)
+    pair = [
+        np.asarray(Squares(moments=heat, rows=batch.rows, batch=batch).on_grid(grid), np.int64)
+        for row, value in zip(rows, (first, second), strict=True)
+        for batch in [Batch(rows=row[None], targets=np.array([value], np.float32), mask=np.ones(1, np.float32))]
+    ]
+    assert int((pair[0] - pair[1]) @ (pair[0] - pair[1])) <= grid.sensitivity_power
 
 
 @given(ROW, ROW, st.integers(0, 1), st.integers(0, 1), st.booleans())

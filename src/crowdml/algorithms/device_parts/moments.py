@@ -79,7 +79,11 @@ class Squares:
         return ops.xp.concatenate([squares, ops.dot(self._signs(self.moments.target)[None] * mask, self.rows)[0]])
 
     def on_grid(self, grid: Grid) -> Array:
-        """Sum checked integers over all rows, each cut to length 1 (proof: `privacy.noise.grid`)."""
+        """Sum checked integers over all rows, each cut to length 1 (proof: `privacy.noise.grid`).
+
+        A number is cut with its row, which then counts less and asks for the same model: with a constant all rows are
+        cut. A label is not: it says on which side a row lies, and that is so however long it is.
+        """
         xp, mask, long = self.moments.ops.xp, self.batch.mask, self.moments.ops.long
         if (most := np.iinfo(long).max // MOMENT_LEVELS) < len(mask):
             raise BadInput(
@@ -87,11 +91,14 @@ class Squares:
                 where="algorithm.max-rows",
                 hint=f"max-rows = {most}, or more devices; a live device sums in 64 bits",
             )
-        rows = self.rows / xp.maximum(xp.sqrt(xp.sum(self.rows * self.rows, axis=1)), xp.float32(1))[:, None]
+        length = xp.maximum(xp.sqrt(xp.sum(self.rows * self.rows, axis=1)), xp.float32(1))[:, None]
+        rows = self.rows / length
         first, second, factor = self.moments.pairs()
         vectors = rows[:, first] * rows[:, second] * factor
         if self.moments.target is not None:
-            vectors = xp.concatenate([vectors, rows * self._signs(self.moments.target)[:, None]], axis=1)
+            signs = self._signs(self.moments.target)[:, None]
+            targets = signs if self.moments.target.has_accuracy else signs / length
+            vectors = xp.concatenate([vectors, rows * targets], axis=1)
         levels = vectors * xp.float32(1 / grid.step)
         levels = xp.where(xp.isfinite(levels), xp.clip(levels, -float(grid.levels), float(grid.levels)), xp.float32(0))
         k = xp.rint(levels).astype(xp.int32)

@@ -96,7 +96,9 @@ class LearntModel:
                 hint=f"numbers of shape (any, {self.task.data.features}), as before the task's transforms",
             )
         if table.dtype.kind == "f":
-            require_finite(table, lambda at, column: f"rows, row {at + 1}, {contract.column(column)}")
+            with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
+                found = table.astype(np.float32, copy=False)
+            require_finite(found, lambda at, column: f"rows, row {at + 1}, {contract.column(column)}", table)
         chain = zip(self.task.data.transform, self.arrays, strict=True)
         return compose([transform.restore(learnt) for transform, learnt in chain])(table)
 
