@@ -228,8 +228,8 @@ def _print_task(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _lines(found: dict[str, Any]) -> dict[str, Any]:
+    from crowdml.data.data_section import DataSettings
     from crowdml.task.recent_error import RecentError
-    from crowdml.task.sections import DataSettings
     from crowdml.wire import SignedTask
 
     reason = f" ({found['reason']})" if found["reason"] else ""

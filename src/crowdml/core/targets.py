@@ -64,6 +64,11 @@ class Labels:
     names: tuple[str, ...]
 
     @property
+    def label_names(self) -> tuple[str, ...]:
+        """The labels; a number has none."""
+        return self.names
+
+    @property
     def bins(self) -> int:
         """Number of bins in which targets are counted: one for each label."""
         return len(self.names)
@@ -203,6 +208,7 @@ class Number:
     """
 
     dtype: ClassVar[type[np.float32]] = np.float32
+    label_names: ClassVar[tuple[str, ...]] = ()
     has_accuracy: ClassVar[bool] = False
     noun: ClassVar[str] = "target"
     """What a row's target is called where there is one for each row."""

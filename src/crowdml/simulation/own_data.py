@@ -168,10 +168,10 @@ def _named(task: Task, data: Any) -> tuple[str, _Bound]:
         data = RowFile(path=Path(data), setting="data")
     if isinstance(data, RowFile):
         file = dataclasses.replace(data, path=data.path.expanduser().absolute())
-        own = _own_rows(task)
-        tested = identity(own.test.path) if isinstance(own.test, RowFile) else own.test
-        words = repr((identity(file.path), own.contract, own.label_column, tested))
-        return f"{file.path.name}@{_digest(words)}", _Bound(lambda: own.of_file(file, make_room), disposable=True)
+        reader = _own_rows(task)
+        tested = identity(reader.test.path) if isinstance(reader.test, RowFile) else reader.test
+        words = repr((identity(file.path), reader.contract, reader.label_column, tested))
+        return f"{file.path.name}@{_digest(words)}", _Bound(lambda: reader.of_file(file, make_room), disposable=True)
     dataset = _in_memory(task, data)
     arrays = (dataset.train_rows, dataset.train_targets, dataset.test_rows, dataset.test_targets, dataset.train_owners)
     return f"{dataset.name}@{_digest(repr(task.data.contract), *arrays)}", _Bound(lambda: dataset, disposable=False)
@@ -184,12 +184,12 @@ def _in_memory(task: Task, data: Any) -> Dataset:
     if isinstance(data, Dataset) or (isinstance(data, tuple) and len(data) in (2, 3)):
         _require_said(task, data)
     if isinstance(data, tuple) and len(data) in (2, 3):
-        own, whose = _own_rows(task), data[2] if len(data) == 3 else None
-        if isinstance(own.test, RowFile):
-            table = own.test.table(dataclasses.replace(own.contract, owner_optional=True), own.label_column)
-            held: Any = (table.rows, own.contract.target.decode(table.targets))
+        reader, whose = _own_rows(task), data[2] if len(data) == 3 else None
+        if isinstance(reader.test, RowFile):
+            table = reader.test.table(dataclasses.replace(reader.contract, owner_optional=True), reader.label_column)
+            held: Any = (table.rows, reader.contract.target.decode(table.targets))
         else:
-            held = own.test
+            held = reader.test
         data = Dataset.from_arrays(data[0], data[1], owners=whose, test=held)
     if not isinstance(data, Dataset):
         raise BadInput(

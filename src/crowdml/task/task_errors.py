@@ -247,8 +247,7 @@ def table_form(key: str | int, registry: Registry[Any], given: Any) -> str:
     named = next((name for name in registry if isinstance(given, str) and same_word(name, given)), None)
     is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
     for name in [named] if named else registry:
-        required = {field.alias or at: field for at, field in registry[name].model_fields.items()}
-        required = {at: field for at, field in required.items() if field.is_required() and at != "kind"}
+        required = _required(registry[name])
         numbers = [at for at, field in required.items() if field.annotation in (int, float)]
         if named or not is_number or (numbers and len(numbers) == len(required) == 1):
             filled = {at: given if is_number else (field.examples or ["…"])[0] for at, field in required.items()}
@@ -257,6 +256,12 @@ def table_form(key: str | int, registry: Registry[Any], given: Any) -> str:
             table = f"{{ {inside} }}" if isinstance(key, int) else f"{key} = {{ {inside} }}"
             return f"write it as a table: {table}{kinds}"
     return "write it as a table with a kind; kinds are: " + ", ".join(registry)
+
+
+def _required(settings: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the keys without which a section of this kind says nothing."""
+    fields = {field.alias or name: field for name, field in settings.model_fields.items()}
+    return {key: field for key, field in fields.items() if field.is_required() and key != "kind"}
 
 
 def _right_key(path: Location, settings: type[BaseModel] | None, content: Any, root: type[BaseModel]) -> str:

@@ -32,9 +32,9 @@ def phone_demo(crowd: Crowd, kind: str) -> None:
     """Open a task for a phone, keep it alive, and show how it goes on until Ctrl-C."""
     with output.Progress("starting the server") as progress:
         crowd.open(Path(__file__).with_name(f"{TASKS[kind]}.toml"), [], measured=kind == "digit")
-        own, *others = crowd.invite(1 + FURTHER + COMPANIONS)
+        first, *others = crowd.invite(1 + FURTHER + COMPANIONS)
         crowd.start(_accompany, [(link, kind, seed) for seed, link in enumerate(others[FURTHER:])])
-        _print(crowd, own, others[:FURTHER])
+        _print(crowd, first, others[:FURTHER])
         for summary in crowd.watch():
             recent = summary["recent_error"]
             error = recent["estimate"] if recent else float("nan")

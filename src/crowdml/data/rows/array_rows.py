@@ -105,6 +105,11 @@ def read_targets(values: Any, labels: Sequence[str] = (), target: Target | None 
             raise BadInput(
                 "a target is missing", where=f"targets, row {at + 1}", hint="fill it in, or leave the row out"
             )
+    return _with_guessed_target(given, listed)
+
+
+def _with_guessed_target(given: npt.NDArray[Any], listed: list[Any]) -> Encoded:
+    """Encode what nobody has named: words and few whole numbers are labels, other numbers lie between the extremes."""
     if given.dtype.kind not in "fiub":
         return _named([str(value).strip() for value in listed])
     if given.dtype.kind == "b":
