@@ -187,7 +187,7 @@ def invite(
 ) -> None:
     """Print links with which devices join a task, one link per device.
 
-    A link holds a secret that is good for one device: hand it over on a way that others cannot read.
+    A link holds a secret that is good for one device: hand it over so that nobody else can read it.
     """
     operator = _operator(server, home, ca)
     links = operator.ask("POST", f"/v1/tasks/{name}/invites", {"count": count})["invites"]

@@ -50,7 +50,8 @@ def _print(crowd: Crowd, link: str, others: list[str]) -> None:
     print(f"Watch the crowd:\n{crowd.address}/tasks/{crowd.task.name}", flush=True)
     port = crowd.address.rpartition(":")[2]
     output.show(
-        f"An Android phone on a USB cable opens the same link after: adb reverse tcp:{port} tcp:{port}",
+        "An Android phone on a USB cable opens the same link after this command:",
+        f"  adb reverse tcp:{port} tcp:{port}",
         "Other phones need a server with a certificate: docs/tutorials/join-from-a-phone.md, step 7",
         f"{COMPANIONS} companions contribute too; their rows are made up. Ctrl-C ends it all.",
         style="dim",
