@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,6 +37,10 @@ AGAINST = {
 
 LEGEND_CHARACTERS = 96
 """So many characters of the legend's size fit side by side."""
+LEGEND_LINE = 0.18
+"""Inches from line to line of a legend."""
+MANY = 100_000
+"""From here on numbers of an axis are written as 100k or 2.5M."""
 
 
 class Curve(Protocol):
@@ -81,8 +85,12 @@ def curve_figure(
     from matplotlib.ticker import EngFormatter
 
     require_drawable(results, measure, against)
-    many = len(results) > 1 or held_back
-    figure = Figure(figsize=(7, 4.8 if many else 4.2), dpi=150, layout="constrained")
+    shown = ["test rows", "rows held back"] if held_back else list(results)
+    columns = _legend_columns(shown)
+    lines = -(-len(shown) // columns) if len(shown) > 1 else 0
+    # A long legend makes the figure higher, not the curves smaller.
+    height = 4.2 + (0.6 if lines else 0.0) + LEGEND_LINE * max(0, lines - 3)
+    figure = Figure(figsize=(7, height), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     for index, (label, result) in enumerate(results.items()):
         name = "test rows" if held_back else label
@@ -100,19 +108,24 @@ def curve_figure(
     axes.set(xlabel=AGAINST[against], ylabel=words, xlim=(0, None), ylim=(0, None))
     if against.startswith("bytes"):
         axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
+    elif axes.get_xlim()[1] >= MANY:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(
         title or (next(iter(results)) if len(results) == 1 else ""), loc="left", fontsize="medium", wrap=True
     )
-    if many:
-        shown = ["test rows", "rows held back"] if held_back else list(results)
-        most = max(1, min(4, LEGEND_CHARACTERS // (max(map(len, shown)) + 8)))
-        columns = -(-len(shown) // -(-len(shown) // most))  # as many in every line, as far as possible
+    if lines:
         figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize="small")
     if path is not None:
         save_figure(figure, path)
     return figure
+
+
+def _legend_columns(shown: Sequence[str]) -> int:
+    """Return how many labels stand side by side: as many in every line, as far as possible."""
+    most = max(1, min(4, LEGEND_CHARACTERS // (max(map(len, shown)) + 8)))
+    return -(-len(shown) // -(-len(shown) // most))
 
 
 def require_drawable(results: Mapping[str, Curve], measure: str, against: str) -> None:
