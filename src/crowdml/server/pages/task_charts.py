@@ -42,6 +42,14 @@ class _Measured:
 
 
 @record
+class Spark:
+    """A curve as small as a word, and in words what it is of; both empty where there is none."""
+
+    svg: Markup
+    words: str
+
+
+@record
 class TaskCharts:
     """All charts of a task; None where there is nothing to draw."""
 
@@ -61,19 +69,23 @@ def draw_charts(target: Target, statistics: Statistics, curve: Sequence[CurvePoi
     )
 
 
-def draw_spark(curve: Sequence[CurvePoint], validated: Sequence[StoredError]) -> Markup:
+def draw_spark(curve: Sequence[CurvePoint], validated: Sequence[StoredError]) -> Spark:
     """Draw the curve of a task as small as a word: its error where one is known, else its check-ins."""
     measured = [(point, point.recent_error) for point in curve if point.recent_error]
     if len(measured) > 1:
         points = [(point.stored.version, clamp(recent.estimate)) for point, recent in measured]
         band = [(recent.low, recent.high) for _, recent in measured]
-        words = f"Error of recent check-ins: from {points[0][1]:.2f} to {points[-1][1]:.2f}"
-        return spark_line(points, band, words)
+        return _spark(points, band, f"Error of recent check-ins: from {points[0][1]:.2f} to {points[-1][1]:.2f}")
     if len(validated) > 1:
         errors = [(float(found.version), found.error) for found in validated]
-        return spark_line(errors, (), f"Error on public rows: from {errors[0][1]:.2f} to {errors[-1][1]:.2f}")
+        return _spark(errors, (), f"Error on public rows: from {errors[0][1]:.2f} to {errors[-1][1]:.2f}")
     counts = [(float(point.stored.version), float(point.stored.check_ins)) for point in curve]
-    return spark_line(counts, (), f"Check-ins: {curve[-1].stored.check_ins}" if curve else "")
+    return _spark(counts, (), f"Check-ins: from {counts[0][1]:,.0f} to {counts[-1][1]:,.0f}" if curve else "")
+
+
+def _spark(points: Sequence[tuple[float, float]], band: Sequence[tuple[float, float]], words: str) -> Spark:
+    drawn = spark_line(points, band, words)
+    return Spark(svg=drawn, words=words if drawn else "")
 
 
 def clamp(number: float) -> float:
