@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 18, 18, 58
 TABLE_ROWS = 20
 """Rows of a table at most; a curve has more points than anybody reads."""
-BROAD = 11.5
+BROAD = 12.0
 """How wide a letter is at most, which is on a phone."""
 MOST_POINTS = 150
 """Points of a drawn curve at most: more would not be seen."""
@@ -218,7 +218,7 @@ def column_chart(bars: Sequence[Bar], *, id: str, label: str) -> Markup:
         return TOP + height * (1 - number / (most or 1.0))
 
     parts = [_across_line(y(tick), in_short(tick)) for tick in whole_ticks(most)]
-    every = max(1, math.ceil(130 / pitch))
+    every = max(1, math.ceil((BROAD * max((len(bar.name) for bar in bars), default=0) + 18) / pitch))
     for number, bar in enumerate(bars):
         left, top = LEFT + pitch * number + pitch * 0.12, y(bar.value)
         size = f'width="{pitch * 0.76:.1f}" height="{TOP + height - top:.1f}"'
