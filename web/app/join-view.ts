@@ -91,7 +91,7 @@ function decision(offered: Offer, go: (joining: Promise<Device>) => void): HTMLE
       "div",
       { className: "decide" },
       press,
-      small("You can pause, or withdraw and erase everything, whenever you like."),
+      small("You can pause or withdraw whenever you like. What was learnt stays in the model."),
     ),
     said,
     folded("In detail", detailed),
@@ -116,7 +116,7 @@ function choice([low, high]: readonly [number, number], now: number, choose: (ep
     h(
       "div",
       { className: "field own" },
-      h("label", { htmlFor: "own" }, "Less says less about you: your device adds more noise. "),
+      h("label", { htmlFor: "own" }, "Less says less about you: more noise is added. "),
       slider,
       value,
     ),

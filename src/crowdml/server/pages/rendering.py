@@ -102,10 +102,12 @@ def counted(number: int, noun: str) -> str:
 def sentence(words: str) -> str:
     """Write a sentence as people do, of what programs are told.
 
-    >>> sentence("the task is paused"), sentence("Is it?"), sentence("")
-    ('The task is paused.', 'Is it?', '')
+    >>> sentence("the task is paused"), sentence("is it?"), sentence("crowdml invite prints more"), sentence("")
+    ('The task is paused.', 'Is it?', 'crowdml invite prints more.', '')
     """
-    return words and words[0].upper() + words[1:] + ("" if words.endswith((".", "!", "?", "…")) else ".")
+    first = words.partition(" ")[0]
+    begun = words[:1].upper() + words[1:] if first.isalpha() and first != "crowdml" else words
+    return begun + ("." if begun and not begun.endswith((".", "!", "?", "…")) else "")
 
 
 def _asset(name: str) -> Markup:

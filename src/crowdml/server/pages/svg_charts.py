@@ -17,8 +17,8 @@ WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 18, 18, 58
 TABLE_ROWS = 20
 """Rows of a table at most; a curve has more points than anybody reads."""
-BROAD = 12.0
-"""How wide a letter is at most, which is on a phone."""
+BROAD, STRONG = 12.0, 15.0
+"""How wide a letter is at most, which is on a phone; and one that stands out."""
 MOST_POINTS = 150
 """Points of a drawn curve at most: more would not be seen."""
 
@@ -188,7 +188,7 @@ def bar_chart(bars: Sequence[Bar], *, id: str, label: str, most: float, written:
     """
     pitch = 34
     # Letters are larger on a phone: names there are twice as wide as on a desk.
-    left = 24 + BROAD * max((len(_short(bar.name)) for bar in bars), default=0)
+    left = 24 + STRONG * max((len(_short(bar.name)) for bar in bars), default=0)
     room = WIDTH - left - 150.0
     parts = []
     for number, bar in enumerate(bars):
@@ -256,7 +256,13 @@ def _text(kind: str, x: float, y: float, words: str, anchor: str = "middle") -> 
 
 
 def _short(name: str, most: int = 16) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    """Leave out the middle of a long name: what tells it from others stands at one of its ends, as a rule.
+
+    >>> _short("Ankle boot seen from the left")
+    'Ankle bo…he left'
+    """
+    half = most // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[half + 1 - most :]}"
 
 
 def _svg(parts: str, id: str, label: str, height: float) -> Markup:
