@@ -16,6 +16,7 @@ from crowdml.server.pages.svg_charts import (
     HEIGHT,
     LEFT,
     RIGHT,
+    STRONG,
     TOP,
     WIDTH,
     Bar,
@@ -108,7 +109,7 @@ def test_bars_are_as_long_as_their_numbers_and_have_their_bands() -> None:
 def test_names_of_bars_stay_within_the_drawing_with_the_large_letters_of_a_phone(names: list[str]) -> None:
     bars = [Bar(name=name, value=1.0, low=0.0, high=1.0) for name in names]
     drawn = parsed(bar_chart(bars, id="b", label="", most=1.0, written=lambda bar: "not known"))
-    left = [float(text.get("x")) - BROAD * len(text.text) for text in drawn.iter("text") if text.text != "not known"]
+    left = [float(text.get("x")) - STRONG * len(text.text) for text in drawn.iter("text") if text.text != "not known"]
     assert min(left) >= 0 and max(float(rect.get("x")) + float(rect.get("width")) for rect in drawn.iter("rect")) <= 500
     assert len(left) == 2 and min(left) < 30, "short names leave the room to the bars"
 
@@ -190,9 +191,17 @@ def test_days_and_staleness_have_tables_that_add_up() -> None:
 
 def test_a_spark_line_says_what_it_is_of() -> None:
     assert draw_spark(curve(200, 40).points, ()).words == "Error of recent check-ins: from 0.50 to 0.10"
+    assert draw_spark(curve(2, 1, rows=4).points, ()).words == "Error of recent check-ins: noise still hides it"
     alone = [CurvePoint(stored=point.stored, recent_error=None) for point in curve(1, 1, 1).points]
     assert draw_spark(alone, ()).words == "Check-ins: from 20 to 60"
     assert draw_spark((), ()) == draw_spark(alone[:1], ()) == Spark(svg=Markup(""), words="")
+
+
+def test_a_task_that_has_ended_waits_for_nothing() -> None:
+    target, none = Labels(names=("a", "b")), statistics(LearningCurve(0.0))
+    waits, over = draw_charts(target, none, ()).error, draw_charts(target, none, (), ended=True).error
+    assert "No curve yet." in waits.svg and "Waiting" in waits.caption
+    assert "No curve." in over.svg and over.caption == "The task ended before there was one."
 
 
 def test_a_spark_line_needs_two_points() -> None:
