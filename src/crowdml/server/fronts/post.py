@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any
 
 from crowdml.server.fronts.link import Place
-from crowdml.server.store.channel import BYTES, INT4, INT8, TEXT, Channel, Row, from_int, int8
+from crowdml.server.store.channel import BYTES, INT4, INT8, INT8S, TEXT, Channel, Row, from_int, int8, int8_list
 from crowdml.server.store.open_database import parse
 from crowdml.server.store.postgres import HOLDS_LOCK, LOCK, connect_postgres, patience
 
@@ -72,6 +72,7 @@ _PUT_AGGREGATOR = (
 )
 _FIND_AGGREGATOR = "SELECT front, host, port, secret FROM crowdml_aggregator"
 _SWEEP = "DELETE FROM crowdml_outbox WHERE front = $1"
+_CLEAR = ("DELETE FROM crowdml_inbox WHERE front <> ALL ($1)", "DELETE FROM crowdml_outbox WHERE front <> ALL ($1)")
 
 
 def own_channel(front: int) -> str:
@@ -170,6 +171,19 @@ class Post:
     async def sweep(self, front: int) -> None:
         """Throw away what was answered to a front end that is gone."""
         await self.channel.run(_SWEEP, (INT8,), int8(front))
+
+    async def clear(self, living: Iterable[int]) -> None:
+        """Throw away all letters of and to front ends that are not there any more.
+
+        Whoever ends leaves some behind. Nobody waits for what they ask for, and its time is over: a task would stop by
+        itself whenever a server is started again.
+
+        Args:
+            living: Other front ends that are there. One that is missing here sends again what it may.
+        """
+        fronts = int8_list([self.front, *living])
+        for text in _CLEAR:
+            await self.channel.run(text, (INT8S,), fronts)
 
     async def holder(self) -> int | None:
         """Return the number of the process in PostgreSQL that holds the lock."""

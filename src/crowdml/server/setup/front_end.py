@@ -224,15 +224,16 @@ class FrontEnd:
                 self._fail(error)
 
     async def _aggregate(self, store: Store) -> None:
-        """Take all tasks up where they are, and let the others know."""
+        """Take all tasks up where they are, and let the others know: before, so that nobody trusts who was before."""
         self._store = store
+        await self._post.tell(ALL, f"takes {self._post.front}")
         coordinator = Coordinator(store, self._fail, self._options)
         door = make_door(coordinator, self._access, self._fail, self._devices)
         self._life = _Life(door)
         await self._life.begin()
         self._follower.line.part()
         self._aggregator = Aggregator(self._post, coordinator, door, self._lease_is_over, self._fail)
-        await self._aggregator.begin()
+        await self._aggregator.begin(self._neighbours.fronts)
         self._door = door
         await self._post.tell(ALL, f"aggregates {self._post.front}")
         log.info("front end %d aggregates", self._post.front)
@@ -321,13 +322,21 @@ class FrontEnd:
         elif what == "bye" and numbers[0] != self._post.front:
             self._neighbours.leave(numbers[0])
             self._forget(numbers[0])
+        elif what == "takes":
+            self._doubt(numbers[0])
         elif what == "aggregates":
-            if numbers[0] != self._post.front and self._heart is not None:
-                self._heart.doubt()
+            self._doubt(numbers[0])
             self._welcome.set()
             self._silence.beat()
             self._post.tell(ALL, f"here {self._post.front}")
             self._begin(self._meet_aggregator())
+
+    def _doubt(self, taker: int) -> None:
+        """Believe nobody who aggregated before: another front end has the lock by now."""
+        if taker != self._post.front:
+            self._follower.line.part()
+            if self._heart is not None:
+                self._heart.doubt()
 
     async def _meet_aggregator(self) -> None:
         """Begin anew with whoever aggregates now."""
