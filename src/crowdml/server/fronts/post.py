@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any
 
+from crowdml.core import BadInput
 from crowdml.server.fronts.link import Place
 from crowdml.server.store.channel import BYTES, INT4, INT8, INT8S, TEXT, Channel, Row, from_int, int8, int8_list
 from crowdml.server.store.open_database import parse
@@ -95,16 +96,29 @@ class Post:
     def __init__(self, url: str, heard: Callable[[str, str], None], lost: Callable[[BaseException], None]) -> None:
         """Connect; `begin` must follow in the event loop."""
         self._heard, self._lost = heard, lost
+        self._channel: Channel | None = None
         self._connection = connect(url)
+        try:
+            self.front = self._make_ready()
+        except self._connection.Error as error:
+            self._connection.close()
+            raise BadInput(
+                f"front ends cannot use the database: {str(error).partition(chr(10))[0]}",
+                where="--db",
+                hint="its user must be allowed to make tables there: GRANT CREATE ON SCHEMA public TO NAME",
+            ) from None
+
+    def _make_ready(self) -> int:
+        """Make the tables, unless they are there; return a number that no other front end has."""
         with self._connection.transaction():
             # Of two that make the tables at once, one waits.
             self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK + 1,))
             if self._connection.execute("SELECT to_regclass('crowdml_aggregator')").fetchone()[0] is None:
                 for text in MAKE:
                     self._connection.execute(text)
-        (self.front,) = self._connection.execute("SELECT nextval('crowdml_fronts')").fetchone()
+        (front,) = self._connection.execute("SELECT nextval('crowdml_fronts')").fetchone()
         self._connection.execute(NO_WAIT_FOR_DISK)
-        self._channel: Channel | None = None
+        return int(front)
 
     def begin(self) -> None:
         """Begin to listen; an event loop must be running."""

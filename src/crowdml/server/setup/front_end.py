@@ -144,8 +144,8 @@ class FrontEnd:
                 await self._aggregate(self._store)
             else:
                 await self._follow()
-        except BaseException as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+        except BaseException:
+            await send({"type": "lifespan.startup.failed"})
             raise
         self._begin(self._tick())
         await send({"type": "lifespan.startup.complete"})
@@ -178,9 +178,13 @@ class FrontEnd:
     async def _follow(self) -> None:
         """Begin to follow, once the tables are there; and wait in a thread for the lock."""
         await self._post.tell(ALL, f"here {self._post.front}")
-        async with asyncio.timeout(READY_S):
-            while not await self._is_current():
-                await asyncio.sleep(TICK_S)
+        try:
+            async with asyncio.timeout(READY_S):
+                while not await self._is_current():
+                    await asyncio.sleep(TICK_S)
+        except TimeoutError:
+            what = f"another server has the database open, and has made no tables in {READY_S:.0f} s"
+            raise BadInput(what, where="--db", hint="look at its log") from None
         threading.Thread(target=self._wait_for_lock, name="lock", daemon=True).start()
         await self._follower.replica.reload()
         try:
