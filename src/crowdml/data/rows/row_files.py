@@ -251,7 +251,8 @@ def _npz_table(path: Path, arrays: Any, contract: Contract, label_column: str, w
         numbers = np.flatnonzero(whole)
         parquet_files.warn_left_out(str(path), int((~whole).sum()), len(rows), warn)
         rows, rest = rows[whole], [one[whole] if np.shape(one) == whole.shape else one for one in rest]
-    return contract.from_arrays(str(path), rows, *rest, numbers=numbers)
+    targets, ids, owners = rest
+    return contract.from_arrays(str(path), rows, targets, ids, owners, numbers)
 
 
 def _whole(rows: Any, rest: list[Any], contract: Contract) -> Any:
