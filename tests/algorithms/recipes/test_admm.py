@@ -65,7 +65,7 @@ def test_promises_need_the_form_made_for_sums() -> None:
     )
     with pytest.raises(BadInput, match="nothing it sends is on the grid") as caught:
         parse(TASK, changes=[sound, "stop.max-releases=40"])
-    assert caught.value.where == "privacy.mode" and '"admm-sums"' in caught.value.hint
+    assert "privacy.mode" in caught.value.where and '"admm-sums"' in caught.value.hint
     parse(TASK, changes=[sound, "stop.max-releases=40", "algorithm.kind=admm-sums"])
 
 

@@ -53,7 +53,7 @@ def _not_below(label: str, rounds: int, found: Floats, learnt: bool) -> Row:
 
 
 def _far_behind(label: str, found: Floats, learnt: bool) -> Row:
-    """Set plain averaging beside figure 2. It is what is gained upon: doing better than the paper's refutes the gain."""
+    """Set plain averaging beside figure 2: where it is better than the paper's, the gain is refuted."""
     return level(
         label,
         _metric(ROUNDS),
@@ -74,10 +74,10 @@ CURVES = tuple(
 )
 ALL = Study(
     title=f"plain and learned averaging in the paper's own setting, {ALL_ROUNDS} and {ROUNDS} rounds",
-    claim=f"after {ALL_ROUNDS} rounds both reach {REACHED:g}; after {ROUNDS} learned averaging does, and plain averaging "
-    f"comes to {BEHIND:g} only",
-    refuted_by=f"plain averaging above {HIGHEST:g} after {ROUNDS} rounds, or anything else lower than {REACHED:g} by more "
-    f"than {TOLERANCE:g}",
+    claim=f"after {ALL_ROUNDS} rounds both reach {REACHED:g}; after {ROUNDS} learned averaging does, and plain "
+    f"averaging comes to {BEHIND:g} only",
+    refuted_by=f"plain averaging above {HIGHEST:g} after {ROUNDS} rounds, or anything else lower than {REACHED:g} by "
+    f"more than {TOLERANCE:g}",
     tuned="given",
     hours=True,
     task=FULL,
