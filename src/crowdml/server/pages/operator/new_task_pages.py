@@ -124,7 +124,7 @@ async def take_file(request: Request, session: Signed, sent: Sent, coordinator: 
         found = await asyncio.to_thread(_check_file, typed, coordinator)
         return await _go_on(request, session, sent, coordinator, "file", typed, found)
     except BadInput as error:
-        where = "changes" if error.where.startswith("changes:") else "file"
+        where = "changes" if error.where.partition(":")[0] == "changes" else "file"
         return _file(session, typed, {where: _placed_words(error)}, 422)
     except Refusal as refusal:
         return _file(session, typed, {"file": str(refusal)}, refusal.status)
