@@ -162,9 +162,9 @@ def test_both_figures_of_the_papers_own_setting_come_from_one_run() -> None:
     assert (task.passes, task.crowd.curve) == (all_rounds.ROUNDS, all_rounds.POINTS)
     assert task.algorithm.rate.kind == "constant", "else 130 rounds alone would learn otherwise"
     curve = np.linspace(0.9, 0.2, 20)  # 130 rounds are the thirteenth point
-    cases = {"plain": ((0.2, "differs"), (0.3, "trend"), (0.35, "holds"), (0.5, "trend"), (0.89, "differs"))}
-    cases |= {"learned": ((0.1, "beyond"), (0.2, "holds"), (0.25, "differs"))}
-    for label, late, word in ((label, *case) for label, of_label in cases.items() for case in of_label):
+    cases = [("plain", 0.2, "differs"), ("plain", 0.3, "trend"), ("plain", 0.35, "holds"), ("plain", 0.5, "trend")]
+    cases += [("plain", 0.89, "differs"), ("learned", 0.1, "beyond"), ("learned", 0.2, "holds")]
+    for label, late, word in (*cases, ("learned", 0.25, "differs")):
         made = results(study, lambda _: late)[label]  # noqa: B023
         made.measured = {name: np.append(curve[:-1], late)[:, None] for name in ("test_error", "test_loss")}
         first, last, loss = study.compare({label: made})
@@ -183,7 +183,8 @@ def test_figures_1_and_2_have_the_loss_beside_the_accuracy(name: str) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_a_shorter_run_is_the_beginning_of_a_longer_one(at: int) -> None:
+def test_a_shorter_run_is_like_the_beginning_of_a_longer_one(at: int) -> None:
+    """Only the order of rows is another; here a device takes one step with all of them, so that it hardly shows."""
     small = in_small("odpfl/own", STUDIES["odpfl/own"])
     curve = small.curves[at]
     long, short = (
@@ -191,4 +192,4 @@ def test_a_shorter_run_is_the_beginning_of_a_longer_one(at: int) -> None:
         for rounds in (4, 2)
     )
     for name in short.measured:
-        assert np.array_equal(short.measured[name], long.measured[name][:2]), name
+        np.testing.assert_allclose(short.measured[name], long.measured[name][:2], rtol=1e-5, err_msg=name)

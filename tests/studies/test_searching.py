@@ -78,5 +78,5 @@ def test_a_search_refuses_what_it_has_no_use_for(tmp_path: Path) -> None:
 
     for name, given in (("--plot", {"plot": tmp_path / "drawn.png"}), ("--resume", {"resume": True})):
         with pytest.raises(BadInput, match="a search draws nothing") as refused:
-            reproduce(ID, search=True, **given)  # type: ignore[arg-type]
+            reproduce(ID, search=True, **given)
         assert refused.value.where == name
