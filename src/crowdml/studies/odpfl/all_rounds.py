@@ -1,8 +1,9 @@
 """ODPFL's own setting to its end: figure 1 after 130 rounds and figure 2 after 200, curve by curve.
 
 Rows are dealt without replacement, as in the paper's figure 2. The rate is constant: the first 130 rounds of 200 are as
-good as 130 alone, which would draw other orders of rows, so one run has both. A round takes minutes of a processor, so each curve can be run by itself and interrupted:
-`crowdml reproduce odpfl/own-all --curve LABEL --resume --record results`.
+good as 130 alone, which would draw other orders of rows, so one run has both. A round takes minutes of a processor, so
+each curve can be run by itself and interrupted: `crowdml reproduce odpfl/own-all --curve LABEL --resume --record
+results`.
 """
 
 from __future__ import annotations
