@@ -20,7 +20,7 @@ SHORT, WANTED = 0.009, 2.5
 UNEVEN, ALIKE = "uneven devices", "devices alike"
 WAITS, GOES, HALF = "synchronous", "s = 50, τ = 10", "s = 500, τ = 10"
 PRIVATE = "ε = 1 for a device, 1000 uneven devices"
-RHO = "algorithm.rho"
+RHO, RHOS = "algorithm.rho", (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
 _SPEEDS = {UNEVEN: "crowd.speeds={ sigma = 1.0 }", ALIKE: "crowd.speeds={ sigma = 0.0 }"}
 
 
@@ -32,7 +32,7 @@ def _curve(how: str, crowd: str) -> Curve:
     barrier = ("algorithm.barrier=50", "algorithm.max-delay=10") if how == GOES else ()
     points = f"crowd.curve={120 if barrier else 12}"
     changes = (_SPEEDS[crowd], "stop={}", "crowd.passes=12", points, *barrier)
-    return curve(_label(how, crowd), *changes, chosen={RHO: 0.03}, grid={RHO: (0.01, 0.02, 0.03, 0.05, 0.1)})
+    return curve(_label(how, crowd), *changes, chosen={RHO: 0.03}, grid={RHO: RHOS})
 
 
 def _private(how: str) -> Curve:
