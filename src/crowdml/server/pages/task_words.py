@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from crowdml.core import record
-from crowdml.core.targets import Labels
 from crowdml.task import Task
 from crowdml.task.live_task import LiveTask
 from crowdml.task.owners.who_sees import sights_of
@@ -51,7 +50,7 @@ def task_words(live: LiveTask) -> TaskWords:
         collected=_collected(task),
         columns=task.data.described,
         predicted=target.described,
-        labels=target.names if isinstance(target, Labels) else (),
+        labels=target.label_names,
         column=target.column,
         error_means=target.error_in_words,
         algorithm=task.algorithm.kind,

@@ -29,9 +29,9 @@ from crowdml.server.fronts.other_fronts import DEAF_TICKS, TICK_S, Heart, Neighb
 from crowdml.server.fronts.post import ALL, INBOX, Post
 from crowdml.server.http.direct import Expected
 from crowdml.server.http.front_door import Access, FrontDoor
-from crowdml.server.http.requests import Asgi, Limiter, Receive, Scope, Send, send_answer
+from crowdml.server.http.requests import Limiter, Receive, Scope, Send, send_answer
 from crowdml.server.refusals import Answer, Refusal
-from crowdml.server.setup.application import FAILED_EXIT, end_process, make_door
+from crowdml.server.setup.application import FAILED_EXIT, AppLife, end_process, make_door
 from crowdml.server.store import Store, StoreFailed, open_store
 from crowdml.server.store.open_database import HEAD, VERSION_TABLE
 from crowdml.server.store.postgres import DatabaseTaken
@@ -89,7 +89,7 @@ class FrontEnd:
         self.always = self._follower.always
         self._door: FrontDoor | None = None
         self._aggregator: Aggregator | None = None
-        self._life: _Life | None = None
+        self._life: AppLife | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         try:
             self._store: Store | None = open_store(url, wait_ms=AT_ONCE_MS, locked=self._locked)
@@ -228,7 +228,7 @@ class FrontEnd:
         self._store = store
         coordinator = Coordinator(store, self._fail, self._options)
         door = make_door(coordinator, self._access, self._fail, self._devices)
-        self._life = _Life(door)
+        self._life = AppLife(door)
         await self._life.begin()
         self._follower.line.part()
         self._aggregator = Aggregator(self._post, coordinator, door, self._lease_is_over, self._fail)
@@ -392,27 +392,3 @@ class FrontEnd:
 def _end_late() -> None:
     log.critical("the database did not answer for %d s, so this server ends as it is", END_S)
     os._exit(FAILED_EXIT)
-
-
-class _Life:
-    """Starts and ends an application by ASGI's protocol for that."""
-
-    def __init__(self, app: Asgi) -> None:
-        self._app = app
-        self._events = asyncio.Queue[dict[str, str]]()
-        self._told = asyncio.Queue[Any]()
-        self._task: asyncio.Task[None] | None = None
-
-    async def begin(self) -> None:
-        self._events.put_nowait({"type": "lifespan.startup"})
-        self._task = asyncio.get_running_loop().create_task(self._run())
-        if (await self._told.get())["type"] != "lifespan.startup.complete":
-            await self._task
-
-    async def _run(self) -> None:
-        await self._app({"type": "lifespan"}, self._events.get, self._told.put)
-
-    async def end(self) -> None:
-        assert self._task is not None  # noqa: S101  begun
-        self._events.put_nowait({"type": "lifespan.shutdown"})
-        await self._task
