@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from crowdml.audit import Options, run
+from crowdml.audit import Options, audit_drawing, run
 from crowdml.audit.exposure import Exposure, expose
 from crowdml.core import BadInput
 from crowdml.task import Task
@@ -49,3 +51,19 @@ def test_a_convolution_has_no_first_layer_that_this_reads(tmp_path: Path) -> Non
     assert found.inverted == () and found.tables() == [] and "not dense" in found.words()[0]
     with pytest.raises(BadInput, match="nothing was read"):
         found.draw(tmp_path / "read.png")
+
+
+def test_pictures_stand_in_even_columns_below_a_name_that_is_wider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(audit_drawing, "save_figure", lambda figure, path: drawn.append(figure))
+    rows = np.random.default_rng(0).random((8, 64))
+    audit_drawing.draw_pictures([("rows of a device: 20 rows, the most alike", rows)] * 2, "title", tmp_path / "a.png")
+    (figure,) = drawn
+    figure.canvas.draw()
+    left = [axes.get_position().x0 for axes in figure.axes[:8]]
+    assert np.diff(left) == pytest.approx(left[1] - left[0], rel=0.02)
+    name = figure.axes[0].texts[0]
+    assert name.get_window_extent().y1 < figure.bbox.y1 and name.get_window_extent().x0 >= 0
+    assert figure.axes[8].texts[0].get_window_extent().y1 < figure.axes[0].get_window_extent().y0

@@ -109,6 +109,20 @@ def test_words_are_drawn_as_they_are() -> None:
     assert {"1", "10", "100", "1000"} <= set(words)
 
 
+def test_a_level_beside_bars_without_names_is_named() -> None:
+    alone = bars({"one": {"": np.array([5.0])}}, "%").panels[0]
+    beside = alone.model_copy(update={"series": (*alone.series, level("wanted", 4.0))})
+    (legend,) = drawn(Figure(panels=(beside,)), "a title").legends
+    assert [text.get_text() for text in legend.get_texts()] == ["wanted"]
+    assert not drawn(Figure(panels=(alone,)), "a title").legends
+
+
+def test_large_values_have_commas() -> None:
+    large = panel([line("a", np.arange(3.0), np.array([[0.0], [20_000.0], [300_000.0]]), colour=0, dash=0)])
+    words = re.findall(r">([^<>]+)</t", svg(Figure(panels=(large,)), "a title"))
+    assert {"0", "100,000", "300,000"} <= set(words)
+
+
 def test_no_two_lines_look_alike() -> None:
     many = curves({f"c{at}": result(3) for at in range(20)}, "test_error").panels[0].series
     assert len({(one.colour % 8, one.dash % 4) for one in many}) == len(many)

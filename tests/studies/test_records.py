@@ -53,6 +53,22 @@ def test_command_and_page_print_the_same_words(made: kept.Record, tmp_path: Path
         assert sum(all(word in line for word in words) for line in lines) >= 2, row
 
 
+def test_a_record_is_drawn_without_running_anything(made: kept.Record, tmp_path: Path) -> None:
+    from crowdml.studies.drawing import svg
+
+    assert made.figure is not None
+    kept.write_record(made, tmp_path)
+    runner, asked = CliRunner(), ["reproduce", made.id, "--recorded", str(tmp_path), "--plot"]
+    assert runner.invoke(app, [*asked, str(tmp_path / "drawn.svg")]).exit_code == 0
+    words = set(re.findall(r">([^<>]+)</t", svg(made.figure, f"{made.id}: {made.title}")))
+    assert words and words == set(re.findall(r">([^<>]+)</t", (tmp_path / "drawn.svg").read_text(encoding="utf-8")))
+    assert isinstance(runner.invoke(app, [*asked, str(tmp_path / "drawn.txt")]).exception, BadInput)
+    kept.write_record(made.model_copy(update={"figure": None}), tmp_path)
+    refused = runner.invoke(app, [*asked, str(tmp_path / "other.svg")]).exception
+    assert isinstance(refused, BadInput) and "this record has no figure" in str(refused)
+    assert not (tmp_path / "other.svg").exists()
+
+
 def test_figures_of_an_earlier_page_say_that_they_were_not_run_since(made: kept.Record) -> None:
     older = made.model_copy(update={"source": "page", "cpu_seconds": None, "machine": None, "commit": "abc"})
     assert kept.provenance(older).startswith("Not run since commit abc, whose page had these figures")

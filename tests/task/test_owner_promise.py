@@ -264,3 +264,15 @@ def test_dots_that_cannot_be_are_refused() -> None:
             Dots(right=right, about="a row")
     assert "<b>" not in Dots(right=60, about="<b>").svg('"><script>')
     assert "<script>" not in Dots(right=60, about="<b>").svg('"><script>')
+
+
+def test_parts_of_which_the_same_is_said_are_one_line() -> None:
+    changes = ("model.bias=true", "crowd.passes=6", *TASKS["counts"][1])
+    told = owner_promise(Task.load(EXAMPLES / "digits.toml", changes))
+    updates = [part for part in told.leaves if part.name.startswith("update/")]
+    (line,) = (part for part in told.leaves_in_full if part.what == updates[0].what)
+    assert len(updates) == 2 and line.size_bytes == sum(part.size_bytes for part in updates)
+    assert len(told.leaves_in_full) == len(told.leaves) - 1
+    # Where figures differ, as those of two counts do, each has its line.
+    noisy = {part.protection for part in told.leaves_in_full if part.name.startswith("counts/") and not part.clear}
+    assert len(noisy) == 2

@@ -200,3 +200,27 @@ def test_every_settings_class_is_strict_frozen_and_closed() -> None:
         assert issubclass(cls, Settings)
         config = cls.model_config
         assert config["strict"] and config["frozen"] and config["extra"] == "forbid" and not config["allow_inf_nan"]
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (r'objective="Walk\u001b[8m and stand"', "objective"),
+        (r'data.labels=["walking", "\u009bstanding"]', "data.labels[1]"),
+        (r'data={ columns = ["g"], labels = ["a", "b"], units = { g = "\u0007" } }', "data.units.g"),
+        (r'data={ columns = ["g"], labels = ["a", "b"], id = "who\u0000" }', "data.id"),
+        (r'data={ columns = ["g"], labels = ["a", "b"], label-column = "l\r" }', "data.label-column"),
+        (
+            r'data={ columns = ["g"], target = { name = "age", low = 0.0, high = 1.0, unit = "\u001b" } }',
+            "data.target.unit",
+        ),
+    ],
+)
+def test_what_owners_are_shown_cannot_write_over_it_in_a_terminal(change: str, key: str) -> None:
+    with pytest.raises(BadInput, match=r"the control character U\+00.. is not for people to read") as refused:
+        task(change)
+    assert refused.value.where.endswith(key)
+
+
+def test_an_objective_may_have_several_lines() -> None:
+    assert task(r'objective="Walk,\nor stand"').objective == "Walk,\nor stand"

@@ -6,7 +6,7 @@ import { button, dots, folded, foldedLater, h, small } from "./dom.js";
 import { part } from "./parts.js";
 import { STANDINGS, sentence, type Standing } from "./words.js";
 
-const NOUNS: Record<string, string> = { activity: "windows of your motion", "draw-a-digit": "of your drawings" };
+const NOUNS: Record<string, string> = { activity: "windows of motion", "draw-a-digit": "drawings" };
 
 export function sensorOf(task: Device["task"]): Sensor | undefined {
   return (task.definition.data as { sensor?: Sensor }).sensor;
@@ -91,7 +91,7 @@ function decision(offered: Offer, go: (joining: Promise<Device>) => void): HTMLE
       "div",
       { className: "decide" },
       press,
-      small("You can pause, or withdraw and erase everything, whenever you like."),
+      small("You can pause or withdraw whenever you like. What was learnt stays in the model."),
     ),
     said,
     folded("In detail", detailed),
@@ -116,7 +116,7 @@ function choice([low, high]: readonly [number, number], now: number, choose: (ep
     h(
       "div",
       { className: "field own" },
-      h("label", { htmlFor: "own" }, "Less says less about you: your phone adds more noise. "),
+      h("label", { htmlFor: "own" }, "Less says less about you: more noise is added. "),
       slider,
       value,
     ),
@@ -125,10 +125,9 @@ function choice([low, high]: readonly [number, number], now: number, choose: (ep
 
 function odds({ promised, task }: Offer): HTMLElement[] {
   const most = promised.odds;
-  const what =
-    promised.unit === "device"
-      ? "that you take part"
-      : `which of two ${NOUNS[sensorOf(task)?.kind ?? ""] ?? "rows"} is yours`;
+  // Of a promise for a whole device: that it takes part is no secret.
+  const all = promised.unit === "device";
+  const what = `which of two ${all ? "whole collections of " : ""}${NOUNS[sensorOf(task)?.kind ?? ""] ?? "rows"} is yours`;
   return [
     h("h2", {}, "What you are promised"),
     h(
@@ -143,14 +142,14 @@ function odds({ promised, task }: Offer): HTMLElement[] {
         ". A coin: 50 times. If you do not join, it stays 50.",
       ),
     ),
-    small(promised.unit === "device" ? "" : "About all of them together nothing is promised."),
+    ...(all ? [] : [small("About all of them together nothing is promised.")]),
   ];
 }
 
 function nothing(): HTMLElement[] {
   return [
     h("h2", {}, "No formal guarantee"),
-    h("p", {}, "What leaves this phone carries no noise. The server may learn something about your rows from it."),
+    h("p", {}, "What leaves this device carries no noise. The server may learn something about your rows from it."),
   ];
 }
 
@@ -187,7 +186,7 @@ function details(offer: Offer): HTMLElement[] {
         {},
         `ε = ${promised.epsilon}, δ = ${promised.delta}, for each ${promised.unit}, over ${promised.uses} contributions it may enter.${task.job.counts ? " What is counted is paid from it too." : ""} Worked out here, from the task as its operator signed it.`,
       ),
-    h("table", {}, h("caption", {}, "What leaves this phone each time"), h("tbody", {}, ...rows)),
+    h("table", {}, h("caption", {}, "What leaves this device each time"), h("tbody", {}, ...rows)),
     small(`Signed task ${link.taskHash.slice(0, 16)}…, checked against your invite.`),
     small(
       "In a browser you trust the operator's page to do what it says. A Python device is the strong form; crowdml portal verify compares this page with the published one.",

@@ -19,7 +19,7 @@ const root = document.getElementById("device-app") ?? h("div");
 /** Show one device, and let it go on; `begin` is called as soon as it is in view, before its server has answered. */
 async function show(device: Device, begin: (view: DeviceView) => void = () => undefined): Promise<void> {
   document.getElementById("about")?.remove();
-  document.querySelectorAll("main > h1, #crowd").forEach((each) => each.remove());
+  document.querySelectorAll("h1, #crowd, #waiting").forEach((each) => each.remove());
   document.querySelector("main")!.classList.remove("deciding");
   document.querySelector("nav [aria-current]")?.removeAttribute("aria-current");
   document.querySelector('nav [href="/device"]')?.setAttribute("aria-current", "page");
@@ -32,7 +32,7 @@ async function show(device: Device, begin: (view: DeviceView) => void = () => un
 /** Take the page; what the server wrote for those without scripts is folded away below. */
 function takeOver(summary: string): void {
   const main = document.querySelector("main")!;
-  const stays = [...main.querySelectorAll("h1, #crowd")];
+  const stays = [...main.querySelectorAll("h1, #crowd, #waiting")];
   root.remove();
   const rest = folded(
     summary,

@@ -114,13 +114,19 @@ export class RowsFile implements Collector {
     else await this.take(await file.text());
   }
 
+  private wrong(error: unknown): void {
+    this.said.className = "error";
+    this.said.textContent = (error as Error).message;
+  }
+
   private async take(text: string): Promise<void> {
+    this.said.className = "small";
     try {
       const rows = readRows(text, this.data);
       if (await this.around.device.areDoubtful(rows)) this.ask(rows);
       else await this.keep(rows);
     } catch (error) {
-      this.said.textContent = error instanceof Error ? error.message : String(error);
+      this.wrong(error);
     }
   }
 
@@ -142,7 +148,7 @@ export class RowsFile implements Collector {
       this.said.textContent = `${counted(rows.length, "row")} read.`;
       this.text.value = "";
     } catch (error) {
-      this.said.textContent = error instanceof Error ? error.message : String(error);
+      this.wrong(error);
     }
   }
 }

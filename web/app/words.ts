@@ -81,7 +81,7 @@ export const STANDINGS: Record<Standing, Words> = {
     meaning: "A private window, or a page without https, keeps no ledger.",
   },
   "not-admitted": {
-    badge: "not for phones",
+    badge: "not for browsers",
     tone: "bad",
     meaning: "A Python device can join: the commands are below.",
   },

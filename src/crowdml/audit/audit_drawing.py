@@ -31,7 +31,8 @@ def draw_pictures(lines: Sequence[tuple[str, Floats]], title: str, path: Path) -
             cell.axis("off")
             if at < len(pictures):
                 cell.imshow(_scaled(pictures[at]).reshape(side, side, channels).squeeze(), cmap="gray", vmin=0, vmax=1)
-        line[0].set_title(name, loc="left", fontsize=10)
+        line[0].set_title(" ", fontsize=10)  # makes room for the name, which may be wider than a picture
+        line[0].text(0, 1.06, name, transform=line[0].transAxes, fontsize=10, in_layout=False)
     figure.suptitle(title)
     save_figure(figure, path)
 

@@ -250,9 +250,7 @@ def print_comparison(found: Comparison, trials: int) -> None:
     """Print a line per cell, then what casts doubt on them and what to know beside."""
     columns, rows = found.table()
     columns = [f"s.d. of {trials}" if name == "s.d." else name for name in columns]
-    made = output.table(None, columns, rows, right=columns[1:])
-    made.columns[0].no_wrap = True
-    output.show(made)
+    output.show(output.keep_words(output.table(None, columns, rows, right=columns[1:]), *range(1, len(columns))))
     output.show(*(f"warning: {warning}" for warning in found.warnings), style="bold yellow")
     told = {note for cell in found.cells for note in cell.notes}
     output.show(*(f"note: {note}" for note in found.notes if note not in told), style="dim")

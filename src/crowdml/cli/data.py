@@ -55,16 +55,15 @@ def _entry(name: str) -> dict[str, Any]:
 
 
 def _print(entries: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table("name", "rows", "features", "classes", "licence", "here")
+    rows = []
     for entry in entries:
-        rows = f"{entry['train_rows']} + {entry['test_rows']}"
+        counted, predicted = f"{entry['train_rows']} + {entry['test_rows']}", entry["classes"] or "a number"
         here = "present" if entry["present"] else "missing"
-        columns = (rows, str(entry["features"]), str(entry["classes"] or "a number"), entry["licence"], here)
-        table.add_row(entry["name"], *columns)
-    table.columns[0].no_wrap = table.columns[1].no_wrap = True  # a name is copied from here
-    output.show(table)
+        rows.append((entry["name"], counted, entry["features"], predicted, entry["licence"], here))
+    columns = ("name", "rows", "features", "classes", "licence", "here")
+    made = output.table(None, columns, rows, right=("rows", "features", "classes"))
+    made.columns[0].no_wrap = made.columns[1].no_wrap = True  # a name is copied from here
+    output.show(made)
 
 
 @app.command()

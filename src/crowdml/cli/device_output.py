@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from crowdml.cli import output
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from crowdml.core import Target
     from crowdml.device.device import Device, Summary
     from crowdml.device.joining import Offer
@@ -248,23 +250,19 @@ def print_ledger(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(report, indent=2, ensure_ascii=False))
         return
-    from rich.table import Table
-
-    columns = ("task", "right guesses of 100", "promised", "spent", "left", "for the whole device")
-    promises = Table(*columns, title="Promises")
-    promises.title_justify = "left"
-    for account, spending in report["tasks"].items():
-        by_device = _told(spending["spent_by_device"])
-        promises.add_row(account, *_ledger_row(spending), by_device)
-    releases = Table("#", "task", "version", "samples", "uses of the most used", "key", title="Releases")
-    releases.title_justify = "left"
-    releases.columns[1].no_wrap = releases.columns[-1].no_wrap = True  # names, and whether a key is settled
+    promises = [_promises(account, spending) for account, spending in report["tasks"].items()]
+    rows = []
     for number, release in enumerate(report["releases"], start=1):
-        key = release["key"] + (" (unsettled)" if release["key"] in report["unsettled"] else "")
-        figures = (str(release[name]) for name in ("version", "samples", "most"))
-        releases.add_row(str(number), release["task"], *figures, key)
-    chain = f"{report['entries']} entries, chain verified; last hash {report['head']}"
-    output.show(promises, _cap(report["cap"]), *_open_and_ended(report["tasks"].values()), releases, chain)
+        settled = "no" if release["key"] in report["unsettled"] else "yes"
+        rows.append(
+            (number, *(release[name] for name in ("task", "version", "samples", "most")), settled, release["key"])
+        )
+    columns = ("#", "task", "version", "samples", "uses of the most used", "settled", "key")
+    releases = output.table("\nReleases", columns, rows, right=(columns[0], *columns[2:5]))
+    output.keep_words(releases, 0, 2, 3, 4, 5)
+    chain = f"\n{report['entries']} entries, chain verified; last hash {report['head']}"
+    output.show("Promises", *promises, "", _cap(report["cap"]), *_open_and_ended(report["tasks"].values()))
+    output.show(releases, chain)
     for account, found in (report["compared"] or {}).items():
         if "error" in found:
             output.show(f"{account}: not compared: {found['error']}")
@@ -342,10 +340,22 @@ def _bar(spending: dict[str, Any]) -> tuple[float, float, float]:
     return spent, promised - back - spent, back
 
 
-def _ledger_row(spending: dict[str, Any]) -> tuple[str, ...]:
+def _promises(account: str, spending: dict[str, Any]) -> Table:
+    """Say line by line what a task promises, and what is spent and left of it."""
     odds = spending["odds"]
-    told = f"{odds['spent']} so far, {odds['promised']} at most" if odds else "nothing is promised"
-    return told, _promised(spending), _spent(spending), _left(spending)
+    lines = (
+        (
+            "right guesses of 100",
+            f"{odds['spent']} so far, {odds['promised']} at most" if odds else "nothing is promised",
+        ),
+        ("promised", _promised(spending)),
+        ("spent", _spent(spending)),
+        ("left", _left(spending)),
+        ("for the whole device", _told(spending["spent_by_device"])),
+    )
+    made = output.table(account, ("", ""), lines)
+    made.show_header = False
+    return made
 
 
 def _odds(spending: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 FIGURE_KINDS = (".png", ".svg", ".pdf")
 LINE_EVERY_S = 30.0
@@ -60,32 +61,42 @@ def draw(figure: Callable[[Path], object], path: Path | None) -> None:
 
 
 def show(*things: Any, style: str | None = None) -> None:
-    """Print lines and tables for people on standard output, as wide as the terminal."""
+    """Print lines and tables for people on standard output, as wide as the terminal; [words] in them stay words."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     for thing in things:
         console.print(thing, style=style)
+
+
+def strong(words: str, then: str = "") -> Text:
+    """Make a line of which the first words stand out."""
+    from rich.text import Text
+
+    return Text.assemble((words, "bold"), then)
 
 
 def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = ()) -> Table:
     """Make a table without lines; columns named in `right` are set to the right."""
     from rich.table import Table
+    from rich.text import Text
 
     made = Table(title=title, title_justify="left", box=None)
     for name in columns:
         # A word that is too long goes on below: its end may be what somebody wants to copy.
         made.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*map(str, row))
+        made.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
     return made
 
 
-def keep_words(made: Table, column: int) -> Table:
-    """Where a terminal is too narrow for a table, have other columns give way before a word of this one is broken."""
+def keep_words(made: Table, *columns: int) -> Table:
+    """Where a terminal is too narrow for a table, have other columns give way before a word of these is broken."""
     from rich.console import Console
 
-    if Console(width=1000).measure(made).maximum > Console().width:
+    for column in columns:
+        if Console(width=1000, markup=False).measure(made).maximum <= Console().width:
+            break
         shown = made.columns[column]
         shown.width = max(len(word) for cell in (shown.header, *shown.cells) for word in str(cell).split())
     return made
@@ -128,7 +139,7 @@ class Progress:
         self._lines, self._every_s = not quiet and not console.is_terminal, 0.0 if lines else LINE_EVERY_S
         self._clock, self._said, self._said_at = clock, ("", -1), clock()
         self._bar = Bar(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             TextColumn("{task.percentage:>3.0f} %"),
             TextColumn("{task.fields[error]}"),

@@ -154,11 +154,11 @@ def _print(found: dict[str, Any]) -> None:
     bad = [(one["file"], one["problem"]) for one in found["files"] if one["problem"]]
     bad += [(one["page"], problem) for one in found["pages"] for problem in one["problems"]]
     for where, problem in bad:
-        output.show(f"[bold]{where}[/bold]  {problem}")
+        output.show(output.strong(where, f"  {problem}"))
     counts = f"{len(found['files'])} files and {len(found['pages'])} pages of {found['url']}"
     if bad:
-        output.show(f"[bold]differs[/bold] from crowdml {found['installed']} as installed here: {counts}")
+        output.show(output.strong("differs", f" from crowdml {found['installed']} as installed here: {counts}"))
         output.show("the server may run another release, or hand out what it should not; ask its operator which")
     else:
-        output.show(f"[bold]same[/bold] as in crowdml {found['installed']} as installed here: {counts}")
+        output.show(output.strong("same", f" as in crowdml {found['installed']} as installed here: {counts}"))
         output.show("this is what it answered now, to you", style="dim")

@@ -32,7 +32,7 @@ def reproduce(
         Path | None, typer.Option(metavar="FOLDER", help="Store the record as FOLDER/ID.json: rows, commit, machine.")
     ] = None,
     recorded: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Run nothing: print the record that is in FOLDER/ID.json.")
+        Path | None, typer.Option(metavar="FOLDER", help="Run nothing: print and --plot the record FOLDER/ID.json.")
     ] = None,
     curve: Annotated[
         list[str] | None,
@@ -67,8 +67,8 @@ def reproduce(
     elif id_ is None:
         _list_studies()
     elif recorded:
-        asked_for_more = record or json or plot or search or full or trials or resume or curve or on or shard
-        _show_recorded(id_, recorded, bool(asked_for_more))
+        asked_for_more = record or json or search or full or trials or resume or curve or on or shard
+        _show_recorded(id_, recorded, plot, bool(asked_for_more))
     elif shard:
         given = {"--json": json, "--plot": plot, "--record": record, "--search": search, "--curve": curve}
         shards.refuse_outputs(given | {"--quick": quick})
@@ -134,16 +134,24 @@ def _list_studies() -> None:
         print(f"{name:24} {study.title}")
 
 
-def _show_recorded(study_id: str, folder: Path, asked_for_more: bool) -> None:
-    """Print a record; nothing is run, so no other option has a meaning."""
+def _show_recorded(study_id: str, folder: Path, plot: Path | None, asked_for_more: bool) -> None:
+    """Print a record, and draw it; nothing is run, so no other option has a meaning."""
     from crowdml.core import BadInput
-    from crowdml.studies import STUDIES
+    from crowdml.studies import STUDIES, drawing
     from crowdml.studies.records import read_record
 
     _ = STUDIES[study_id]  # refused by name where there is none
     if asked_for_more:
-        raise BadInput("nothing is run here", where="--recorded", hint="leave out all other options")
-    _print_record(read_record(folder, study_id))
+        raise BadInput("nothing is run here", where="--recorded", hint="leave out all other options but --plot")
+    output.check_paths(None, plot)
+    record = read_record(folder, study_id)
+    _print_record(record)
+    if plot and record.figure is None:
+        raise BadInput(
+            "this record has no figure", where="--plot", hint=f"run it: crowdml reproduce {study_id} --plot FILE"
+        )
+    figure = record.figure
+    output.draw(lambda path: figure and drawing.save(figure, f"{record.id}: {record.title}", path), plot)
 
 
 def _run_part(study_id: str, shard: str, asked: Asked) -> None:

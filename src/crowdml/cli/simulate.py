@@ -188,13 +188,13 @@ def _measure(name: str, target: Target) -> str:
 
 def print_result(result: Result) -> None:
     """Print what was learnt, what it cost in privacy, and how long it took."""
-    target, rows = result.task.target, []
+    target, rows = result.task.target, list[tuple[object, ...]]()
     figures = result.to_json()["final"].items()
     final = {name: [math.nan if value is None else value for value in pair.values()] for name, pair in figures}
     for name in (name for name in ("test_error", "validation_error") if name in final and target.has_accuracy):
         mean, spread = final[name]
         cells = (name.replace("_error", " accuracy"), f"{1 - mean:.4f}", f"{spread:.4f}")
-        rows.append(tuple(f"[bold]{cell}[/bold]" for cell in cells) if name == "test_error" else cells)
+        rows.append(tuple(map(output.strong, cells)) if name == "test_error" else cells)
     for name, (mean, spread) in sorted(final.items(), key=lambda item: item[0] != "test_error"):
         rows.append((_measure(name, target), f"{mean:.4f}", f"{spread:.4f}"))
     for name, errors in result.baselines.items():

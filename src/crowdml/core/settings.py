@@ -7,9 +7,10 @@ hyphens.
 
 from __future__ import annotations
 
-from typing import Any, get_args
+import unicodedata
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from crowdml.core.registry import Registry
@@ -22,6 +23,18 @@ def kebab(name: str) -> str:
     'held-out'
     """
     return name.replace("_", "-")
+
+
+def _shown(text: str) -> str:
+    """Refuse control characters: in a terminal they could hide what an owner is told, or write something else there."""
+    found = next((letter for letter in text if unicodedata.category(letter) == "Cc" and letter not in "\n\t"), None)
+    if found is not None:
+        raise ValueError(f"the control character U+{ord(found):04X} is not for people to read: leave it out")
+    return text
+
+
+Shown = Annotated[str, AfterValidator(_shown)]
+"""A text that owners are shown, as somebody else has written it."""
 
 
 class Settings(BaseModel):

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from crowdml.core import Labels, Number, Settings, Target
 from crowdml.core.registry import nearest
-from crowdml.core.settings import OneOf
+from crowdml.core.settings import OneOf, Shown
 from crowdml.core.targets import BINS
 from crowdml.data.held_out import TEST_SHARE
 from crowdml.data.rows.row_contract import DEFAULT_COLUMN, Contract
@@ -31,11 +31,13 @@ class SplitSettings(Settings):
 class TargetSettings(Settings):
     """A number that rows are mapped to, between two bounds that everybody knows."""
 
-    name: str = Field(min_length=1, description="what the number is, in a word: a file's column of this name holds it")
+    name: Shown = Field(
+        min_length=1, description="what the number is, in a word: a file's column of this name holds it"
+    )
     low: float = Field(ge=-1e30, le=1e30, description="smallest value; what is below counts as it")
     high: float = Field(ge=-1e30, le=1e30, description="largest value; what is above counts as it")
     bins: int = Field(BINS, ge=2, le=1000, description="bins of equal width in which devices count their values")
-    unit: str = Field("", description='the unit, for whoever reads results, such as "°C"')
+    unit: Shown = Field("", description='the unit, for whoever reads results, such as "°C"')
     outside: Literal["clip", "refuse"] = Field(
         "clip",
         description="what becomes of rows whose value is below low or above high: they count as the nearer one, with a "
@@ -72,7 +74,7 @@ class DataSettings(Settings):
         description="column of that file (in .npz: array) that says whose each row is: every owner is a device; not "
         "given: crowd.partition deals the rows",
     )
-    label_column: str = Field(
+    label_column: Shown = Field(
         DEFAULT_COLUMN,
         min_length=1,
         description="column of a file that holds the labels, unless a device says another by --label-column; that of a "
@@ -105,14 +107,14 @@ class DataSettings(Settings):
         description="what becomes of rows of a file that lack a value: they are a mistake; or they are left out, with "
         "a note. Empty fields, ?, NA and their like are missing, unless they are listed among the words",
     )
-    units: dict[str, str] = Field({}, description='unit of a column in words, such as { age = "years" }')
-    id: str | None = Field(
+    units: dict[str, Shown] = Field({}, description='unit of a column in words, such as { age = "years" }')
+    id: Shown | None = Field(
         None,
         min_length=1,
         description="column that tells samples apart: rows with the same id are one sample, whatever else is in them; "
         "not given: rows with the same numbers and label are",
     )
-    labels: list[str] = Field(
+    labels: list[Shown] = Field(
         [],
         min_length=2,
         description="names of the labels, in the order of their numbers; every task has labels, or a target",

@@ -95,7 +95,9 @@ def drawn(figure: Figure, title: str) -> Any:
     rows, columns = -(-len(figure.panels) // figure.columns), figure.columns
     labels = [_named(panel) for panel in figure.panels]
     common = all(each == labels[0] for each in labels)
-    legends = [labels[0] if len(labels[0]) > 1 else []] if common else labels
+    if common and len(figure.panels[0].series) == 1:
+        labels = [[]] * len(labels)  # the title says what the only one is
+    legends = labels[:1] if common else labels
     heads = textwrap.wrap(title, LETTERS)
     height = len(heads) * LINE + sum(map(_height_of_legend, legends)) + sum(_heights(figure))
     picture = Picture(figsize=(WIDTH, height + 0.15), layout="constrained")
@@ -230,6 +232,8 @@ def _set_axes(at: Any, panel: Panel, small: bool) -> None:
         (at.set_yscale if panel.turned else at.set_xscale)("log")
     values, places = (at.xaxis, at.yaxis) if panel.turned else (at.yaxis, at.xaxis)
     values.set_major_locator(MaxNLocator(3 if small else 6, steps=[1, 2, 5, 10]))
+    if max(map(abs, values.get_view_interval())) >= 1e4:
+        values.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     if panel.ticks:
         room = 34 if panel.turned else max(6, LETTERS // len(panel.ticks) - 1)
         words = ["\n".join(_wrapped(word, room)) for _, word in panel.ticks]

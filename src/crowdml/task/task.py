@@ -21,7 +21,7 @@ from crowdml.algorithms.recipes import POOLED, RECIPES, SLICED
 from crowdml.algorithms.schedule import Schedule
 from crowdml.algorithms.stability import stability
 from crowdml.core import NUMPY, BadInput, Ops, Registry, Settings, Target, trees
-from crowdml.core.settings import OneOf, kebab
+from crowdml.core.settings import OneOf, Shown, kebab
 from crowdml.data import input_bound
 from crowdml.data.data_section import DataSettings
 from crowdml.data.transforms import Bounds, Transform
@@ -52,7 +52,7 @@ class Task(InWords):
     name: str = Field(
         pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", description="short name: small letters, digits, hyphens"
     )
-    objective: str = Field("", description="what the crowd learns, in words for owners")
+    objective: Shown = Field("", description="what the crowd learns, in words for owners")
     data: DataSettings = Field(description="what a row looks like")
     model: Annotated[Any, OneOf(MODELS)] = Field(description="what is learnt")
     algorithm: Annotated[Any, OneOf(ALGORITHMS)] = Field(description="how it is learnt")

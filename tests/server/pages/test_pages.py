@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crowdml.server.pages.rendering import refusal_page
+from crowdml.server.refusals import Refusal
 from crowdml.task.recent_error import RecentError
 
 MASKED = (Path(__file__).parents[3] / "examples" / "secagg-digits.toml").read_text()
@@ -129,6 +132,38 @@ def test_a_task_without_counts_shows_no_error(shared: Any) -> None:
     task = shared.fresh('algorithm={ kind = "fedavg", per-round = 1 }')
     assert shared.show(task)["recent_error"] is None
     assert "Recent error:" not in text(shared, f"/tasks/{task}")
+
+
+def test_many_labels_and_columns_are_counted_in_sentences_and_named_below(shared: Any) -> None:
+    labels, columns = [f"label {number}" for number in range(13)], [f"column-{number}" for number in range(13)]
+    task = shared.fresh(f"data={{ labels = {json.dumps(labels)}, columns = {json.dumps(columns)} }}")
+    first, page, join = text(shared, "/"), text(shared, f"/tasks/{task}"), text(shared, f"/join/{task}")
+    assert "predicts one of 13 labels" in first and "label 12" not in first
+    for shown in (page, join):
+        assert "one of 13 labels" in shown and "13 numbers" in shown
+        for summary, names in (("The 13 labels by name", labels), ("The 13 columns by name", columns)):
+            assert f'<summary>{summary}</summary><p class="small">{", ".join(names)}</p>' in shown
+    assert "by name</summary>" not in text(shared, f"/tasks/{shared.fresh()}")
+
+
+@pytest.mark.parametrize(
+    ("status", "title"),
+    [
+        (404, "There is nothing here"),
+        (409, "This is not possible"),
+        (429, "Not at this moment"),
+        (500, "This went wrong"),
+    ],
+)
+def test_a_refusal_is_a_page_of_sentences(status: int, title: str) -> None:
+    shown = refusal_page(Refusal(status, "some", "the task is paused", hint="wait")).body.decode()
+    assert f"<h1>{title}</h1>" in shown and f"<title>{title} – crowdml</title>" in shown
+    assert ("<p>The task is paused.</p>" in shown) == (status != 404) and '<p class="small">Wait.</p>' in shown
+
+
+def test_whoever_meets_a_busy_server_is_told_to_come_again() -> None:
+    answer = refusal_page(Refusal(503, "busy", "the server could not store this", retry_after_s=5))
+    assert "Load the page again in a few seconds." in answer.body.decode() and answer.headers["retry-after"] == "5"
 
 
 WRONG = ["/taks/walk", "/tasks/nobody", "/join/nobody", "/tasks/Not_A_Name", "/v1/nothing", "/tasks/walk/more"]

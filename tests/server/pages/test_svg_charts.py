@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import xml.etree.ElementTree as xml
 from typing import Any
@@ -11,9 +12,11 @@ from markupsafe import Markup
 
 from crowdml.core import Labels
 from crowdml.server.pages.svg_charts import (
+    BROAD,
     HEIGHT,
     LEFT,
     RIGHT,
+    STRONG,
     TOP,
     WIDTH,
     Bar,
@@ -24,9 +27,9 @@ from crowdml.server.pages.svg_charts import (
     spark_line,
     thinned,
 )
-from crowdml.server.pages.task_charts import draw_charts, draw_spark
+from crowdml.server.pages.task_charts import Spark, draw_charts, draw_spark
 from crowdml.server.store import Point, StoredError
-from crowdml.server.tasks.figures.learning_curve import LearningCurve
+from crowdml.server.tasks.figures.learning_curve import CurvePoint, LearningCurve
 from crowdml.server.tasks.figures.statistics import Statistics, Validated
 from crowdml.server.tasks.figures.task_activity import Activity, Day
 from crowdml.task.target_shares import TargetShare
@@ -102,6 +105,27 @@ def test_bars_are_as_long_as_their_numbers_and_have_their_bands() -> None:
     assert widths[0] * 2 == widths[1] and len(list(drawn.iter("path"))) == 1
 
 
+@pytest.mark.parametrize("names", [["0", "1"], ["an overcoat that is too long for a chart", "b"]])
+def test_names_of_bars_stay_within_the_drawing_with_the_large_letters_of_a_phone(names: list[str]) -> None:
+    bars = [Bar(name=name, value=1.0, low=0.0, high=1.0) for name in names]
+    drawn = parsed(bar_chart(bars, id="b", label="", most=1.0, written=lambda bar: "not known"))
+    left = [float(text.get("x")) - STRONG * len(text.text) for text in drawn.iter("text") if text.text != "not known"]
+    assert min(left) >= 0 and max(float(rect.get("x")) + float(rect.get("width")) for rect in drawn.iter("rect")) <= 500
+    assert len(left) == 2 and min(left) < 30, "short names leave the room to the bars"
+
+
+@pytest.mark.parametrize("days", [1, 2, 4, 5, 30, 60])
+def test_days_are_named_side_by_side_within_the_drawing(days: int) -> None:
+    drawn = parsed(column_chart([Bar(name="2024-10-04", value=1e6)] * days, id="c", label=""))
+    named = [text for text in drawn.iter("text") if text.get("class") == "tick x"]
+    half = BROAD * 10 / 2
+    at = [float(text.get("x")) for text in named]
+    assert at[0] >= half and at[-1] <= WIDTH - half and len(at) == {1: 1, 2: 2, 4: 4, 5: 3, 30: 4, 60: 4}[days]
+    assert all(after - before >= 2 * half for before, after in itertools.pairwise(at))
+    up = [text.text for text in drawn.iter("text") if text.get("class") == "tick y"]
+    assert up[-1] == "1M" and max(map(len, up)) * BROAD <= LEFT - 10
+
+
 def test_few_points_of_many_are_drawn_with_the_last_one() -> None:
     kept = thinned(range(1000), 150)
     assert len(kept) <= 150 and kept[-1] == 999 and kept == sorted(kept)
@@ -127,7 +151,7 @@ def test_without_counts_the_error_on_public_rows_stands_alone() -> None:
     shown = statistics(LearningCurve(0.0), validated=Validated(rows=50, learnt_from=False, errors=errors))
     chart = draw_charts(Labels(names=("a", "b")), shown, ()).error
     assert chart.names == ("version", "error on public rows") and len(chart.rows) == 2
-    assert "Error on public rows" in draw_spark((), errors)
+    assert "Error on public rows" in draw_spark((), errors).words
 
 
 def test_shares_out_of_range_are_drawn_within_it() -> None:
@@ -163,6 +187,21 @@ def test_days_and_staleness_have_tables_that_add_up() -> None:
     assert charts.days is not None and charts.staleness is not None
     assert len(charts.days.rows) == 60 and charts.days.rows[0][1] == "89"
     assert charts.staleness.rows[-1] == ("4 to 7", "2", "20.0 %") and "50 %" in charts.staleness.caption
+
+
+def test_a_spark_line_says_what_it_is_of() -> None:
+    assert draw_spark(curve(200, 40).points, ()).words == "Error of recent check-ins: from 0.50 to 0.10"
+    assert draw_spark(curve(2, 1, rows=4).points, ()).words == "Error of recent check-ins: noise still hides it"
+    alone = [CurvePoint(stored=point.stored, recent_error=None) for point in curve(1, 1, 1).points]
+    assert draw_spark(alone, ()).words == "Check-ins: from 20 to 60"
+    assert draw_spark((), ()) == draw_spark(alone[:1], ()) == Spark(svg=Markup(""), words="")
+
+
+def test_a_task_that_has_ended_waits_for_nothing() -> None:
+    target, none = Labels(names=("a", "b")), statistics(LearningCurve(0.0))
+    waits, over = draw_charts(target, none, ()).error, draw_charts(target, none, (), ended=True).error
+    assert "No curve yet." in waits.svg and "Waiting" in waits.caption
+    assert "No curve." in over.svg and over.caption == "The task ended before there was one."
 
 
 def test_a_spark_line_needs_two_points() -> None:

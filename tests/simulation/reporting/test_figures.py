@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from crowdml.core import BadInput
 from crowdml.simulation import simulate
+from crowdml.simulation.reporting.figures import curve_figure
 from crowdml.task import Task
 
 Make = Callable[..., Task]
@@ -28,6 +30,21 @@ def test_a_plot_is_a_figure(digits: Make, tmp_path: Path) -> None:
         result.plot(measure="test_loss")
     with pytest.raises(BadInput, match='did you mean "samples"'):
         result.plot(against="sample")
+
+
+def test_many_curves_have_as_much_room_as_few_and_large_numbers_are_written_shortly(digits: Make) -> None:
+    result = simulate(digits(), engine="numpy")
+    long = dataclasses.replace(result, samples=result.samples * 1000)
+
+    def room(count: int) -> float:
+        figure = curve_figure(
+            {f"curve {number} with words that fill a line of the legend": long for number in range(count)}
+        )
+        figure.canvas.draw()
+        assert "1M" in [text.get_text() for text in figure.axes[0].get_xticklabels()]
+        return float(figure.axes[0].get_position().height * figure.get_size_inches()[1])
+
+    assert room(24) >= 0.95 * room(2)
 
 
 def test_a_notebook_shows_what_matters(digits: Make) -> None:

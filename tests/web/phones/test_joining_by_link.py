@@ -219,3 +219,47 @@ def test_rows_that_are_kept_during_contributions_are_all_kept_and_counted(phone:
     )
     assert outcome == {"told": ["applied"] * 5, "rows": 65}
     assert len(phone.stored("samples")) == 65 and phone.stored("facts")[0]["following"] == 65
+
+
+def test_before_the_tap_a_phone_sees_that_a_task_is_paused_and_nothing_but_its_decision(
+    phone: Phone, server: Process
+) -> None:
+    page, ways = phone.page, phone.page.get_by_role("navigation")
+    phone.open()
+    expect(page.locator("#notice")).to_be_visible(timeout=WAIT_MS)
+    expect(ways).to_be_visible()
+    server.create("name=rested", *SMALL, file=DIGITS)
+    server.move("paused", "rested")
+    link = server.invites(1, "rested")[0].to_url()
+    phone.open(link)
+    expect(page.get_by_role("button", name="Join", exact=True)).to_be_visible(timeout=WAIT_MS)
+    assert "The task is paused. You can join now" in page.locator("#waiting").inner_text()
+    assert "which of two drawings is yours" in page.locator(".stated").inner_text()
+    expect(ways).to_be_hidden()
+    page.get_by_role("button", name="Join", exact=True).click()
+    phone.stands("collecting")
+    expect(page.locator("#waiting")).to_have_count(0)
+    expect(ways).to_be_visible()
+
+
+def test_of_a_whole_device_the_odds_are_between_two_collections(phone: Phone, server: Process) -> None:
+    terms = ("privacy.unit=device", "privacy.max-uses=10", "stop.max-releases=4")
+    server.create("name=whole", *terms, *SMALL, file=DIGITS)
+    phone.open(server.invites(1, "whole")[0].to_url())
+    said = phone.page.locator(".stated")
+    expect(said).to_contain_text("which of two whole collections of drawings is yours", timeout=WAIT_MS)
+    expect(said).not_to_contain_text("nothing is promised")
+
+
+def test_what_is_wrong_with_rows_stands_out(phone: Phone, server: Process) -> None:
+    phone.open(server.invites(1, "walk")[0].to_url())
+    phone.page.get_by_label("I accept that nothing is promised").check()
+    phone.press("Join")
+    text = phone.page.get_by_label("Or paste rows")
+    text.fill("a,b,c,label\n1,2,x,walking\n")
+    phone.press("Keep these rows")
+    said = phone.page.get_by_text('line 2, c: "x" is not a number')
+    expect(said).to_have_class("error", timeout=WAIT_MS)
+    text.fill("a,b,c,label\n1,2,3,walking\n")
+    phone.press("Keep these rows")
+    expect(phone.page.get_by_text("1 row read.")).to_have_class("small", timeout=WAIT_MS)

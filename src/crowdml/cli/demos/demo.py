@@ -99,7 +99,7 @@ def _print(outcome: dict[str, Any]) -> None:
         whom = f"for one {outcome['unit']}: the most in any ledger"
         cost = f"{spent['epsilon']:.3g}, δ = {spent['delta']:g}, {whom}"
     output.show(
-        f"[bold]accuracy on unseen digits   {outcome['accuracy']:.1%}[/bold]",
+        output.strong(f"accuracy on unseen digits   {outcome['accuracy']:.1%}"),
         f"without noise               {outcome['accuracy_without_noise']:.1%}",
         f"ε spent                     {cost}",
     )

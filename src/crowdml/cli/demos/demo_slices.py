@@ -119,7 +119,7 @@ def _outcome(crowd: Crowd, killed: int | None) -> dict[str, Any]:
     accuracy = 1 - sum(errors.values()) / max(len(errors), 1)
     told = ", ".join(f"{group} {1 - error:.1%}" for group, error in sorted(errors.items()))
     output.show(
-        f"[bold]accuracy on unseen digits   {accuracy:.1%}[/bold] ({told})",
+        output.strong(f"accuracy on unseen digits   {accuracy:.1%}", f" ({told})"),
         f"members lost                {sum(group['lost'] for group in shown)}; no batch that was under way is missing",
         "ε spent                     no formal guarantee",
     )

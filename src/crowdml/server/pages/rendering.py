@@ -30,6 +30,15 @@ class RefusalPage:
     message: str
     hint: str
 
+    @property
+    def title(self) -> str:
+        """Say in a few words whether it is worth another try."""
+        if self.status == 404:
+            return "There is nothing here"
+        if self.status in (429, 503):
+            return "Not at this moment"
+        return "This went wrong" if self.status == 500 else "This is not possible"
+
 
 def render(template: str, page: Any) -> str:
     """Write a page; `page` is a record with what it shows."""
@@ -90,6 +99,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def sentence(words: str) -> str:
+    """Write a sentence as people do, of what programs are told.
+
+    >>> sentence("the task is paused"), sentence("is it?"), sentence("crowdml invite prints more"), sentence("")
+    ('The task is paused.', 'Is it?', 'crowdml invite prints more.', '')
+    """
+    first = words.partition(" ")[0]
+    begun = words[:1].upper() + words[1:] if first.isalpha() and first != "crowdml" else words
+    return begun + ("." if begun and not begun.endswith((".", "!", "?", "…")) else "")
+
+
 def _asset(name: str) -> Markup:
     """Write the tag that loads a style or a script, with its hash."""
     known = f'integrity="{integrity(name)}"'
@@ -106,4 +126,4 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.globals |= {"asset": _asset, "release": __version__}
-_TEMPLATES.filters |= {"counted": counted}
+_TEMPLATES.filters |= {"counted": counted, "sentence": sentence}

@@ -6,6 +6,7 @@ classes of the style sheet, so that a chart is light or dark with its page. All 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from markupsafe import Markup, escape
@@ -16,6 +17,8 @@ WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 18, 18, 58
 TABLE_ROWS = 20
 """Rows of a table at most; a curve has more points than anybody reads."""
+BROAD, STRONG = 12.0, 15.0
+"""How wide a letter is at most, which is on a phone; and one that stands out."""
 MOST_POINTS = 150
 """Points of a drawn curve at most: more would not be seen."""
 
@@ -99,6 +102,18 @@ def _step(at: int) -> int:
     return int((1, 2, 5)[at % 3] * 10 ** (at // 3))
 
 
+def in_short(number: float) -> str:
+    """Write a number so short that it fits beside an axis on a phone.
+
+    >>> in_short(0.25), in_short(5000), in_short(20_000), in_short(2_500_000)
+    ('0.25', '5000', '20k', '2.5M')
+    """
+    for letter, size in (("M", 1e6), ("k", 1e3)):
+        if number >= max(10_000, size):
+            return f"{number / size:g}{letter}"
+    return f"{number:g}"
+
+
 def line_chart(
     series: Sequence[Series], *, id: str, across: str, ticks: Sequence[float], most: float, label: str
 ) -> Markup:
@@ -121,11 +136,11 @@ def line_chart(
     def y(number: float) -> float:
         return TOP + height * (1 - min(1.0, max(0.0, number / (most or 1.0))))
 
-    parts = [_across_line(y(tick), f"{tick:g}") for tick in ticks]
+    parts = [_across_line(y(tick), in_short(tick)) for tick in ticks]
     for tick in whole_ticks(last):
         anchor = "end" if tick == last and tick else "middle"
         parts.append(f'<line class="base" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{y(0):.1f}" y2="{y(0) + 5:.1f}"/>')
-        parts.append(_text("tick x", x(tick), y(0) + 24, f"{tick:g}", anchor))
+        parts.append(_text("tick x", x(tick), y(0) + 24, in_short(tick), anchor))
     parts.append(_text("name", LEFT + width / 2, HEIGHT - 8, across))
     for curve in series:
         parts += _curve(curve, x, y)
@@ -171,8 +186,10 @@ def bar_chart(bars: Sequence[Bar], *, id: str, label: str, most: float, written:
         most: The number that is as long as there is room.
         written: Writes the number of a bar.
     """
-    pitch, room = 34, 330.0
-    left = 150
+    pitch = 34
+    # Letters are larger on a phone: names there are twice as wide as on a desk.
+    left = 24 + STRONG * max((len(_short(bar.name)) for bar in bars), default=0)
+    room = WIDTH - left - 150.0
     parts = []
     for number, bar in enumerate(bars):
         top = 6 + pitch * number
@@ -195,21 +212,21 @@ def column_chart(bars: Sequence[Bar], *, id: str, label: str) -> Markup:
     """Draw columns beside each other; as many of their names are written as there is room for."""
     most = max((bar.value for bar in bars), default=1.0)
     width, height = WIDTH - LEFT - RIGHT, 200
-    pitch = min(90.0, width / max(1, len(bars)))
+    pitch = min(140.0, width / max(1, len(bars)))
 
     def y(number: float) -> float:
         return TOP + height * (1 - number / (most or 1.0))
 
-    parts = [_across_line(y(tick), f"{tick:g}") for tick in whole_ticks(most)]
-    every = max(1, -(-len(bars) * 130 // width))
+    parts = [_across_line(y(tick), in_short(tick)) for tick in whole_ticks(most)]
+    every = max(1, math.ceil((BROAD * max((len(bar.name) for bar in bars), default=0) + 18) / pitch))
     for number, bar in enumerate(bars):
         left, top = LEFT + pitch * number + pitch * 0.12, y(bar.value)
         size = f'width="{pitch * 0.76:.1f}" height="{TOP + height - top:.1f}"'
         parts.append(f'<rect class="bar" x="{left:.1f}" y="{top:.1f}" {size} rx="2"/>')
         if number % every == 0:
-            anchor = "start" if number == 0 and len(bars) > 1 else "middle"
-            at = left if anchor == "start" else left + pitch * 0.38
-            parts.append(_text("tick x", at, TOP + height + 24, bar.name, anchor))
+            half = BROAD * len(bar.name) / 2
+            at = min(WIDTH - half, max(half, left + pitch * 0.38))
+            parts.append(_text("tick x", at, TOP + height + 24, bar.name))
     return _svg("".join(parts), id, label, TOP + height + 36)
 
 
@@ -239,7 +256,13 @@ def _text(kind: str, x: float, y: float, words: str, anchor: str = "middle") -> 
 
 
 def _short(name: str, most: int = 16) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    """Leave out the middle of a long name: what tells it from others stands at one of its ends, as a rule.
+
+    >>> _short("Ankle boot seen from the left")
+    'Ankle bo…he left'
+    """
+    half = most // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[half + 1 - most :]}"
 
 
 def _svg(parts: str, id: str, label: str, height: float) -> Markup:

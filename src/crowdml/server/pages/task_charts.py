@@ -29,6 +29,7 @@ from crowdml.server.tasks.figures.statistics import DAYS_SHOWN, Statistics, Vali
 from crowdml.task.recent_error import WIDEST, RecentError
 from crowdml.task.target_shares import TargetShare
 
+WAITING = "Waiting for the first versions."
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -42,6 +43,14 @@ class _Measured:
 
 
 @record
+class Spark:
+    """A curve as small as a word, and in words what it is of; both empty where there is none."""
+
+    svg: Markup
+    words: str
+
+
+@record
 class TaskCharts:
     """All charts of a task; None where there is nothing to draw."""
 
@@ -51,29 +60,35 @@ class TaskCharts:
     staleness: Chart | None
 
 
-def draw_charts(target: Target, statistics: Statistics, curve: Sequence[CurvePoint]) -> TaskCharts:
-    """Draw what there is of a task."""
+def draw_charts(target: Target, statistics: Statistics, curve: Sequence[CurvePoint], ended: bool = False) -> TaskCharts:
+    """Draw what there is of a task; one that has ended waits for nothing more."""
     return TaskCharts(
-        error=_error(statistics, curve),
+        error=_error(statistics, curve, ended),
         targets=_targets(target, statistics),
         days=_days(statistics),
         staleness=_staleness(statistics),
     )
 
 
-def draw_spark(curve: Sequence[CurvePoint], validated: Sequence[StoredError]) -> Markup:
+def draw_spark(curve: Sequence[CurvePoint], validated: Sequence[StoredError]) -> Spark:
     """Draw the curve of a task as small as a word: its error where one is known, else its check-ins."""
     measured = [(point, point.recent_error) for point in curve if point.recent_error]
     if len(measured) > 1:
         points = [(point.stored.version, clamp(recent.estimate)) for point, recent in measured]
         band = [(recent.low, recent.high) for _, recent in measured]
-        words = f"Error of recent check-ins: from {points[0][1]:.2f} to {points[-1][1]:.2f}"
-        return spark_line(points, band, words)
+        told = f"from {points[0][1]:.2f} to {points[-1][1]:.2f}"
+        says = measured[0][1].says_something and measured[-1][1].says_something
+        return _spark(points, band, f"Error of recent check-ins: {told if says else 'noise still hides it'}")
     if len(validated) > 1:
         errors = [(float(found.version), found.error) for found in validated]
-        return spark_line(errors, (), f"Error on public rows: from {errors[0][1]:.2f} to {errors[-1][1]:.2f}")
+        return _spark(errors, (), f"Error on public rows: from {errors[0][1]:.2f} to {errors[-1][1]:.2f}")
     counts = [(float(point.stored.version), float(point.stored.check_ins)) for point in curve]
-    return spark_line(counts, (), f"Check-ins: {curve[-1].stored.check_ins}" if curve else "")
+    return _spark(counts, (), f"Check-ins: from {counts[0][1]:,.0f} to {counts[-1][1]:,.0f}" if curve else "")
+
+
+def _spark(points: Sequence[tuple[float, float]], band: Sequence[tuple[float, float]], words: str) -> Spark:
+    drawn = spark_line(points, band, words)
+    return Spark(svg=drawn, words=words if drawn else "")
 
 
 def clamp(number: float) -> float:
@@ -81,11 +96,11 @@ def clamp(number: float) -> float:
     return min(1.0, max(0.0, number))
 
 
-def _error(statistics: Statistics, curve: Sequence[CurvePoint]) -> Chart:
+def _error(statistics: Statistics, curve: Sequence[CurvePoint], ended: bool) -> Chart:
     measured, validated = _measured(statistics, curve), statistics.validated
     errors = validated.errors if validated else ()
     if len(measured) < 2 and not errors:
-        return _check_ins(curve, bool(measured))
+        return _check_ins(curve, bool(measured), ended)
     series = []
     if len(measured) > 1:
         kept = [measured[at] for at in thinned(measured, MOST_POINTS)]
@@ -148,10 +163,11 @@ def _error_table(
     return names, tuple(rows)
 
 
-def _check_ins(curve: Sequence[CurvePoint], counts: bool) -> Chart:
+def _check_ins(curve: Sequence[CurvePoint], counts: bool, ended: bool) -> Chart:
     """Draw check-ins where there is no error to draw."""
     if len(curve) < 2:
-        return Chart(svg=Markup('<p class="empty">No curve yet.</p>'), caption="Waiting for the first versions.")
+        none, why = ("No curve.", "The task ended before there was one.") if ended else ("No curve yet.", WAITING)
+        return Chart(svg=Markup('<p class="empty">{}</p>').format(none), caption=why)
     kept = [curve[at].stored for at in thinned(curve, MOST_POINTS)]
     last = kept[-1]
     why = "" if counts else " This task sends no counts, so its error is not known."

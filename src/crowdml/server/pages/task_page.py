@@ -125,7 +125,7 @@ class TaskPages:
             error=error,
             error_more=error_more,
             statistics=statistics,
-            charts=draw_charts(running.live.task.target, statistics, curve),
+            charts=draw_charts(running.live.task.target, statistics, curve, now.state == "stopped"),
             task_hash=running.task_hash,
             groups=tuple(group_card(told) for told in self._groups(running)),
             leak=leak,
@@ -155,7 +155,7 @@ def _error(statistics: Statistics) -> tuple[str, str]:
         return f"{clamp(recent.estimate):.2f}", f"Recent error: {recent.words()}"
     if validated and validated.errors:
         last = validated.errors[-1]
-        return f"{last.error:.2f}", f"on the operator’s public rows, at version {last.version}"
+        return f"{last.error:.2f}", f"On the operator’s public rows, at version {last.version}"
     return "", f"Noise still hides the recent error: {recent.words()}" if recent else ""
 
 

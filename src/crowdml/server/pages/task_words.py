@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from crowdml.core import record
+from crowdml.core.targets import Target
 from crowdml.task import Task
 from crowdml.task.live_task import LiveTask
 from crowdml.task.owners.who_sees import sights_of
@@ -19,9 +20,10 @@ class TaskWords:
 
     Attributes:
         collected: What an owner's row has.
-        columns: Names of its columns with their units; empty where they have none.
-        predicted: What the model predicts from a row.
+        columns: Names of its columns with their units, where they are too many for a sentence; otherwise empty.
+        predicted: What the model predicts from a row, in a sentence.
         labels: The labels, where it predicts one.
+        all_labels: The same where they are too many for a sentence; otherwise empty.
         column: The column of a file that holds what is predicted.
         error_means: What an error is a share of; empty where that is clear.
         algorithm: Name of the algorithm.
@@ -34,6 +36,7 @@ class TaskWords:
     columns: tuple[str, ...]
     predicted: str
     labels: tuple[str, ...]
+    all_labels: tuple[str, ...]
     column: str
     error_means: str
     algorithm: str
@@ -48,9 +51,10 @@ def task_words(live: LiveTask) -> TaskWords:
     releases = task.stop.max_releases
     return TaskWords(
         collected=_collected(task),
-        columns=task.data.described,
-        predicted=target.described,
+        columns=_many(task.data.described),
+        predicted=predicted(target),
         labels=target.label_names,
+        all_labels=_many(target.label_names),
         column=target.column,
         error_means=target.error_in_words,
         algorithm=task.algorithm.kind,
@@ -58,6 +62,21 @@ def task_words(live: LiveTask) -> TaskWords:
         model=(type(task.model).__doc__ or task.model.kind).splitlines()[0].partition(";")[0].rstrip("."),
         releases=f"at most {releases} time{'s' * (releases > 1)}" if releases else "",
     )
+
+
+def predicted(target: Target) -> str:
+    """Name what is predicted; of many labels their number.
+
+    >>> from crowdml.core.targets import Labels
+    >>> predicted(Labels(names=("still", "walking"))), predicted(Labels(names=tuple(map(str, range(30)))))
+    ('one of: still, walking', 'one of 30 labels')
+    """
+    many = _many(target.label_names)
+    return f"one of {len(many)} labels" if many else target.described
+
+
+def _many(names: tuple[str, ...]) -> tuple[str, ...]:
+    return names if len(names) > MOST_NAMED else ()
 
 
 def _collected(task: Task) -> str:

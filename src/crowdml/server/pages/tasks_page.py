@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
-from markupsafe import Markup
 
 from crowdml.core import record
 from crowdml.server.http.control import coordinator_of, described
 from crowdml.server.http.documents import Documents
 from crowdml.server.pages.rendering import respond
-from crowdml.server.pages.task_charts import clamp, draw_spark
+from crowdml.server.pages.task_charts import Spark, clamp, draw_spark
+from crowdml.server.pages.task_words import predicted
 from crowdml.server.tasks.coordinator import Coordinator
 from crowdml.server.tasks.running_task import RunningTask
 from crowdml.task.owners import OwnerPromise
@@ -29,14 +29,14 @@ class TaskCard:
         predicted: What its model predicts.
         error: Its error as text; empty where none is known.
         promise: Its promise in a few words.
-        spark: Its curve, as small as a word.
+        spark: Its curve, as small as a word, and in words what it is of.
     """
 
     summary: dict[str, Any]
     predicted: str
     error: str
     promise: str
-    spark: Markup
+    spark: Spark
 
 
 @record
@@ -91,7 +91,7 @@ async def _card(running: RunningTask, documents: Documents) -> TaskCard:
         error = f"{validated[-1].error:.2f}"
     return TaskCard(
         summary=running.summary(now),
-        predicted=running.live.task.target.described,
+        predicted=predicted(running.live.task.target),
         error=error,
         promise=_in_short(running.promise),
         spark=draw_spark(await documents.points(running, now), validated),

@@ -142,8 +142,8 @@ class Lifespan:
         try:
             for stored in self._coordinator.store.tasks():
                 self._coordinator.start(stored)
-        except BaseException as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+        except BaseException:
+            await send({"type": "lifespan.startup.failed"})
             raise
         await send({"type": "lifespan.startup.complete"})
         self._begun()

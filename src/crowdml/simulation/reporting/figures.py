@@ -40,6 +40,10 @@ MEASURES = {"estimated_error": "time-averaged error, counted by devices"}
 
 LEGEND_CHARACTERS = 96
 """So many characters of the legend's size fit side by side."""
+LEGEND_LINE = 0.18
+"""Inches from line to line of a legend."""
+MANY = 100_000
+"""From here on numbers of an axis are written as 100k or 2.5M."""
 
 
 class Curve(Protocol):
@@ -84,8 +88,12 @@ def curve_figure(
     from matplotlib.ticker import EngFormatter
 
     require_drawable(results, measure, against)
-    many = len(results) > 1 or held_back
-    figure = Figure(figsize=(7, 4.8 if many else 4.2), dpi=150, layout="constrained")
+    shown = ["test rows", "rows held back"] if held_back else list(results)
+    columns = _legend_columns(shown)
+    lines = -(-len(shown) // columns) if len(shown) > 1 else 0
+    # A long legend makes the figure higher, not the curves smaller.
+    height = 4.2 + (0.6 if lines else 0.0) + LEGEND_LINE * max(0, lines - 3)
+    figure = Figure(figsize=(7, height), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     for index, (label, result) in enumerate(results.items()):
         name = "test rows" if held_back else label
@@ -99,16 +107,24 @@ def curve_figure(
         _show_unit(axes, [result.task.target for result in results.values()])
     if against.startswith("bytes"):
         axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
+    elif axes.get_xlim()[1] >= MANY:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(
         title or (next(iter(results)) if len(results) == 1 else ""), loc="left", fontsize="medium", wrap=True
     )
-    if many:
-        _show_legend(figure, ["test rows", "rows held back"] if held_back else list(results))
+    if lines:
+        figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize="small")
     if path is not None:
         save_figure(figure, path)
     return figure
+
+
+def _legend_columns(shown: Sequence[str]) -> int:
+    """Return how many labels stand side by side: as many in every line, as far as possible."""
+    most = max(1, min(4, LEGEND_CHARACTERS // (max(map(len, shown)) + 8)))
+    return -(-len(shown) // -(-len(shown) // most))
 
 
 def require_drawable(results: Mapping[str, Curve], measure: str, against: str) -> None:
@@ -127,13 +143,6 @@ def require_drawable(results: Mapping[str, Curve], measure: str, against: str) -
             where="against",
             hint="draw against samples; an ε is known where the task adds noise",
         )
-
-
-def _show_legend(figure: Figure, names: Sequence[str]) -> None:
-    """Name the curves below, as many in every line as far as possible."""
-    most = max(1, min(4, LEGEND_CHARACTERS // (max(map(len, names)) + 8)))
-    columns = -(-len(names) // -(-len(names) // most))
-    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize="small")
 
 
 def _show_unit(axes: Axes, targets: Sequence[Target]) -> None:

@@ -117,11 +117,12 @@ class OwnerPromise:
     @property
     def leaves_plainly(self) -> tuple[MessagePart, ...]:
         """What leaves a device, parts of which the same is to be said taken together."""
-        found = dict[tuple[str, str], MessagePart]()
-        for part in self.leaves:
-            known = found.get(key := (part.what, part.plainly))
-            found[key] = replace(known, size_bytes=known.size_bytes + part.size_bytes) if known else part
-        return tuple(found.values())
+        return _together(self.leaves, "what", "plainly")
+
+    @property
+    def leaves_in_full(self) -> tuple[MessagePart, ...]:
+        """The same where figures are said of the protection, too."""
+        return _together(self.leaves, "what", "plainly", "protection")
 
     @property
     def promised(self) -> OddsOf:
@@ -165,6 +166,15 @@ class OwnerPromise:
             "members": dict(self.members),
             "sample": list(self.sample),
         }
+
+
+def _together(parts: tuple[MessagePart, ...], *same: str) -> tuple[MessagePart, ...]:
+    """Take parts together that have these values in common."""
+    found = dict[tuple[str, ...], MessagePart]()
+    for part in parts:
+        known = found.get(key := tuple(getattr(part, name) for name in same))
+        found[key] = replace(known, size_bytes=known.size_bytes + part.size_bytes) if known else part
+    return tuple(found.values())
 
 
 def owner_promise(task: Task, plan: Plan | None = None) -> OwnerPromise:

@@ -109,6 +109,13 @@ def test_devices_are_listed_with_their_totals_and_revoked(browser: Browser) -> N
         assert answer.status_code == 404
 
 
+def test_without_devices_the_way_to_invites_is_shown(browser: Browser) -> None:
+    path = "/operator/tasks/walk/devices"
+    assert '<a href="/operator/tasks/walk">Invite some</a>' in browser.get(path).text
+    browser.app.move("stopped")
+    assert "No device has joined yet." in browser.get(path).text and "Invite some" not in browser.get(path).text
+
+
 def test_long_lists_of_devices_have_pages(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crowdml.server.pages.operator.crowd_pages.ON_A_PAGE", 2)
     names = [browser.app.device().id for _ in range(5)]

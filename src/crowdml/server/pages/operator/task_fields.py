@@ -193,7 +193,7 @@ def _promise() -> Group:
                 label="Mode",
                 kind="choice",
                 options=(
-                    ("sound", "sound: proven, and enforced by a ledger"),
+                    ("sound", "sound: proven, kept by a ledger"),
                     ("none", "none: no noise, no promise"),
                 ),
                 proposal="sound",

@@ -9,11 +9,14 @@ function put(name, text) {
   if (found && found.textContent !== text) found.textContent = text;
 }
 
+// What the page writes for a word or a number of the state.
+const written = (value) => value.toLocaleString("en");
+
 // Shows a state; says whether the page showed another one.
 function show(state) {
-  const changed = told !== null || NUMBERS.some((name) => document.getElementById(name).textContent !== String(state[name]));
+  const changed = told !== null || NUMBERS.some((name) => document.getElementById(name).textContent !== written(state[name]));
   told = state;
-  for (const name of NUMBERS) put(name, String(state[name]));
+  for (const name of NUMBERS) put(name, written(state[name]));
   return changed;
 }
 
@@ -23,7 +26,7 @@ async function refresh() {
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   // The server may hand out a copy that is a moment old; then it is asked once more.
-  if (NUMBERS.some((name) => told && fresh.getElementById(name).textContent !== String(told[name]))) soon();
+  if (NUMBERS.some((name) => told && fresh.getElementById(name).textContent !== written(told[name]))) soon();
   for (const part of document.querySelectorAll("[data-live]")) {
     const other = fresh.querySelector(`[data-live="${part.dataset.live}"]`);
     if (!other || part.outerHTML === other.outerHTML) continue;
