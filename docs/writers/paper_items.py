@@ -13,7 +13,8 @@ class Item:
         paper: Which.
         what: What it is.
         here: The setting, command or study that has it; or why there is none, and what there is instead.
-        test: The test, as pytest names it.
+        test: The test, as pytest names it, with the case in brackets where one of many is meant.
+        also: More tests, where one does not check all that is said.
         refused: Whether it is not here on purpose.
     """
 
@@ -21,17 +22,27 @@ class Item:
     what: str
     here: str
     test: str
+    also: tuple[str, ...] = ()
     refused: bool = False
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """All tests."""
+        return (self.test, *self.also)
 
 
 FIRST, LIBRARY, SLICES, ODPFL, ADMM = "Crowd-ML 2015", "Library 2016", "SliceNet", "ODPFL", "Async ADMM"
 _PARTS = "tests/task/test_refused_parts.py::test_what_is_refused_says_why_and_what_there_is_instead"
 _REFUSALS = "tests/privacy/calibration/test_refusals.py::"
-_LIVE = f"{_REFUSALS}test_a_live_task_is_refused"
 
 
-def _refused(paper: str, what: str, why: str, test: str = _PARTS) -> Item:
-    return Item(paper, what, why, test, refused=True)
+def _refused(paper: str, what: str, why: str, test: str, *also: str) -> Item:
+    return Item(paper, what, why, test, also, refused=True)
+
+
+def _key(word: str) -> str:
+    """Name the test of a word of task files that is refused with a reason."""
+    return f"{_PARTS}[{word}]"
 
 
 ITEMS = (
@@ -46,6 +57,7 @@ ITEMS = (
         "a row kept only when its label has changed",
         '`sensor = { keep = "label-change" }`; `activity-changes` in `crowdml-2015/fig3`',
         "tests/data/loaders/test_activity_windows.py::test_a_row_is_kept_when_its_owners_label_has_changed",
+        ("web/tests/sensing.test.ts::windows are kept once in a slot, or once after a change of label",),
     ),
     Item(
         FIRST,
@@ -108,6 +120,9 @@ ITEMS = (
         "SAG, SAGA and vSGD as server updates (remark 3)",
         "the first two add old noise again and again, the third needs the variance of single gradients, which noise "
         "hides; dual averaging and adaptive rates instead",
+        _key("sag"),
+        _key("saga"),
+        _key("vsgd"),
     ),
     Item(
         FIRST,
@@ -149,7 +164,9 @@ ITEMS = (
         LIBRARY,
         "equation (11), and the factor 1/N",
         "neither holds in general; the whole change is clipped, and stable steps are proven where they are",
-        f"{_REFUSALS}test_a_paper_task_is_refused",
+        f"{_REFUSALS}test_a_paper_task_is_refused[ε for a change after local steps]",
+        "tests/privacy/test_counterexamples_2016.py::test_equation_11_divides_by_a_convexity_that_a_step_does_not_have",
+        "tests/privacy/test_counterexamples_2016.py::test_the_reduction_by_the_number_of_rows_fails_for_two_steps",
     ),
     _refused(
         LIBRARY,
@@ -161,34 +178,41 @@ ITEMS = (
         LIBRARY,
         "noise sequences live",
         "noise that shrinks or depends on earlier noise is not what a ledger can charge; in simulation",
-        f"{_REFUSALS}test_a_sound_task_is_refused",
+        f"{_REFUSALS}test_a_sound_task_is_refused[noise that shrinks]",
+        f"{_REFUSALS}test_a_sound_task_is_refused[noise that follows the rate]",
+        f"{_REFUSALS}test_a_sound_task_is_refused[noise that depends on earlier noise]",
     ),
     _refused(
         LIBRARY,
         "improving off-line between contacts",
         "steps would depend on the network and use rows that no release counts; `local-steps`, `crowdml device "
         "personal` and `ditto` instead",
+        _key("offline-steps"),
     ),
     _refused(
         LIBRARY,
         "each element of a gradient clamped to ±c",
         "the bound grows with √d however short gradients are; `privacy.clip` bounds the length",
+        _key("clip-elements"),
     ),
     _refused(
         LIBRARY,
         "sensitivity from the range of weights",
         "false for ReLU, loose elsewhere; `privacy.clip`, and `algorithm.radius` for weights",
+        _key("weight-range"),
     ),
     _refused(
         LIBRARY,
         "a trusted server that adds noise once",
         "no device could tell whether it does; secure aggregation with γ = 1 has the same noise in the average",
+        _key("trusted-server"),
     ),
     _refused(
         LIBRARY,
         "the papers' own noise, live and under secure aggregation",
         "floating-point noise reveals what it should hide, and sums need whole numbers; mode `sound`",
-        _LIVE,
+        f"{_REFUSALS}test_a_live_task_is_refused[a paper's formula]",
+        f"{_REFUSALS}test_a_paper_task_is_refused[a paper's noise under masks]",
     ),
     Item(
         SLICES,
@@ -226,18 +250,21 @@ ITEMS = (
         "convergence (figures 3 to 6)",
         "`slicenet/fig3` to `slicenet/fig6`",
         "tests/studies/test_slicenet.py::test_convergence_is_alike_or_not",
+        ("tests/studies/test_slicenet.py::test_a_window_of_as_many_uploads_as_groups_converges_later_or_not",),
     ),
     Item(
         SLICES,
         "the convolutional net on CIFAR-10 (CNN columns of tables I to IV)",
         "`slicenet/cnn-all`, curve by curve: hours on a processor; `slicenet/cnn` has the first passes of table I",
-        "tests/studies/test_slicenet.py::test_photographs_are_compared_with_their_own_figures",
+        "tests/studies/test_slicenet.py::test_photographs_are_compared_when_all_passes_are_done",
+        ("tests/studies/test_slicenet.py::test_first_passes_are_shown_and_compared_with_nothing",),
     ),
     Item(
         SLICES,
         "messages of fewer bits",
         "`algorithm.numbers`",
         "tests/slicing/test_number_formats.py::test_numbers_come_back_as_near_as_the_format_can",
+        ("tests/slicing/test_piece_owner.py::test_numbers_that_are_rounded_on_their_way",),
     ),
     Item(
         SLICES,
@@ -274,12 +301,17 @@ ITEMS = (
         "its own setting: TensorFlow's tutorial net, 10 devices, 130 and 200 rounds, 5 % public",
         "`odpfl/own-all`, curve by curve: hours on a processor; `odpfl/own` has its first rounds",
         "tests/studies/test_odpfl.py::test_the_papers_own_setting_is_there_in_full",
+        (
+            "tests/studies/test_odpfl.py::test_both_figures_of_the_papers_own_setting_come_from_one_run",
+            "tests/studies/test_odpfl.py::test_first_rounds_are_shown_and_compared_with_nothing",
+        ),
     ),
     Item(
         ODPFL,
         "loss curves",
         '`odpfl/fig1` and `odpfl/fig2` draw them; anywhere `crowd.measure = ["loss"]`, `crowdml simulate --plot`',
         "tests/simulation/reporting/test_measures.py::test_loss_and_errors_are_those_of_the_model",
+        ("tests/studies/test_odpfl.py::test_figures_1_and_2_have_the_loss_beside_the_accuracy",),
     ),
     Item(
         ODPFL,
@@ -291,22 +323,25 @@ ITEMS = (
         ODPFL,
         "rows of figure 1 drawn with replacement",
         "a row on two devices would be charged by two ledgers that know nothing of each other; every row is dealt once",
+        _key("replacement"),
     ),
     _refused(
         ODPFL,
         "frozen layers that begin from a file",
         "layers that do not learn are features: `data.transform` holds them, so that no noise is spent on them",
+        _key("frozen"),
     ),
     _refused(
         ODPFL,
         "principal components with noise (DP-PCA)",
         "they would spend ε before anything is learnt; public rows, or features that learn nothing",
+        _key("dp-pca"),
     ),
     Item(
         ADMM,
         "figure 3 with n = 150",
         "`admm/fig3`",
-        "tests/studies/test_admm.py::test_verdicts_of_figure_3_can_fail",
+        "tests/studies/test_admm.py::test_figure_3_has_all_numbers_of_devices_that_the_paper_has",
     ),
     Item(
         ADMM,
@@ -331,6 +366,7 @@ ITEMS = (
         "|Ω_k| ≥ s and bounded delay τ, live",
         "`algorithm.barrier` and `max-delay`: a place is kept for who is overdue, until a stage's time is up",
         "tests/server/tasks/test_secure_members.py::test_places_are_kept_for_the_overdue_until_they_are_given_up",
+        ("tests/end_to_end/device/test_barrier.py::test_devices_that_are_ready_make_up_a_version",),
     ),
     _refused(
         ADMM,
@@ -342,6 +378,7 @@ ITEMS = (
         ADMM,
         "light aggregation (pairwise seeds once)",
         "a late upload lays its sender bare; every sum is masked twice",
+        _key("light"),
     ),
 )
 
@@ -355,6 +392,7 @@ FIGURES: dict[str, dict[str, str]] = {
     },
     LIBRARY: {
         "figure 1 (the system)": "concepts/layer-map.md",
+        "table of losses (section 2.1)": "reference/task-file.md",
         "figure 2": "crowdml-2016/fig2",
         "80 devices and a single one (text)": "crowdml-2016/devices",
     },

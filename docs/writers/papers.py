@@ -72,7 +72,7 @@ def papers_page(results: Path = RESULTS) -> str:
 def _section(name: str, results: Path) -> tuple[str, str]:
     """Return a study's word, and everything that its record says."""
     from crowdml.studies import STUDIES
-    from crowdml.studies.records import cells, curve_lines, has_changed, place, provenance, read_record
+    from crowdml.studies.records import cells, curve_lines, has_changed, place, provenance, read_record, search_line
 
     study = STUDIES[name]
     intro = f"{study.title[0].upper()}{study.title[1:]}."
@@ -89,7 +89,7 @@ def _section(name: str, results: Path) -> tuple[str, str]:
         notes.append("- **settings have changed since this was run**")
     said = [
         intro,
-        f"**{record.verdict}.** {provenance(record)}",
+        f"**{record.verdict}.** {provenance(record)} {search_line(name, study)}".rstrip(),
         picture_line(record),
         "\n".join(rows),
         "\n".join(notes),

@@ -73,6 +73,15 @@ def test_gaps_are_taken_split_by_split() -> None:
     assert standard_error(np.array([1.0, 2.0])) == pytest.approx(0.5)
 
 
+def test_figure_3_has_all_numbers_of_devices_that_the_paper_has() -> None:
+    """From 1, which is the centralised fit, to 1000; as many rows for each."""
+    tasks = {curve.label: load(TASK, curve.changes) for curve in paper_figures.FIG3.curves}
+    assert tasks[CENTRALISED].algorithm.kind == "central-batch"
+    for devices in (10, 50, 100, 150, 200, 300, 1000):
+        alone = tasks[paper_figures.local_label(devices)]
+        assert (alone.algorithm.kind, alone.crowd.devices) == ("local-fit", devices)
+
+
 def test_verdicts_of_figure_3_can_fail() -> None:
     task = load(TASK)
     good = {curve.label: result(task, 0.85 - 0.01 * at) for at, curve in enumerate(paper_figures.FIG3.curves)}

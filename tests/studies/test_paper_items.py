@@ -8,16 +8,27 @@ from pathlib import Path
 import pytest
 
 from crowdml.studies import STUDIES
-from docs.writers.paper_items import FIGURES, ITEMS, items_table
+from crowdml.task.task_errors import REFUSED
+from docs.writers.paper_items import FIGURES, ITEMS, Item, items_table
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=[f"{item.paper}: {item.what}" for item in ITEMS])
-def test_the_test_that_an_item_names_exists(item: object) -> None:
-    path, _, name = item.test.partition("::")  # type: ignore[attr-defined]
-    text = (ROOT / path).read_text(encoding="utf-8")
-    assert re.search(rf"^def {name}\(", text, re.MULTILINE), f"{path} has no {name}"
+def test_the_tests_that_an_item_names_exist(item: Item) -> None:
+    for named in item.tests:
+        path, _, name = named.partition("::")
+        name, _, case = name.removesuffix("]").partition("[")
+        text = (ROOT / path).read_text(encoding="utf-8")
+        found = f'test("{name}"' in text if path.endswith(".ts") else re.search(rf"^def {name}\(", text, re.MULTILINE)
+        assert found, f"{path} has no {name}"
+        assert not case or f'"{case}"' in text, f"{path} has no case {case}"
+
+
+def test_every_word_that_is_refused_with_a_reason_has_an_item() -> None:
+    """And the other way round: whoever takes the refusal away has a line of the page that is not true."""
+    tests = [test for item in ITEMS for test in item.tests if "test_refused_parts" in test]
+    assert {test.partition("[")[2].rstrip("]") for test in tests} == {value or key for key, value in REFUSED}
 
 
 def test_an_item_is_listed_once_and_says_where_it_is() -> None:

@@ -52,7 +52,11 @@ ASKED: dict[tuple[str, str], tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("key", REFUSED)
+def test_all_that_is_refused_is_asked_for() -> None:
+    assert set(ASKED) == set(REFUSED)
+
+
+@pytest.mark.parametrize("key", ASKED, ids=lambda key: key[1] or key[0])
 def test_what_is_refused_says_why_and_what_there_is_instead(key: tuple[str, str]) -> None:
     asked, instead = ASKED[key]
     why, hint = REFUSED[key]

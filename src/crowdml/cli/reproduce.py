@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,7 +76,8 @@ def reproduce(
     elif search:
         _refuse({"--record": record}, ONLY_ITSELF)
         _refuse({"--quick": quick}, SMALL)
-        _search(id_, curve or (), asked)
+        _refuse({"--plot": plot, "--resume": resume}, "a search draws nothing and leaves nothing to go on from")
+        _search(id_, curve or (), asked, json)
     else:
         _run_study(id_, curve or (), asked, outputs)
 
@@ -120,6 +121,8 @@ class Outputs:
     record: Path | None
 
 
+BEST_SHOWN = 8
+"""So many cells of a search are printed; --json has all."""
 SMALL = "a small version shows only that it runs"
 ONLY_ITSELF = "only the study itself has a record"
 
@@ -167,15 +170,21 @@ def _run_part(study_id: str, shard: str, asked: Asked) -> None:
     shards.run_shard(shard, groups_of(study), request, on=asked.on, resume=asked.resume)
 
 
-def _search(study_id: str, curves: Sequence[str], asked: Asked) -> None:
+def _search(study_id: str, curves: Sequence[str], asked: Asked, json: Path | None) -> None:
     """Search hyper-parameters, of all curves or of some."""
     from crowdml.simulation.cluster.hiring import hire
     from crowdml.studies import search
+    from crowdml.version import commit
 
-    study = asked.study(study_id)
-    with output.Progress(study_id) as progress, hire(asked.on) as crew:
-        found = search(study, asked.trials or 2, asked.seed, progress.named, crew, curves)
-    _print_search(found)
+    output.check_paths(json, None)
+    study, trials = asked.study(study_id), asked.trials or 2
+    with output.Progress(study_id, quiet=json == Path("-")) as progress, hire(asked.on) as crew:
+        found = search(study, trials, asked.seed, progress.named, crew, curves)
+    if json != Path("-"):
+        _print_search(found)
+    searched = [asdict(each) | {"best": each.best} for each in found]
+    told = {"id": study_id, "trials": trials, "seed": asked.seed, "commit": commit(), "searched": searched}
+    output.write_json(told, json)
 
 
 def _run_study(study_id: str, curves: Sequence[str], asked: Asked, outputs: Outputs) -> None:
@@ -303,22 +312,26 @@ def in_full(study: Study, study_id: str) -> Study:
 
 
 def _print_record(record: Record) -> None:
-    from crowdml.studies.records import cells, curve_lines, provenance
+    from crowdml.studies import STUDIES
+    from crowdml.studies.records import cells, curve_lines, provenance, search_line
 
     columns = ("setting", "metric", "paper", "ours", "s.d.", "verdict")
     rows = [cells(row) for row in record.rows]
     output.show(output.table(f"{record.id}: {record.title}", columns, rows, right=columns[2:5]))
     output.show(f"verdict: {record.verdict}")
     claim = [f"claim: {record.claim}. Refuted by {record.refuted_by}."] if record.claim else []
-    output.show(
-        *claim, *(f"note: {note}" for note in record.notes), provenance(record), *curve_lines(record), style="dim"
-    )
+    notes = [f"note: {note}" for note in record.notes]
+    said = [provenance(record), search_line(record.id, STUDIES[record.id]), *curve_lines(record)]
+    output.show(*claim, *notes, *filter(None, said), style="dim")
 
 
 def _print_search(found: list[Found]) -> None:
-    """Print the best cells, and whether the best one is the one that the study uses."""
+    """Print the best cells and the one that the study uses, and whether more should be tried."""
     for curve in found:
         print(f"{curve.label} ({curve.measure})")
-        for cell in sorted(curve.cells, key=lambda cell: cell.value)[:8]:
+        for place, cell in enumerate(sorted(curve.cells, key=lambda cell: cell.value)):
             marks = " best" * (cell.name == curve.best) + " in use" * (cell.name == curve.chosen)
-            print(f"  {cell.value:.4f}  {cell.name}{f': {cell.remark}' * bool(cell.remark)}{marks}")
+            if place < BEST_SHOWN or marks:
+                print(f"  {cell.value:.4f}  {cell.name}{f': {cell.remark}' * bool(cell.remark)}{marks}")
+        if curve.edges:
+            print(f"  nothing was tried beyond the best value of {', '.join(curve.edges)}")

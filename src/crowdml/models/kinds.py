@@ -57,7 +57,7 @@ class _LinearSettings(ModelSettings):
 
 
 class Softmax(_LinearSettings):
-    """Multi-class logistic regression."""
+    """Multi-class logistic regression: loss log Σ exp(wₖ·x) − w_y·x, gradient (pₖ − [k = y])·x for each label k."""
 
     kind: Literal["softmax"] = "softmax"
     loss_name: ClassVar[str] = "softmax"
@@ -65,14 +65,14 @@ class Softmax(_LinearSettings):
 
 
 class Logistic(_LinearSettings):
-    """Logistic regression for two labels."""
+    """Logistic regression for two labels y = ±1: loss log(1 + exp(−y·w·x))."""
 
     kind: Literal["logistic"] = "logistic"
     loss_name: ClassVar[str] = "logistic"
 
 
 class Svm(_LinearSettings):
-    """Soft-margin support vector machine for two labels."""
+    """Soft-margin support vector machine for two labels y = ±1: loss max(0, 1 − y·(w·x + b))."""
 
     kind: Literal["svm"] = "svm"
     loss_name: ClassVar[str] = "hinge"

@@ -238,6 +238,12 @@ def provenance(record: Record) -> str:
     return f"{trials} from seed {seeds}; {spent}; {record.date}, commit {_short(record.commit)}{judged}. {tuned}."
 
 
+def search_line(study_id: str, study: Study) -> str:
+    """Say by which command a study's settings can be searched again; nothing where there is nothing to search."""
+    where = study.searched_in or study_id * study.is_searched
+    return f"Settings can be searched again: `crowdml reproduce {where} --search`." if where else ""
+
+
 def curve_lines(record: Record) -> list[str]:
     """Say of every curve that was run by itself when, by which code and for how long."""
     lines = []

@@ -158,12 +158,14 @@ class Found:
         measure: What the values are.
         cells: Everything that was tried.
         chosen: Name of the cell in use.
+        edges: Keys whose best value is the smallest or the largest that was tried: what lies beyond is not known.
     """
 
     label: str
     measure: str
     cells: tuple[Cell, ...]
     chosen: str
+    edges: tuple[str, ...] = ()
 
     @property
     def best(self) -> str:
@@ -219,7 +221,14 @@ def _search_curve(study: Study, curve: Curve, trials: int, seed: int, watch: Wat
     cells = tuple(Cell(name=name, value=errors[at]) for at, name in enumerate(tried))
     if watch:
         watch(curve.label, 1.0, min(errors.values()))
-    return Found(label=curve.label, measure="validation error", cells=cells, chosen=_words(dict(curve.chosen)))
+    found = Found(label=curve.label, measure="validation error", cells=cells, chosen=_words(dict(curve.chosen)))
+    best = next((cell for cell in grid if _words(cell) == found.best), {})
+    return replace(found, edges=tuple(key for key, values in curve.grid.items() if _at_an_edge(best.get(key), values)))
+
+
+def _at_an_edge(best: float | None, values: Sequence[float]) -> bool:
+    """Tell whether nothing was tried beyond a value; below zero there is nothing."""
+    return len(set(values)) > 1 and bool(best) and best in (min(values), max(values))
 
 
 def _alike(tasks: Sequence[Task]) -> list[list[int]]:

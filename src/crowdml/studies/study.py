@@ -245,6 +245,7 @@ class Study:
         stands_in: What was run in place of the paper's own setting, of which nothing was: "reduced setting", "other
             rows". It stands beside the study's word. Empty where rows are of the paper's setting, or it has none.
         hours: Whether a single curve takes so long that nobody runs this study along with all others.
+        searched_in: Id of the study whose search chose its settings, where that is another.
     """
 
     title: str
@@ -264,6 +265,12 @@ class Study:
     missing: tuple[Row, ...] = ()
     stands_in: str = ""
     hours: bool = False
+    searched_in: str = ""
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether a search has something to try here."""
+        return bool(self.unstated or any(curve.grid or curve.others for curve in self.curves))
 
     @property
     def by_curve(self) -> ByCurve:

@@ -63,9 +63,10 @@ def test_promises_need_the_form_made_for_sums() -> None:
     sound = (
         "privacy={ mode = 'sound', unit = 'device', mechanism = 'gaussian', clip = 8.0, epsilon = 9.0, delta = 1e-5 }"
     )
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(BadInput, match="nothing it sends is on the grid") as caught:
         parse(TASK, changes=[sound, "stop.max-releases=40"])
-    assert caught.value.hint
+    assert "privacy.mode" in caught.value.where and '"admm-sums"' in caught.value.hint
+    parse(TASK, changes=[sound, "stop.max-releases=40", "algorithm.kind=admm-sums"])
 
 
 def test_fewer_honest_devices_make_each_add_more_noise() -> None:

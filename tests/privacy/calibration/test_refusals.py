@@ -206,6 +206,15 @@ PAPER_TASKS = {
     "ε for an adaptive rate on the device": ((LOCAL, ADAPTIVE), "privacy.epsilon", "no proven bound", "noise-scale"),
     "ε and a scale": (("privacy.noise-scale=1.0",), "privacy.noise-scale", "either from epsilon or", "leave one"),
     "a promise to devices": (("privacy.unit=device",), "privacy.unit", "about one sample", 'unit = "sample"'),
+    "a paper's noise under masks": (
+        (
+            "algorithm={ kind = 'fedsgd', per-round = 20, max-rows = 10 }",
+            "secure-aggregation.enabled=true",
+        ),
+        "secure-aggregation.enabled",
+        "whole numbers",
+        'mode = "sound"',
+    ),
     "uses that nothing counts": (("privacy.max-uses=3",), "privacy.max-uses", "only sound mode", "leave it out"),
     "add-remove": (("privacy.adjacency=add-remove",), "privacy.adjacency", "travels in clear", "replace"),
 }

@@ -41,7 +41,7 @@ def _local(devices: int, beta: float) -> Curve:
         "stop={}",
         f"crowd={{ devices = {devices}, passes = 1, curve = 1 }}",
         chosen={"algorithm.beta": beta},
-        grid={"algorithm.beta": (0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 1.0)},
+        grid={"algorithm.beta": (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 1.0)},
     )
 
 

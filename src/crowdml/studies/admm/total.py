@@ -208,7 +208,10 @@ LINES = (
         versions=30,
         average_from=10,
         wanted=0.018,
-        grid={"algorithm.rho": (0.015, 0.03, 0.1, 0.3), "privacy.clip": (3.0, 6.0, 15.0, 40.0)},
+        grid={
+            "algorithm.rho": (0.0075, 0.015, 0.03, 0.1, 0.3),
+            "privacy.clip": (1.5, 3.0, 6.0, 15.0, 40.0, 80.0),
+        },
     ),
     _admm(
         "admm, secure aggregation, promise to devices, public scaling",

@@ -20,6 +20,7 @@ SHORT, WANTED = 0.009, 2.5
 UNEVEN, ALIKE = "uneven devices", "devices alike"
 WAITS, GOES, HALF = "synchronous", "s = 50, τ = 10", "s = 500, τ = 10"
 PRIVATE = "ε = 1 for a device, 1000 uneven devices"
+RHO, RHOS = "algorithm.rho", (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
 _SPEEDS = {UNEVEN: "crowd.speeds={ sigma = 1.0 }", ALIKE: "crowd.speeds={ sigma = 0.0 }"}
 
 
@@ -31,7 +32,7 @@ def _curve(how: str, crowd: str) -> Curve:
     barrier = ("algorithm.barrier=50", "algorithm.max-delay=10") if how == GOES else ()
     points = f"crowd.curve={120 if barrier else 12}"
     changes = (_SPEEDS[crowd], "stop={}", "crowd.passes=12", points, *barrier)
-    return curve(_label(how, crowd), *changes, chosen={"algorithm.rho": 0.03})
+    return curve(_label(how, crowd), *changes, chosen={RHO: 0.03}, grid={RHO: RHOS})
 
 
 def _private(how: str) -> Curve:
@@ -48,7 +49,9 @@ def _private(how: str) -> Curve:
         "crowd.passes=40",
         "crowd.curve=40",
         *barrier,
-        chosen={"algorithm.rho": 0.3, "algorithm.beta": 0.1},
+        chosen={RHO: 0.3, "algorithm.beta": 0.1},
+        grid={RHO: (0.1, 0.3, 1.0), "algorithm.beta": (0.03, 0.1, 0.3)},
+        others={"ρ = 0.03, clip 15, as in admm/total": ("privacy.clip=15.0", f"{RHO}=0.03")},
     )
 
 

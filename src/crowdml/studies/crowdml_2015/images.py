@@ -17,7 +17,7 @@ from crowdml.studies.study import TASKS, Curve, Results, Row, Study, curve
 
 C, LAMBDA = "algorithm.rate.c", "model.regularisation"
 RATES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
-STRENGTHS = (0.0, 1e-5, 1e-4, 1e-3)
+STRENGTHS = (0.0, 1e-5, 1e-4, 1e-3, 1e-2)
 PRIVATE = ("privacy.mode=paper", "privacy.epsilon=10.0")
 DELAYS = (1, 10, 100, 1000)
 
@@ -34,6 +34,7 @@ class Images:
         notes: Caveats.
         missing: What of the paper's setting was never run.
         stands_in: What stands in for the paper's own rows.
+        private: Id of the study with privacy, which chooses settings for the one with delays.
     """
 
     task: Path
@@ -43,6 +44,7 @@ class Images:
     notes: tuple[str, ...] = ()
     missing: tuple[Row, ...] = ()
     stands_in: str = ""
+    private: str
 
     def tuned(self, label: str, *changes: str, rates: tuple[float, ...] = RATES) -> Curve:
         """Make a curve with what the search chose for it."""
@@ -69,6 +71,7 @@ MNIST = Images(
         "central SGD, tuned": (0.1, 0.0),
         "central batch, private": (0.0, 1e-4),
     },
+    private="crowdml-2015/fig5",
 )
 CIFAR10 = Images(
     task=TASKS / "cifar10.toml",
@@ -92,6 +95,7 @@ CIFAR10 = Images(
         not_run("features of a net trained on ImageNet", "test error", 0.3, "the features cannot be had offline"),
     ),
     stands_in="other features",
+    private="crowdml-2015/fig8",
 )
 ALIKE, APART, AHEAD, STEADY, SLOWER = 0.012, 0.1, 0.005, 0.01, 0.005
 """Claims in figures: crowd as good as batch; alone far behind; clearly better; unmoved by delay; slowed by delay."""
@@ -217,6 +221,7 @@ def delays(images: Images) -> Study:
         claim="delays up to 1000Δ do not matter with b = 20, and slow learning down with b = 1",
         refuted_by=f"b = 20 moved by {STEADY:g} or more, or b = 1 at most {SLOWER:g} behind at the first point",
         tuned="held back",
+        searched_in=images.private,
         missing=images.missing,
         stands_in=images.stands_in,
         task=images.task,

@@ -21,7 +21,7 @@ PRICE = 0.01
 PUBLIC = ("data.public=1000", "crowd.devices=983")
 SOUND = ("privacy.mode=sound", f"privacy.max-uses={PASSES}")
 GAUSSIAN = ("privacy.mechanism=gaussian", "privacy.delta=1e-7")
-CLIP, CLIPS = "privacy.clip", (0.03, 0.1, 0.3)
+CLIP, CLIPS = "privacy.clip", (0.003, 0.01, 0.03, 0.1, 0.3)
 SIZES = (1, 10, 20)
 STRENGTHS = (0.0, 1e-4, 1e-3, 1e-2)
 
@@ -32,7 +32,7 @@ CHOSEN = {
     "sound Gaussian, b=20, ε = 10": {C: 100.0, LAMBDA: 0.0, CLIP: 0.1},
 }
 """What the search found where figure 5 has no curve of that kind."""
-GRID = {C: RATES, LAMBDA: STRENGTHS, CLIP: CLIPS}
+GRID = {C: (*RATES, 10_000.0, 30_000.0), LAMBDA: STRENGTHS, CLIP: CLIPS}
 
 
 def price(images: Images) -> Study:

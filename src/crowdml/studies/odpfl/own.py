@@ -1,7 +1,8 @@
 """ODPFL's own setting, as far as it was run: the first rounds of the 130 that figure 1 has.
 
-A round takes minutes of a processor, so a curve stops after a few. The rate is constant, so these are the first rounds
-of the whole run, number by number; nothing that they reach is set beside what the paper reports of the last.
+A round takes minutes of a processor, so a curve stops after a few. The rate is constant, so the whole run begins like
+this, but for the order in which devices go through their rows, which is drawn for all rounds at once. Nothing that
+these rounds reach is set beside what the paper reports of the last.
 """
 
 from __future__ import annotations

@@ -90,6 +90,7 @@ def _figure(
         claim=claim,
         refuted_by=refuted_by,
         tuned="held back",
+        searched_in="slicenet/table1",
         stands_in="reduced setting",
         task=TASKS / "slicenet-small.toml",
         curves=small,

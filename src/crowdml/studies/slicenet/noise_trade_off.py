@@ -85,6 +85,7 @@ UNSTATED = Unstated(
         "rate 1, 64 sums": ("algorithm.rate=1.0",),
         "rate 0.5, 32 sums": (_NARROW, "algorithm.balance=1.06"),  # so few neurons cannot be cut more evenly
         "rate 0.5, 128 sums": (_NARROW.replace("size = 32", "size = 128", 1),),
+        "rate 0.5, 256 sums": (_NARROW.replace("size = 32", "size = 256", 1),),
     },
     used="rate 0.5, 64 sums",
     curves=tuple(_name(noise) for noise in (0.0, 0.3, 1.0)),

@@ -203,7 +203,8 @@ def ten_groups(letter: str, key: str, values: Sequence[float], size: str, *chang
     return tuple(curve(f"{letter} = {value:g}", size, *changes, f"algorithm.{key}={value}") for value in values)
 
 
-TABLE_2 = crowd_study(
+_borrowed = functools.partial(crowd_study, searched_in="slicenet/table1")
+TABLE_2 = _borrowed(
     title="error for the share θ of weights that is uploaded, ten groups",
     curves=ten_groups("θ", "theta", THETAS, OF_TWELVE, *SHORT),
     full_curves=ten_groups("θ", "theta", THETAS, OF_TWELVE),
@@ -213,7 +214,7 @@ TABLE_2 = crowd_study(
     missing=_NO_CNN,
     notes=(*NOTES, SEARCHED, _FEWER, f"{_MISSING} a larger θ is better"),
 )
-TABLE_3 = crowd_study(
+TABLE_3 = _borrowed(
     title="error for the threshold τ of taking over, ten groups",
     curves=ten_groups("τ", "tau", TAUS, OF_TWELVE),
     rows=_table3,
@@ -228,7 +229,7 @@ TABLE_3_UPLOADS = replace(
     curves=ten_groups("τ", "tau", TAUS, OF_TWELVE, "algorithm.window=uploads"),
     notes=(*NOTES, SEARCHED, "the other reading of the sliding window", "τ = 1: groups share nothing"),
 )
-TABLE_4 = crowd_study(
+TABLE_4 = _borrowed(
     title="error for the window ω, ten groups",
     curves=ten_groups("ω", "omega", OMEGAS, OF_TWELVE, *SHORT),
     full_curves=ten_groups("ω", "omega", OMEGAS, OF_TWELVE),
