@@ -13,15 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from benchmarks.whole_command import measure
 
 FEATURES, GOAL = 20, 1.5
 TASK = """
@@ -62,41 +61,9 @@ def write_rows(path: Path, rows: int) -> None:
 
 def run(folder: Path, trials: int) -> tuple[float, float, float]:
     """Return CPU seconds, the largest memory in MiB, and the test error."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "crowdml", "simulate", str(folder / "large.toml"), "--trials", str(trials)]
-    process = subprocess.Popen(  # noqa: S603
-        [*command, "--json", str(folder / "result.json"), "--engine", "compiled"], stdout=subprocess.DEVNULL
-    )
-    most = [0.0]
-    watcher = threading.Thread(target=_watch, args=(process, most))
-    watcher.start()
-    if process.wait():
-        raise SystemExit("the simulation failed")
-    watcher.join()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    error = json.loads((folder / "result.json").read_text())["final"]["test_error"]["mean"]
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, most[0], error
-
-
-def _watch(process: subprocess.Popen[bytes], most: list[float]) -> None:
-    """Add up what a process and its children hold, shared pages once, fifty times a second."""
-    while process.poll() is None:
-        total = 0
-        for one in (process.pid, *_children(process.pid)):
-            try:
-                lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
-            except OSError:
-                continue
-            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-        most[0] = max(most[0], total / 1024)
-        time.sleep(0.02)
-
-
-def _children(process: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-    except OSError:
-        return []
+    _, cpu, most = measure([*command, "--json", str(folder / "result.json"), "--engine", "compiled"], look_s=0.02)
+    return cpu, most, json.loads((folder / "result.json").read_text())["final"]["test_error"]["mean"]
 
 
 def main() -> None:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
-import subprocess
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from benchmarks.whole_command import measure
 
 ROOT = Path(__file__).parents[2]
 DIGITS = str(ROOT / "examples" / "digits.toml")
@@ -35,43 +34,8 @@ def run(arguments: tuple[str, ...], programs: str) -> tuple[float, float, float]
     """Return seconds by the clock, CPU seconds of all processes, and the largest memory of all together in MiB."""
     # As a user has it: Python keeps what it has read of its modules.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    began = time.perf_counter()
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "crowdml", "simulate", *arguments],
-        stdout=subprocess.DEVNULL,
-        env=environment | {"CROWDML_PROGRAMS": programs},
-    )
-    most = [0.0]
-    watcher = threading.Thread(target=_watch, args=(process, most))
-    watcher.start()
-    if process.wait():
-        raise SystemExit(f"failed: {arguments}")
-    clock = time.perf_counter() - began
-    watcher.join()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return clock, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, most[0]
-
-
-def _watch(process: subprocess.Popen[bytes], most: list[float]) -> None:
-    """Add up what a process and its children hold, shared pages once, ten times a second."""
-    while process.poll() is None:
-        total = 0
-        for one in (process.pid, *_children(process.pid)):
-            try:
-                lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
-            except OSError:
-                continue
-            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-        most[0] = max(most[0], total / 1024)
-        time.sleep(0.1)
-
-
-def _children(process: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-    except OSError:
-        return []
+    command = [sys.executable, "-m", "crowdml", "simulate", *arguments]
+    return measure(command, look_s=0.1, environment=environment | {"CROWDML_PROGRAMS": programs})
 
 
 def main() -> None:

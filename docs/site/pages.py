@@ -7,6 +7,7 @@ to becomes a page too, so that a reader of the site misses nothing.
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -22,6 +23,7 @@ INDEX = DOCS / "index.md"
 
 LINK = re.compile(r"(?<!\\)(?<=\]\()([^)\s]+)(?=\))")
 FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
+CONSOLE = re.compile(r"```console\n(.*)```", re.S)
 HEADING = re.compile(r"^(#{2,3}) (.+)$")
 PICTURES = (".png", ".svg")
 LANGUAGES = {".toml": "toml", ".py": "python", ".yaml": "yaml", ".service": "ini", ".json": "json"}
@@ -85,11 +87,27 @@ def render(name: str, path: Path) -> str:
     if path.suffix == ".md":
         parts = FENCED.split(text)
         parts[::2] = [LINK.sub(lambda found: _relinked(found[1], name, path), part) for part in parts[::2]]
+        parts[1::2] = [console(block[1]) if (block := CONSOLE.fullmatch(part)) else part for part in parts[1::2]]
         return "".join(parts)
     if path.suffix == ".ipynb":
         return page_of(path)
     language = LANGUAGES.get(path.suffix, "text")
     return f"# {path.name}\n\n`{path.relative_to(ROOT).as_posix()}`\n\n```{language}\n{text.rstrip()}\n```\n"
+
+
+def console(text: str) -> str:
+    """Return a console block with prompts and answers marked, which a copy of it leaves out.
+
+    A highlighter would take an answer such as `http://host/#code` for another prompt.
+    """
+    shown, typed = "", False
+    for line in text.splitlines():
+        prompt, typed = ("$ ", True) if line.startswith("$ ") else ("", typed)
+        words = html.escape(line.removeprefix(prompt), quote=False)
+        # The ends of lines belong to what they end: a copy has one line for each command.
+        shown += f'<span class="gp">{prompt}</span>{words}\n' if typed else f'<span class="go">{words}\n</span>'
+        typed = typed and line.endswith("\\")
+    return f'<div class="highlight"><pre><span></span><code>{shown}</code></pre></div>'
 
 
 def _relinked(target: str, name: str, path: Path) -> str:

@@ -13,14 +13,15 @@ from docs.writers.speed import RECORDS as SPEED
 from docs.writers.speed import SECTIONS
 
 INTRODUCTION = """\
-Every claim about speed has one command that anybody can run, and the record that it wrote stands in `results/peers`
-with versions, seed, machine, date and commit; this page is made of those records. Everybody does the same work in
-one run on one machine, and the figure is CPU time unless it says otherwise: *1* is crowdml, *2* takes twice as
-much, *0.5* half. Other machines, nets and sizes will give other ratios. Peers are installed in environments of
-their own, below `.venv-peers`, by `make bench-peers` itself; what did not install is named. Two claims need a data
+Every claim about speed has one command that anybody can run. The record that it wrote is in `results/peers`, with
+versions, seed, machine, date and commit; this page is made from those records. All frameworks do the same work, in
+one run on one machine. Figures are CPU time unless they say otherwise, and ratios take crowdml as *1*: *2* takes
+twice as much, *0.5* half. Other machines, nets and sizes will give other ratios. `make bench-peers` installs each
+peer in an environment of its own, below `.venv-peers`; a peer that did not install is named. Two claims need a data
 set that is not part of crowdml: `crowdml data get mnist` and `crowdml data get cifar10` fetch them.
 
-How many samples there were of each, which of them counts, and what became of compiling, stands with each claim.
+Under each claim stands how many samples were taken of each framework, which of them count, and how compiling was
+counted.
 
 What these figures do not say: crowdml is written for the processor, and nothing here was run on a GPU, for which
 PyTorch, pfl-research and FedJAX are made. Flower spends its time on keeping devices apart from each other, in

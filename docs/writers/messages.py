@@ -35,10 +35,10 @@ MET_BY_USERS = (
 """Classes of errors whose words reach somebody; what a server refuses over HTTP stands on the page on HTTP."""
 
 INTRODUCTION = """\
-Every message that crowdml may end with, or answer with, and what it says would be right. An ellipsis stands for a
-value: a name, a number, a path. A value of the wrong kind is told as `should be …, not …`, whatever the key. Search
-this page for the words that stay the same. [Read errors](../how-to/read-errors.md) explains the common ones and how
-a message is laid out; what a server refuses over HTTP, by status and code, is [on its page](http.md#refusals).
+Every error message of crowdml, and what it says would be right. To find yours, search this page for the words of it
+that are not names, numbers or paths: those are shown as an ellipsis. A value of the wrong kind is reported as
+`should be …, not …`, whatever the key. [Read errors](../how-to/read-errors.md) explains the common messages and how
+a message is laid out, and [HTTP](http.md#refusals) lists what a server refuses, by status and code.
 
 | kind | means |
 |---|---|

@@ -12,10 +12,9 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 INTRODUCTION = """\
 crowdml carries five published systems on one set of ideas. A reproduction id names one figure or table, and
-`crowdml reproduce ID` makes it. What stands here comes from the records in `results/`, which
-`crowdml reproduce ID --record results` writes; `crowdml reproduce ID --recorded results` prints the same words again.
-Pictures are drawn from the same records.
-[Where ours differ, and why](paper-notes.md) is told on a page of its own.
+`crowdml reproduce ID` runs it again. This page and its pictures are made from the records in `results/`, which
+`crowdml reproduce ID --record results` writes; `crowdml reproduce ID --recorded results` prints one of them.
+[Another page](paper-notes.md) says where ours differ from the papers, and why.
 
 | paper | our algorithm | exists |
 |---|---|---|

@@ -102,3 +102,12 @@ def test_names_of_datasets_can_be_copied(run: Run, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", "80")
     _, shown, _ = run("data", "list")
     assert [name for name in DATASETS if name not in shown] == []
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.0314159, 0.1, 0.1 + 0.2, 1.0, 2.0 + 4e-16, 7.30743, 7.9999999, 12345.6])
+def test_what_is_printed_of_epsilon_is_never_less_and_hardly_more(epsilon: float) -> None:
+    """Three of these are a number of few digits, and what floating point adds to it."""
+    shown = float(output.epsilon_text(epsilon))
+    assert (1 - 1e-9) * epsilon <= shown <= 1.001 * epsilon
+    assert f"{shown:.4g}" == f"{shown:.12g}" or shown >= 10_000
+    assert float(output.epsilon_text(shown)) == shown

@@ -343,6 +343,32 @@ def test_keys_are_told_apart_exactly(store: Store) -> None:
     assert {key: receipt.number for (_, key), receipt in found.items()} == {key: n for n, key in enumerate(keys, 1)}
 
 
+def test_receipts_come_back_as_they_were_given_however_many_and_whatever_they_hold(store: Store) -> None:
+    task = store.create_task(new_task()).id
+    join(store, task, "anna")
+    join(store, task, "ben")
+    bodies = (bytes(range(256)), b"", b"\\x00{,}\"NULL'", bytes(32))
+    numbers = (1, 40_000, 1 << 31, 1 << 62)
+    given: list[Receipt] = []
+    for size in (1, 7, 300):
+        more = [
+            Receipt(
+                slot=at % 2,
+                key=f"NULL-{at}",
+                body=bodies[at % 4],
+                number=numbers[at % 4],
+                version=numbers[-at % 4],
+                started=numbers[at // 4 % 4] - 2,
+                status=("applied", "queued")[at % 3 == 0],
+            )
+            for at in range(len(given), len(given) + size)
+        ]
+        store.apply(batch(task, len(given), *more))
+        given += more
+    found = store.receipts_for(task, [(each.slot, each.key) for each in given])
+    assert found == {(each.slot, each.key): replace(each, device=("anna", "ben")[each.slot]) for each in given}
+
+
 def test_any_number_of_keys_is_looked_up(store: Store) -> None:
     task = store.create_task(new_task()).id
     keys = [(number % 50, f"key-{number:05d}") for number in range(600)]

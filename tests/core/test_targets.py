@@ -41,9 +41,26 @@ def encoded(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 
-@pytest.mark.parametrize(("value", "number"), [("dog", 1), (2, 2), (np.int64(0), 0), (np.uint8(1), 1)])
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("dog", 1), (" dog ", 1), (2, 2), (np.int64(0), 0), (np.uint8(1), 1), (1.0, 1), (np.float32(2), 2)],
+)
 def test_a_label_is_a_name_or_a_number(value: Any, number: int) -> None:
     assert PETS.parse(value) == number
+
+
+@pytest.mark.parametrize("names", [("1", "2", "3"), ("1", "0"), ("-1", "1")])
+def test_where_names_are_numbers_a_number_is_a_name(names: tuple[str, ...]) -> None:
+    labels = Labels(names=names)
+    for value in (str, int, float, np.int64, np.float32):
+        assert [labels.parse(value(name)) for name in names] == list(range(len(names)))
+    assert labels.parse_all([*map(float, names), *map(int, names)], str).tolist() == [*range(len(names))] * 2
+    with pytest.raises(BadInput, match=r"row 1: '7' is not a label\n  choose one of"):
+        labels.parse(7, "row 1")
+
+
+def test_truth_is_the_name_that_is_written_so() -> None:
+    assert [Labels(names=("True", "False")).parse(value) for value in (False, np.bool_(True))] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +70,10 @@ def test_a_label_is_a_name_or_a_number(value: Any, number: int) -> None:
         ("1", "'1' is not a label", "choose one of"),
         (3, "label 3 is not a number from 0 to 2", ""),
         (-1, "label -1 is not a number from 0 to 2", ""),
-        (1.0, "1.0 is not a label", "a whole number"),
+        (1.5, "1.5 is not a label", "a whole number"),
+        (math.nan, "nan is not a label", "a whole number"),
+        (np.float32(math.inf), "np.float32(inf) is not a label", "a whole number"),
+        (3.0, "label 3 is not a number from 0 to 2", ""),
         (True, "True is not a label", "a whole number"),
         (None, "None is not a label", "a name"),
     ],

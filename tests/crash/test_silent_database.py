@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 from crowdml.server.fronts.other_fronts import DEAF_TICKS, LEASE_S, TICK_S
 from crowdml.server.setup.application import FAILED_EXIT
 from tests.support.process import Process
+from tests.support.proxies import Proxy
 from tests.support.served import WAIT_S, honest
 
 pytestmark = pytest.mark.postgres
@@ -29,59 +28,22 @@ DEAF_S = DEAF_TICKS * TICK_S
 SOCKET = ".s.PGSQL.5432"
 
 
-class Wire(threading.Thread):
-    """Leads from a port to PostgreSQL's socket, and holds back what passes when it is told to.
+class Wire(Proxy):
+    """Leads to PostgreSQL's socket, and holds back what passes when it is told to.
 
     Args:
         to: The socket.
 
     Attributes:
-        port: Where it listens.
         open: Whether what comes passes on.
     """
 
     def __init__(self, to: Path) -> None:
-        super().__init__(daemon=True)
-        self._to, self._ready, self._leave = to, threading.Event(), threading.Event()
-        self.open = True
-        self.start()
-        assert self._ready.wait(WAIT_S)
+        super().__init__()
+        self._to, self.open = to, True
 
-    def run(self) -> None:
-        asyncio.run(self._run())  # noqa: TID251 -- a thread of its own
-
-    def end(self) -> None:
-        self._leave.set()
-        self.join()
-
-    async def _run(self) -> None:
-        self._pairs = set[asyncio.Task[Any]]()
-        async with await asyncio.start_server(self._pair, "127.0.0.1", 0) as server:
-            self.port = server.sockets[0].getsockname()[1]
-            self._ready.set()
-            while not self._leave.is_set():
-                await asyncio.sleep(0.05)
-            pairs = list(self._pairs)
-            for pair in pairs:
-                pair.cancel()
-            await asyncio.gather(*pairs, return_exceptions=True)
-
-    async def _pair(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._pairs.add(task)
-        with suppress(OSError, asyncio.CancelledError):
-            there, back = await asyncio.open_unix_connection(self._to)
-            ways = [asyncio.create_task(self._pass(*way)) for way in ((reader, back), (there, writer))]
-            try:
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for way in ways:
-                    way.cancel()
-                await asyncio.gather(*ways, return_exceptions=True)
-                back.transport.abort()
-        writer.transport.abort()
-        self._pairs.discard(task)
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(self._to)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while piece := await reader.read(1 << 16):
@@ -97,6 +59,7 @@ class Behind:
     def __init__(self, postgres: Any) -> None:
         self.near = postgres.database()
         self.wire = Wire(Path(postgres.folder) / SOCKET)
+        self.wire.start()
         name = conninfo_to_dict(self.near)["dbname"]
         self.far = f"postgresql://postgres@127.0.0.1:{self.wire.port}/{name}"
 
@@ -105,7 +68,7 @@ class Behind:
 def behind(postgres: Any) -> Iterator[Behind]:
     made = Behind(postgres)
     yield made
-    made.wire.end()
+    made.wire.leave()
 
 
 @pytest.fixture

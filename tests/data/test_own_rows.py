@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.sparse import csr_matrix
 
@@ -174,6 +177,13 @@ def test_arrays_with_rows_to_test_on_and_frames() -> None:
         Dataset.from_frame(frame, "kind")
 
 
+@pytest.mark.parametrize("given", [[0.0, 1.0], [False, True], [-1, 1], [12_000, 20_000], [1, 3], ["a", "b"]])
+def test_targets_to_test_on_mean_what_those_to_learn_from_do(given: list[Any]) -> None:
+    found = Dataset.from_arrays(np.eye(4), given * 2, test=(np.eye(4), [*given[::-1], *given]))
+    first, second = found.train_targets.tolist()[:2]
+    assert first < second and found.test_targets.tolist() == [second, first, first, second]
+
+
 def test_columns_to_test_on_are_found_by_name() -> None:
     frame = table()[["a", "b"]]
     found = Dataset.from_arrays(frame, table().label, test=(frame[["b", "a"]], table().label))
@@ -209,6 +219,16 @@ def test_other_separators_are_named(mark: str, tmp_path: Path) -> None:
         read(tmp_path / "rows.csv")
 
 
+def test_a_column_without_a_name_and_other_decimals_are_explained(tmp_path: Path) -> None:
+    table(9).to_csv(tmp_path / "rows.csv")
+    with pytest.raises(BadInput, match=r"unknown: a column without a name \(frame.to_csv\(path, index=False\)"):
+        read(tmp_path / "rows.csv", dataclasses.replace(CONTRACT, columns=("a", "b"), described=("a", "b")))
+    for written in ("1,5", "-1,234.5"):
+        (tmp_path / "rows.csv").write_text(f'who,a,b,label\nann,"{written}",2,no\n')
+        with pytest.raises(BadInput, match=rf"line 2, column a: '{written}' is not a number\n  digits without marks"):
+            read(tmp_path / "rows.csv")
+
+
 def test_another_encoding_is_named(tmp_path: Path) -> None:
     table(9).to_csv(tmp_path / "rows.csv", index=False, encoding="utf-16")
     with pytest.raises(BadInput, match=r"rows.csv, line 1: not text in UTF-8\n  save it as CSV in UTF-8"):
@@ -242,6 +262,14 @@ def test_damage_inside_a_parquet_file_is_a_sentence(leaves_out: bool, owner: str
             refused += 1
             assert "rows.parquet" in str(error)
     assert refused > 5
+
+
+@pytest.mark.parametrize("leaves_out", [False, True])
+def test_columns_of_one_name_cannot_be_told_apart_in_parquet(leaves_out: bool, tmp_path: Path) -> None:
+    columns = [pa.array([1.0, 2.0]), pa.array([3.0, 4.0]), pa.array(["no", "yes"]), pa.array(["ann", "ann"])]
+    pq.write_table(pa.Table.from_arrays(columns, names=["a", "a", "label", "who"]), tmp_path / "rows.parquet")
+    with pytest.raises(BadInput, match=r"rows.parquet: 2 columns are called a\n  a name for each column"):
+        read(tmp_path / "rows.parquet", dataclasses.replace(CONTRACT, leaves_out=leaves_out))
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

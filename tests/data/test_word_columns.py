@@ -55,9 +55,12 @@ def written(frame: pd.DataFrame, kind: str, folder: Path) -> Path:
     elif kind == "parquet":
         frame.to_parquet(path)
     else:
-        names = [name for name in frame.columns if name != "label"]
-        texts = frame[names].astype(str).to_numpy().astype("U")
-        np.savez(path, rows=texts, columns=np.array(names), labels=frame.label.to_numpy().astype("U"))
+        names = [name for name in frame.columns if name not in ("label", "who")]
+        texts: dict[str, Any] = {"rows": frame[names], "labels": frame.label} | (
+            {"who": frame.who, "ids": frame.who} if "who" in frame else {}
+        )
+        arrays = {name: part.astype(str).to_numpy().astype("U") for name, part in texts.items()}
+        np.savez(path, columns=np.array(names), **arrays)
     return path
 
 
@@ -123,7 +126,7 @@ def test_what_is_none_of_the_words_is_named(name: str, kind: str, tmp_path: Path
     assert message in str(error.value) and place in str(error.value)
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz", "frame"])
 def test_rows_that_lack_a_value_are_left_out_and_counted(kind: str, tmp_path: Path) -> None:
     frame = pd.concat([FRAME] * 4, ignore_index=True).astype({"age": float}).assign(who="a")
     frame.loc[0, "age"], frame.loc[1, "sex"], frame.loc[2, "label"], frame.loc[3, "who"] = None, " ?", None, ""
@@ -137,6 +140,20 @@ def test_rows_that_lack_a_value_are_left_out_and_counted(kind: str, tmp_path: Pa
         told: list[str] = []
         source_of(path, dataclasses.replace(LEAVING, id="who"), warn=told.append).table()  # type: ignore[union-attr]
         assert len(told) == 1 and "4 of 12 rows lack a value" in told[0], "a device says so, too"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+@pytest.mark.parametrize("column", ["work", "label", "age"])
+def test_a_mistake_behind_rows_that_are_left_out_has_its_own_number(column: str, kind: str, tmp_path: Path) -> None:
+    frame = pd.concat([FRAME] * 4, ignore_index=True).astype({"age": str})
+    frame.loc[[0, 4], "sex"], frame.loc[6, column] = None, "wrong"
+    own = OwnRows(contract=LEAVING, label_column="label", test=0.25)
+    place = "line 8" if kind == "csv" else "row 7"
+    with pytest.raises(BadInput, match=rf"{place}, column {column}: 'wrong' is n"):
+        if kind == "frame":
+            own.of_frame(frame)
+        else:
+            own.of_file(RowFile(path=written(frame, kind, tmp_path), setting="data.file"))
 
 
 def test_numbers_alone_may_lack_a_value_too(tmp_path: Path) -> None:

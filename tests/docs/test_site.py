@@ -90,3 +90,29 @@ def test_search_works_from_the_folder_and_nobody_else_is_asked(site: Path, brows
     page.keyboard.type("staleness")
     page.wait_for_selector("a[href*='local-updates.html']:has-text('staleness')")
     assert elsewhere == []
+
+
+@pytest.mark.browser
+def test_a_copy_of_a_console_block_is_what_is_typed(site: Path, browser: Any, root: Path) -> None:
+    page = browser.new_page()
+    for name in ("tutorials/first-task", "tutorials/two-machines", "how-to/import-legacy", "how-to/deploy"):
+        source = (root / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"^```console\n(.*?)^```$", source, re.M | re.S)
+        page.goto((site / f"{name}.html").as_uri())
+        # What the theme's button does.
+        copies = page.evaluate(
+            """() => [...document.querySelectorAll("pre code:has(.gp)")].map((code) => {
+                code.setAttribute("data-md-copying", "");
+                return code.innerText.trimEnd();
+            })"""
+        )
+        typed = ["\n".join(re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, re.M)) for block in blocks]
+        assert copies == typed and blocks
+
+
+def test_a_command_over_several_lines_is_typed_and_its_answer_is_not() -> None:
+    shown = pages.console("$ crowdml compare \\\n  a.toml & b\nhttp://host/#code=1\n$ ls\n")
+    assert re.sub(r'<span class="g[po]">.*?</span>', "", shown, flags=re.S) == (
+        '<div class="highlight"><pre><span></span><code>crowdml compare \\\n  a.toml &amp; b\nls\n</code></pre></div>'
+    )
+    assert re.sub(r"<[^>]*>", "", shown).startswith("$ crowdml compare") and "#code=1" in shown

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
-import threading
 import time
 from collections import Counter
 from contextlib import suppress
@@ -17,6 +15,7 @@ import httpx
 
 from crowdml.device import Device
 from tests.support.crowd import Busy, Network, Recorder, check, finish, gather, wait_for
+from tests.support.proxies import LoopThread, Proxy, cancel
 from tests.support.server import Server
 
 DEVICES = 4
@@ -27,7 +26,7 @@ FILES = 2_048
 PATIENCE_S = 60.0
 
 
-class SlowPeers(threading.Thread):
+class SlowPeers(LoopThread):
     """Connections that send their request byte by byte and never finish it; each that is ended begins again.
 
     Attributes:
@@ -36,25 +35,14 @@ class SlowPeers(threading.Thread):
     """
 
     def __init__(self, port: int, count: int) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._port, self._count = port, count
-        self._leave = threading.Event()
         self.sent = self.ended = 0
 
-    def run(self) -> None:
-        asyncio.run(self._run())  # noqa: TID251 -- a thread of its own
-
-    def leave(self) -> None:
-        self._leave.set()
-        self.join()
-
-    async def _run(self) -> None:
+    async def _work(self) -> None:
         peers = [asyncio.create_task(self._peer()) for _ in range(self._count)]
-        while not self._leave.is_set():
-            await asyncio.sleep(0.05)
-        for peer in peers:
-            peer.cancel()
-        await asyncio.gather(*peers, return_exceptions=True)
+        await self._until_left()
+        await cancel(peers)
 
     async def _peer(self) -> None:
         while True:
@@ -99,13 +87,12 @@ def test_slow_peers_lock_nobody_out(server: Server, tmp_path: Path) -> None:
     check(server, crowd, least=7 * DEVICES)
 
 
-class LossyProxy(threading.Thread):
+class LossyProxy(Proxy):
     """Passes bytes on, in small pieces: some come late, as what is lost is sent again, and some connections break.
 
     A connection may break anywhere: within headers or a body, or between a request and its answer.
 
     Attributes:
-        port: Where it listens.
         faults: What went wrong, and how often.
     """
 
@@ -113,44 +100,12 @@ class LossyProxy(threading.Thread):
     """Shares of the pieces."""
 
     def __init__(self, to: int, seed: int) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._to, self._chance = to, random.Random(seed)
         self.faults: Counter[str] = Counter()
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listening.getsockname()[1]
-        self._leave = threading.Event()
-        self._pairs: set[asyncio.Task[None]] = set()
 
-    def run(self) -> None:
-        asyncio.run(self._run())  # noqa: TID251 -- a thread of its own
-
-    def leave(self) -> None:
-        self._leave.set()
-        self.join()
-
-    async def _run(self) -> None:
-        async with await asyncio.start_server(self._pair, sock=self._listening):
-            while not self._leave.is_set():
-                await asyncio.sleep(0.05)
-            for pair in self._pairs:
-                pair.cancel()
-
-    async def _pair(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._pairs.add(task)
-        with suppress(OSError, asyncio.CancelledError):
-            there, back = await asyncio.open_connection("127.0.0.1", self._to)
-            ways = [asyncio.create_task(self._pass(*way)) for way in ((reader, back), (there, writer))]
-            try:
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for way in ways:
-                    way.cancel()
-                await asyncio.gather(*ways, return_exceptions=True)
-                back.transport.abort()
-        writer.transport.abort()
-        self._pairs.discard(task)
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self._to)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while piece := await reader.read(self._chance.randint(1, 400)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -83,6 +84,25 @@ def test_ridge_is_the_plain_formula_without_noise_and_nearly_so_on_the_grid() ->
     np.testing.assert_allclose(found, exact, rtol=1e-4)
     loud = learnt(parse(BASE, changes=["privacy.epsilon=1000.0"]), NUMPY, 1).parameters[0]["w"][0]
     assert np.abs(loud - exact).max() < 0.05
+
+
+@pytest.mark.parametrize(("bias", "longest", "constant"), [("true", 1.0, 0.4), ("false", 1.5, 0.0)])
+def test_rows_that_are_cut_on_the_grid_ask_for_the_same_model(bias: str, longest: float, constant: float) -> None:
+    """With a constant every row is longer than 1, and is cut with its target: what lies on a plane stays there."""
+    number = "data={ features = 6, target = { name = 'y', low = -1.0, high = 1.0 } }"
+    model = f"model={{ kind = 'linear', bias = {bias} }}"
+    algorithm = parse(BASE, changes=[number, model, "privacy.epsilon=1000.0"]).build(NUMPY)
+    plane = np.array([0.3, -0.2, 0.1, 0.0, 0.2, -0.1], np.float32)
+    phase = algorithm.last
+    server = phase.server.init(HashCoins(SEED, 0, NUMPY))
+    for at, batch in enumerate(batches()):
+        rows = longest * batch.rows
+        given, coins = replace(batch, rows=rows, targets=rows @ plane + constant), HashCoins(SEED, at + 1, NUMPY)
+        check_in, _ = phase.contribute(phase.server.check_out(server), phase.begin(), given, coins)
+        server, _ = phase.server.absorb(server, (), check_in, np.int32(0))
+    (found,) = phase.server.commit(server)[0].parameters
+    np.testing.assert_allclose(found["w"][0], plane, atol=0.03)
+    np.testing.assert_allclose(found.get("b", constant), constant, atol=0.01)
 
 
 def test_messages_are_integers_and_say_how_many_rows() -> None:

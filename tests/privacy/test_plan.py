@@ -63,6 +63,24 @@ def test_paper_mode_with_laplace_noise_and_the_models_bound() -> None:
     assert made.last.counts is None  # statistics-epsilon = 0: counts are not sent
 
 
+@pytest.mark.parametrize("rows", [None, 20])
+def test_counts_of_a_device_cost_for_all_its_rows_also_where_its_message_is_bounded_as_a_whole(
+    rows: int | None,
+) -> None:
+    """No recipe of ours counts beside local steps; one of somebody else's may."""
+    terms = PrivacySettings(epsilon=4.0, clip=1.0, max_uses=2, statistics_epsilon=1.0)
+    releases = Releases(sends="change", rows=rows, counts=True, on_grid=True)
+    made = make_plan(terms, releases, ModelBounds(size=5))
+    assert made.last.counts is not None and not made.last.bounds_rows
+    if rows is None:
+        assert made.grows_with_rows and made.event_of_device is None
+        return
+    update, counted = made.event.pure - made.last.counts.event().pure, made.last.counts.event(rows).pure
+    assert made.event_of_device is not None
+    assert made.event_of_device.pure == pytest.approx(update + counted)
+    assert 0.98 * rows * 0.5 < counted <= rows * 0.5
+
+
 def test_a_clip_takes_the_place_of_the_models_bound() -> None:
     made = plan(nothing_known, mode="paper", epsilon=2.0, clip=0.25)
     assert (paper(made).mechanism.bound.radius, paper(made).mechanism.bound.clipped) == (0.25, True)

@@ -257,12 +257,17 @@ def test_rows_handed_over_stay_as_they_are(frame: pd.DataFrame) -> None:
     np.testing.assert_array_equal(data.train_rows, before)
 
 
-TOWARDS: dict[str, tuple[Any, list[Any], list[Any]]] = {
+TOWARDS: dict[str, tuple[Any, Any, list[Any]]] = {
     "names": (Labels(names=("no", "yes")), ["yes", "no", "yes"] * 4, [1, 0, 1]),
     "names the other way round": (Labels(names=("yes", "no")), ["yes", "no", "yes"] * 4, [0, 1, 0]),
     "numbers": (Labels(names=("no", "yes")), [1, 0, 1] * 4, [1, 0, 1]),
     "whole floats": (Labels(names=("no", "yes")), [1.0, 0.0, 1.0] * 4, [1, 0, 1]),
     "numbers that are names": (Labels(names=("-1", "1")), [1, -1, 1] * 4, [1, 0, 1]),
+    "numbers from 1": (Labels(names=("1", "2", "3")), [1, 3, 2] * 4, [0, 2, 1]),
+    "some of the numbers": (Labels(names=("1", "2", "3")), [1, 2, 1] * 4, [0, 1, 0]),
+    "numbers the other way round": (Labels(names=("1", "0")), [1, 0, 1] * 4, [0, 1, 0]),
+    "nullable numbers": (Labels(names=("no", "yes")), pd.array([1, 0, 1] * 4, "Int64"), [1, 0, 1]),
+    "nullable fractions": (Number(low=0.0, high=2.0, name="n"), pd.array([0.5, 2.0, 9] * 4), [-0.5, 1, 1]),
     "truth": (Labels(names=("False", "True")), [True, False, True] * 4, [1, 0, 1]),
     "values": (Number(low=0.0, high=2.0, name="n"), [0.5, 2.0, 9.0] * 4, [-0.5, 1.0, 1.0]),
     "whole values": (Number(low=0.0, high=2.0, name="n"), [1, 2, 9] * 4, [0.0, 1.0, 1.0]),
@@ -280,11 +285,42 @@ def test_the_task_says_what_targets_mean(name: str) -> None:
         text = text.replace("labels = []", 'target = { name = "n", low = 0.0, high = 2.0 }').replace(
             "logistic", "linear"
         )
+    text = text.replace("logistic", "softmax") if len(labels) > 2 else text
     rows = np.arange(24.0).reshape(12, 2)
     dataset = prepare(bind(parse(text), Dataset.from_arrays(rows, given)))[1]
     whole = dict(zip(rows[:, 0].tolist(), expected * 4, strict=True))
     for half, targets in ((dataset.train_rows, dataset.train_targets), (dataset.test_rows, dataset.test_targets)):
         np.testing.assert_allclose(targets, [whole[row] for row in half[:, 0].tolist()], atol=1e-6)
+
+
+LABELS: dict[str, tuple[tuple[str, str], list[Any]]] = {
+    "numbers from 1": (("1", "2"), [1, 2]),
+    "the other way round": (("1", "0"), [1, 0]),
+    "signs": (("-1", "1"), [-1, 1]),
+    "whole floats": (("0", "1"), [0.0, 1.0]),
+    "truth": (("False", "True"), [False, True]),
+    "words": (("no", "yes"), ["no", "yes"]),
+}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz", "frame", "arrays"])
+@pytest.mark.parametrize("name", LABELS)
+def test_labels_are_read_alike_from_everywhere(name: str, kind: str, tmp_path: Path) -> None:
+    """A column of numbers in Parquet, a frame or an array means what the same digits mean in CSV."""
+    names, given = LABELS[name]
+    frame = pd.DataFrame({"x": np.arange(12.0), "label": given * 6})
+    data: Any = tmp_path / f"rows.{kind}"
+    if kind == "csv":
+        frame.astype({"label": int} if name == "whole floats" else {}).to_csv(data, index=False)
+    elif kind == "parquet":
+        frame.to_parquet(data)
+    elif kind == "npz":
+        np.savez(data, rows=frame[["x"]].to_numpy(), labels=np.array(given * 6))
+    else:
+        data = frame if kind == "frame" else (frame[["x"]].to_numpy(), frame.label.to_numpy())
+    text = WALK.replace('file = "rows.csv"\nowner = "phone"\n', "").replace('["x", "y"]', '["x"]')
+    made = prepare(bind(parse(text.replace('["standing", "walking"]', json.dumps(names))), data))[1]
+    assert made.train_targets.tolist() == [int(x) % 2 for x in made.train_rows[:, 0]]
 
 
 MISTAKES: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
@@ -302,6 +338,10 @@ MISTAKES: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "no label": (lambda f: f.drop(columns="label"), 'no column is called "label"'),
     "another header": (lambda f: f.rename(columns={"x": "z"}), "missing: x\n  unknown: z"),
     "one more column": (lambda f: f.assign(z=1.0), "unknown: z"),
+    "an empty label": (
+        lambda f: f.assign(label=f.label.where(f.index > 0).astype("string")),
+        "row 1, column label: the label is missing",
+    ),
     "no rows": (lambda f: f.iloc[:0], "no rows"),
 }
 
@@ -349,6 +389,10 @@ def test_what_fits_is_not_refused(files: Path) -> None:
 
 
 FILE_KEYS = {
+    'owner = "phone"\n': (
+        'label-column = "y"\n',
+        'label-column = "y" is one of the columns: it would be predicted from',
+    ),
     'file = "rows.csv"': ('dataset = "digits"\nfile = "rows.csv"', "give dataset or file, not both"),
     'owner = "phone"': ('owner = "x"', 'the owner "x" is learnt from or predicted'),
     'file = "rows.csv"\nowner': ('file = "rows.csv"\ntest = 2.0\nowner', "test = 2 is no share of the rows"),

@@ -59,6 +59,28 @@ def test_a_classifier_learns_and_says_what_it_knows(cancer: Table) -> None:
     assert learnt.result_.task.crowd.devices == 10 and learnt.result_.engine == "numpy"
 
 
+def test_values_of_numpy_are_those_of_python(cancer: Table) -> None:
+    rows, labels = cancer
+    plain = CrowdClassifier(
+        passes=3, devices=4, rate=0.25, epsilon=8.0, model={"kind": "mlp", "layers": [4]}, random_state=1
+    )
+    kinds: dict[str, Any] = {
+        "passes": np.int64(3),
+        "devices": np.int32(4),
+        "rate": np.float32(0.25),
+        "epsilon": np.float64(8),
+    }
+    grown = clone(plain).set_params(**kinds, model={"kind": "mlp", "layers": np.array([4])})
+    assert (grown.fit(rows, labels).predict(rows) == plain.fit(rows, labels).predict(rows)).all()
+    assert grown.epsilon_ == plain.epsilon_
+
+
+def test_targets_beyond_their_bounds_are_told(diabetes: Table) -> None:
+    rows, values = diabetes
+    learnt = CrowdRegressor(low=25.0, high=300.0, passes=2, random_state=0).fit(rows, values)
+    assert any(f"{int((values > 300).sum())} targets of estimator lie beyond" in one for one in learnt.result_.warnings)
+
+
 @pytest.mark.parametrize("unit", ["sample", "device"])
 def test_what_is_promised_is_not_exceeded(unit: str, cancer: Table) -> None:
     made = CrowdClassifier(epsilon=4.0, delta=1e-4, unit=unit, passes=10, random_state=0)
@@ -166,5 +188,7 @@ def test_mistakes_are_told_in_plain_words(cancer: Table) -> None:
         CrowdClassifier(model=3).fit(rows, labels)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="devices is a whole number, not 'ten'"):
         CrowdClassifier(devices="ten").fit(rows, labels)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="devices: 0 devices: at least one is needed"):
+        CrowdClassifier(devices=0).fit(rows, labels)
     with pytest.raises(ValueError, match="y holds something that is no number"):
         CrowdRegressor().fit(rows, np.where(labels, "warm", "cold"))

@@ -17,10 +17,11 @@ from crowdml.simulation.slices.sliced import first_parameters
 from crowdml.slicing import DOMINATOR, cost_graph, cut, sliced_net
 from crowdml.slicing.number_formats import NUMBERS, Numbers
 from crowdml.slicing.piece_owner import PieceOwner, Plan, Told
-from crowdml.slicing.piece_state import PieceState, piece_layout, put_piece, take_piece, tied_numbers
+from crowdml.slicing.piece_state import PieceState, piece_layout, tied_numbers
 from crowdml.slicing.sliced_net import batch_gradients
 from crowdml.slicing.training import as_batch, take_step
 from tests.slicing.conftest import net
+from tests.support.sliced_nets import put_piece, take_piece
 
 RATE = 0.1
 SPLIT = """

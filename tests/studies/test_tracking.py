@@ -48,6 +48,11 @@ def test_mlflow_has_the_run(result: Result, tmp_path: Path, monkeypatch: pytest.
     assert '"mode": "paper"' in run.data.tags["crowdml.privacy"]
     with pytest.raises(BadInput, match=r"--track-to: .*cannot be used"):
         open_tracker("mlflow", "nothing://here", "digits")
+    client.delete_experiment(experiment.experiment_id)
+    with pytest.raises(
+        BadInput, match=r'the experiment "digits" of .* was deleted, and takes no runs\n  mlflow .*restore'
+    ):
+        open_tracker("mlflow", None, "digits")
 
 
 def test_tensorboard_has_the_events(result: Result, tmp_path: Path) -> None:

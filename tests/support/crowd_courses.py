@@ -297,14 +297,14 @@ class CrowdCourse:
                 self.down[group, number].append(message if isinstance(message, bytes) else write_control(message))
         for event in machine.events:
             self.events.append((group, event))
-            self.references[group].note(event, self.passes[group], machine.first.values)
+            self.references[group].note(event, self.passes[group], machine.numbers.first.values)
         machine.events = []
-        if machine.stage == SHARING and machine.upload is not None:
+        if machine.stage == SHARING and machine.numbers.upload is not None:
             self._store(group)
 
     def _store(self, group: int) -> None:
         """Compare what a group uploads, fold it in, and give it what it takes over."""
-        machine, reference, upload = self.machines[group], self.references[group], self.machines[group].upload
+        machine, reference, upload = self.machines[group], self.references[group], self.machines[group].numbers.upload
         assert upload is not None
         if machine.cut is None:
             assert not len(upload.numbers)

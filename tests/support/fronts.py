@@ -113,7 +113,8 @@ class FrontEnds:
 def _role(server: Server) -> str:
     lines = (server.folder / "server.log").read_text().splitlines()
     told = [line.rsplit(" ", 1)[1] for line in lines if " INFO front end " in line]
-    return told[-1] if told else ""
+    # Others say with whom it is linked, before or after.
+    return next((word for word in reversed(told) if word in ("aggregates", "follows")), "")
 
 
 class Balanced(Recorder):

@@ -169,7 +169,7 @@ class Course:
                 self.down[number].append(message if isinstance(message, bytes) else write_control(message))
         self.events += self.group.events
         self.group.events = []
-        if self.group.stage == SHARING and self.group.upload is not None:
+        if self.group.stage == SHARING and self.group.numbers.upload is not None:
             self.passes += 1
             self.ended = self.group.cut.place if self.group.cut else None
             first = SharedNumbers.every(flatten(FIRST).astype(np.float32))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdml.core import NUMPY
+from crowdml.core import NUMPY, trees
 from crowdml.core.ops import Tree
 from crowdml.models import Model
 from crowdml.slicing import cost_graph, cut, sliced_net
 from crowdml.slicing.live.slice_plan import SlicePlan, slice_plan
 from crowdml.slicing.number_formats import Numbers
 from crowdml.slicing.piece_messages import Plan
+from crowdml.slicing.piece_state import Leaf, PieceState
 from crowdml.task import parse
 
 MLP = 'kind = "mlp"\nlayers = [8, 6]'
@@ -54,3 +55,25 @@ def first_parameters(model: Model, seed: int = 0) -> Tree:
         }
         for layer in model.zeros()
     )
+
+
+def take_piece(parameters: Tree, importance: Tree, layout: tuple[Leaf, ...], batches: int = 0) -> PieceState:
+    """Take an owner's numbers out of a net's parameters, and of Σ|gradient| in the same shape."""
+    none = np.zeros(0, trees.leaves(parameters)[0].dtype)
+    numbers = [parameters[leaf.layer][leaf.name].reshape(-1)[leaf.positions] for leaf in layout]
+    matters = [importance[leaf.layer]["w"].reshape(-1)[leaf.positions] for leaf in layout if leaf.name == "w"]
+    return PieceState(
+        numbers=np.concatenate([none, *numbers]), importance=np.concatenate([none, *matters]), batches=batches
+    )
+
+
+def put_piece(piece: PieceState, layout: tuple[Leaf, ...], parameters: Tree, importance: Tree) -> None:
+    """Put an owner's numbers where they belong among those of the whole net."""
+    at, seen = 0, 0
+    for leaf in layout:
+        count = len(leaf.positions)
+        parameters[leaf.layer][leaf.name].reshape(-1)[leaf.positions] = piece.numbers[at : at + count]
+        at += count
+        if leaf.name == "w":
+            importance[leaf.layer]["w"].reshape(-1)[leaf.positions] = piece.importance[seen : seen + count]
+            seen += count

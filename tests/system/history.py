@@ -1,9 +1,9 @@
 """The history of a course, checked as it grows: every event is looked at once, so that takes linear time.
 
 Versions and counts are totally ordered, so one number says how far everybody was shown to be when a request came in,
-and no later answer may be behind it, whatever was killed in between. A receipt is one line in the server's log, once;
-it has one charge in its device's ledger, with the hash of the bytes that were sent; and that charge was on disk before
-the bytes left.
+and no later answer may be behind it, whatever was killed in between. A receipt is one line in the server's log, once,
+in the slot of its device; it has one charge in that device's ledger, with the hash of the bytes that were sent; and
+that charge was on disk before the bytes left.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 _connect = sqlite3.connect
 _PAGE = re.compile(rb'id="(version|check_ins)"[^>]*>(\d+)')
+_FIRST_PAGE = re.compile(rb'href="/tasks/walk".*?version (\d+).*?([\d,]+) check-in', re.S)
 _METRIC = re.compile(rb"^crowdml_version\{.*\} (\d+)$", re.M)
 
 Headers = list[tuple[bytes, bytes]]
@@ -137,8 +138,13 @@ class History:
         if last == "curve":
             points = json.loads(content)["curve"]
             return (_standing(points[-1]) if points else {}), False
+        if last == "statistics":
+            return self._statistics(json.loads(content)), True
         if last == "metrics":
             return {"version": int(_METRIC.findall(content)[0])}, True
+        if asked.route == "GET /":
+            ((version, check_ins),) = _FIRST_PAGE.findall(content)
+            return {"version": int(version), "check-ins": int(check_ins.replace(b",", b""))}, True
         if asked.route.startswith("GET /tasks/"):
             page = {name.decode().replace("_", "-"): int(value) for name, value in _PAGE.findall(content)}
             return page, True
@@ -155,6 +161,13 @@ class History:
         if self.acknowledged.setdefault(told["key"], plain | {"who": who}) != plain | {"who": who}:
             self.violate(f"{told['key']}: two different receipts")
         return {"version": told["version"], f"check-ins of {who}": told["number"]}
+
+    def _statistics(self, told: dict[str, Any]) -> dict[str, int]:
+        """Days and staleness are counted beside the model: each check-in must be among both, whatever was killed."""
+        for part in ("participation", "staleness"):
+            if (found := sum(each["check_ins"] for each in told[part])) != told["check_ins"]:
+                self.violate(f"{part} of {found} check-ins, and there are {told['check_ins']}")
+        return _standing(told)
 
     def _model(self, route: str, version: int, parameters: bytes) -> None:
         if self._models.setdefault((route, version), parameters) != parameters:
@@ -192,15 +205,23 @@ class History:
             if number != numbers[slot] + 1 or not last <= reached <= version or started > reached:
                 self.violate(f"{key}: number {number} after {numbers[slot]}, version {reached} after {last}")
             numbers[slot], last = number, reached
-        charged: dict[str, str] = {}
+        charged, by, owners = dict[str, str](), dict[str, str](), dict[int, str]()
         for folder in folders:
             own = charges(folder)
             if charged.keys() & own.keys():
                 self.violate(f"{folder.name}: charged what another has charged")
             charged |= own
-        for _, key, body, *_ in log:
+            by |= dict.fromkeys(own, folder.name)
+        for slot, key, body, *_ in log:
             if charged.get(key, "").upper() != body:
                 self.violate(f"{key}: a receipt without its charge")
+            elif owners.setdefault(slot, by[key]) != by[key]:
+                self.violate(f"{key}: a receipt of {by[key]} in the slot of {owners[slot]}")
+        if len(set(owners.values())) < len(owners):
+            self.violate("a device has receipts in two slots")
+        for key, told in self.acknowledged.items():
+            if by.get(key) != told["who"].replace(" ", "-"):
+                self.violate(f"{key}: acknowledged to {told['who']}, who has not charged it")
         for key, sent in self.bodies.items():
             if charged.get(key) != hashlib.sha256(sent).hexdigest():
                 self.violate(f"{key}: sent, and never charged")

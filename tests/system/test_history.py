@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -131,3 +132,35 @@ def test_what_was_acknowledged_and_is_not_stored_is_found(server: Path) -> None:
     history.answered(asked, 200, [], b'{"key": "one", "number": 1, "version": 3}')
     history.check_stored(server)
     assert history.violations == ["version 3 was shown, and 2 is stored", "one: acknowledged, and lost or another"]
+
+
+def test_a_receipt_in_the_slot_of_another_device_is_found(server: Path, device: Path, tmp_path: Path) -> None:
+    other = tmp_path / "device-1"
+    shutil.copytree(device, other)
+    for folder, key in ((device, "one"), (other, "two")):
+        charge(folder, key, key.encode())
+    for number, key in enumerate(("one", "two"), 1):
+        put(server, key, key.encode(), number, number)
+    history = History()
+    history.check_end(server, [device, other])
+    assert history.violations == ["two: a receipt of device-1 in the slot of device-0"]
+
+
+def test_a_receipt_that_another_device_is_given_is_found(server: Path, device: Path) -> None:
+    history = History()
+    charge(device, "one", b"one")
+    put(server, "one", b"one", 1, 2)
+    asked = history.asked("device 1", "POST", "/v1/tasks/walk/check-ins", b"")
+    history.answered(asked, 200, [], b'{"key": "one", "number": 1, "version": 2}')
+    history.check_end(server, [device])
+    assert "one: acknowledged to device 1, who has not charged it" in history.violations
+
+
+def test_statistics_that_do_not_add_up_are_found() -> None:
+    history = History()
+    for counted in (2, 1):
+        told = {"version": 2, "check_ins": 2, "participation": [{"check_ins": 1}] * counted}
+        told |= {"staleness": [{"check_ins": 2}, {"check_ins": 0}]}
+        asked = history.asked("operator", "GET", "/v1/tasks/walk/statistics", b"")
+        history.answered(asked, 200, [], json.dumps(told).encode())
+    assert history.violations == ["participation of 1 check-ins, and there are 2"]

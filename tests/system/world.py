@@ -229,7 +229,8 @@ class World:
     def _routes(self) -> list[tuple[str, str]]:
         """Return everything that can be read, and as whom: the operator, or a device."""
         shown = "/v1/tasks/walk"
-        public = ["/v1/tasks", shown, f"{shown}/curve", f"{shown}/model", f"{shown}/devices", "/metrics", "/tasks/walk"]
+        public = ["/v1/tasks", shown, "/metrics", "/", "/tasks/walk"]
+        public += [f"{shown}/{part}" for part in ("curve", "model", "devices", "statistics")]
         own = [f"{shown}/check-out", "/v1/devices/me", "/v1/devices/me/receipts", f"{shown}/model"]
         return [(path, "operator") for path in public] + [(path, "device 0") for path in own]
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from crowdml.core import NUMPY, BadInput, CheckIn, Release, Tally
+from crowdml.core import NUMPY, Array, BadInput, Batch, CheckIn, Release, Tally
 from crowdml.core.errors import MalformedMessage
+from crowdml.device.entropy_coins import DeviceCoins
 from crowdml.privacy.gaussian import gaussian_budget
 from crowdml.privacy.renyi import rho_budget
 from crowdml.privacy.sanitisers.grid import OnGrid
@@ -14,6 +15,7 @@ from crowdml.task import Task, parse
 from crowdml.task.explanation import explain
 from crowdml.task.live_task import masked_forms
 from crowdml.task.masking import MaskedForm
+from tests.support.phases import stepped
 
 TASK = """
 crowdml = 1
@@ -137,6 +139,35 @@ def test_integers_and_noise_are_told_apart() -> None:
     back = form.check_in(3 * (vector + noise), 3)
     assert back.update.tolist() == [3 * at for at in range(12)]
     assert int(back.weight) == 90
+
+
+class Seven(DeviceCoins):
+    """Coins of a device, but for noise: that is always 7."""
+
+    def discrete_gaussian(self, stage: str, scale: float, shape: tuple[int, ...]) -> Array:
+        return np.full(shape, 7, np.int32)
+
+
+@pytest.mark.parametrize("rows", [65_535, 65_536, 140_000])
+def test_no_number_of_rows_wraps_a_vector_around(rows: int) -> None:
+    """At 32 bits 65,536 such rows, and all but one of them, would be 2³² apart, where noise hides 1.5 · 2¹⁵."""
+    head, tail = TASK.replace("features = 4", "features = 1").split("[model]")
+    task = parse(
+        head.replace('["a", "b", "c"]', '["a", "b"]') + "[model]" + tail.replace("clip = 1.0\n", ""),
+        changes=["model.kind=logistic", "algorithm={ kind = 'ridge', per-round = 20 }", "privacy.max-uses=1"],
+    )
+    (form,) = forms_of(task)
+    phase, coins = task.build(NUMPY).last, Seven()
+    broadcast = phase.server.check_out(phase.server.init(coins))
+    ones = np.ones(rows, np.float32)
+    release, state = stepped(
+        phase, broadcast, Batch(rows=ones[:, None], targets=ones.astype(np.int32), mask=ones), coins
+    )
+    check_in, _ = phase.finish(broadcast, release, state, coins)
+    vector, noise = form.vector(release, check_in)
+    assert noise is not None
+    assert vector.tolist() == [rows << 15, rows << 15, rows]
+    assert noise.tolist() == [7, 7, 0]
 
 
 def test_numbers_without_a_promise_are_summed_in_fixed_point() -> None:

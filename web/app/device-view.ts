@@ -167,10 +167,10 @@ export class DeviceView {
         ? `${counted(left, "contribution")} left`
         : `the busiest ${this.collector.noun} has ${counted(left, "use")} left`;
     this.figures.replaceChildren(
-      figure("kept", String(rows), `${this.collector.noun}s, in this browser only`),
+      figure("kept", `${rows}`, `${this.collector.noun}s, in this browser only`),
       figure(
         "sent",
-        String(receipts),
+        `${receipts}`,
         unsettled ? `and ${unsettled} waiting to be sent` : `of ${counted(releases, "contribution")} charged`,
       ),
       figure(
@@ -178,7 +178,11 @@ export class DeviceView {
         has ? `${state.odds} in 100` : "none",
         has ? `for a guess; 50 is a coin, ${this.promised.odds} the most` : "nothing is promised",
       ),
-      figure("spent", has ? `ε ${spent.toPrecision(2)}` : "–", has ? `of ${epsilon}; ${ends}` : "no formal guarantee"),
+      figure(
+        "spent",
+        has ? `ε ${Math.ceil(100 * spent) / 100}` : "–", // rounded up: never less than what was spent
+        has ? `of ${epsilon}; ${ends}` : "no formal guarantee",
+      ),
     );
     void this.ledger?.refresh(releases, this.device.account);
   }

@@ -34,11 +34,15 @@ function lines(text: string): { number: number; fields: string[] }[] {
   return made;
 }
 
+/** The column of the targets: the one that the task names, or that of the target. */
+const columnOf = (data: Device["task"]["definition"]["data"]): string =>
+  data["label-column"] ?? data.target?.name ?? "label";
+
 /** Read a file's text into rows, or say where it is not what the task asks for. */
 export function readRows(text: string, data: Device["task"]["definition"]["data"]): Row[] {
   const [header, ...rest] = lines(text.replace(/^\ufeff/, ""));
-  const target = data.target?.name ?? "label";
-  if (!header) refuse("there are no rows: a line with the names of the columns, then a line for each row");
+  const target = columnOf(data);
+  if (!header) refuse("there are no rows: a line that names the columns, then one for each row");
   const places = (name: string): number => {
     const at = header.fields.indexOf(name);
     if (at < 0) refuse(`line 1: no column is called ${name}; there are: ${header.fields.slice(0, 8).join(", ")}`);
@@ -72,8 +76,8 @@ export class RowsFile implements Collector {
   private readonly text = h("textarea", { rows: 5, id: "pasted", spellcheck: false });
 
   constructor(private readonly around: Surroundings) {
-    const { columns, features, target } = this.data;
-    const names = [...(columns ?? [`${features} numbers`]), target?.name ?? "label"].join(", ");
+    const { columns, features } = this.data;
+    const names = [...(columns ?? [`${features} numbers`]), columnOf(this.data)].join(", ");
     const file = h("input", {
       type: "file",
       id: "file",

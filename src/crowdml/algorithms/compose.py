@@ -128,12 +128,13 @@ def local_work(
         proximal: As in `local_steps`.
     """
     settings, ops, c = parts.settings, parts.ops, parts.hyper["rate"]
+    own = settings.rate.build(c, ops)
     return LocalWork(
         objective=parts.objective(),
-        rate=rate or settings.rate.build(c, ops),
+        rate=rate or own,
         largest_rate=c,
         wide_factor=settings.rate.build(ops.wide(c), ops).factor if rate is None else None,
-        counts_up=settings.rate.counter == "local-steps",
+        counts_up=settings.rate.counter == "local-steps" or own.counts_updates,
         size=settings.local_batch,
         padded=schedule.whole,
         through_rows=through_rows,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -28,11 +29,14 @@ class Rate:
         init: `init(parameters)`: what the rate remembers; `()` if nothing.
         step: `step(memory, update, count)` returns the change to subtract and the new memory; counts start at 1.
         factor: `factor(count)`: what an update is multiplied by; None where the rate looks at updates itself.
+        counts_updates: Whether the count must be that of the updates in its memory, whatever the task has it count:
+            means that begin at zero are corrected by it.
     """
 
     init: Callable[[Tree], Tree]
     step: Callable[[Tree, Tree, Array], tuple[Tree, Tree]]
     factor: Callable[[Array], Array] | None = None
+    counts_updates: bool = False
 
 
 class RateSettings(Settings):
@@ -193,7 +197,11 @@ class _Adaptive(RateSettings):
     decay: float = Field(0.9, ge=0, lt=1, description="β₁: share of the old mean of updates kept at each step")
     square_decay: float = Field(0.999, ge=0, lt=1, description="β₂: share of the old squares kept at each step")
     floor: float = Field(1e-8, gt=0, description="added to the root, against division by zero")
-    corrected: bool = Field(True, description="whether means are corrected for beginning at zero")
+    corrected: bool = Field(
+        True,
+        description="whether means are corrected for beginning at zero, by the number of updates that they are of, "
+        "whatever counter says",
+    )
 
     @abc.abstractmethod
     def blend(self, old: Array, new: Array, ops: Ops) -> Array:
@@ -220,7 +228,7 @@ class _Adaptive(RateSettings):
             zeros = trees.map(xp.zeros_like, parameters)
             return AdamState(mean=zeros, squares=zeros)
 
-        return Rate(init=init, step=step)
+        return Rate(init=init, step=step, counts_updates=self.corrected)
 
 
 class Adam(_Adaptive):
@@ -283,7 +291,7 @@ def uphill(rate: Rate) -> Rate:
     def step(memory: Tree, change: Tree, count: Array) -> tuple[Tree, Tree]:
         return rate.step(memory, trees.map(lambda leaf: -leaf, change), count)
 
-    return Rate(init=rate.init, step=step, factor=None if factor is None else lambda count: -factor(count))
+    return replace(rate, step=step, factor=None if factor is None else lambda count: -factor(count))
 
 
 RATES: Registry[type[RateSettings]] = Registry(

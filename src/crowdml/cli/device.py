@@ -212,9 +212,10 @@ def personal(
     from crowdml.algorithms.solitary import PersonalSettings
     from crowdml.core import BadInput
     from crowdml.core.files import writable
-    from crowdml.device.personal_model import keeps_model, personal_of, require_kind
+    from crowdml.device.personal_model import keeps_model, personal_of
+    from crowdml.task.model_files import require_model_kind
 
-    require_kind(out)
+    require_model_kind(out)
     writable(out)
     if rate <= 0:
         raise BadInput(f"a rate of {rate:g} teaches nothing", where="--rate", hint="such as 0.1")

@@ -82,7 +82,9 @@ def _cap(found: dict[str, Any]) -> str:
     delta = "any δ" if found["delta"] is None else f"δ = {found['delta']:g}"
     counted = found["counted"]
     told = (
-        "a task without a guarantee" if counted is None else f"ε = {counted['epsilon']:.4g}, δ = {counted['delta']:g}"
+        "a task without a guarantee"
+        if counted is None
+        else f"ε = {output.epsilon_text(counted['epsilon'])}, δ = {counted['delta']:g}"
     )
     return f"cap over all tasks: ε = {found['epsilon']:g}, {delta}; counted against it: {told}"
 
@@ -143,7 +145,8 @@ class Progress:
     def update(self, device: Device, outcome: Outcome) -> None:
         """Show what became of a check-in."""
         what = f"refused ({outcome.code}), spent all the same" if outcome.status == "refused" else outcome.status
-        spent = f"ε = {outcome.epsilon:.4g}" if device.live.plan.terms.promised else "no formal guarantee"
+        promised = device.live.plan.terms.promised
+        spent = f"ε = {output.epsilon_text(outcome.epsilon)}" if promised else "no formal guarantee"
         self.tell(f"release {outcome.releases}: {what}, version {outcome.version}, {spent}")
 
     def end(self, device: Device, summary: Summary) -> None:

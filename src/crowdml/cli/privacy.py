@@ -113,7 +113,8 @@ def _print_sums(found: Explanation) -> None:
         sums.append((f"one {unit}", *told, best.by if best else "", _right(odds[unit].odds)))
     last = len(found.curve) - 1
     points = [found.curve[at] for at in sorted({0, last // 4, last // 2, 3 * last // 4, last})]
-    curve = [(count, f"{enforced:.4g}", f"{valid.epsilon:.4g}", valid.by) for count, enforced, valid in points]
+    written = output.epsilon_text
+    curve = [(count, written(enforced), written(valid.epsilon), valid.by) for count, enforced, valid in points]
     columns = ("releases", f"enforced: {found.enforced_by}", "smallest valid", "by")
     output.show(
         output.table(

@@ -204,7 +204,7 @@ def _trust_lines(local: LocalTls) -> list[str]:
     return [
         f"{made}: {local.authority_file}",
         f"  SHA-256 fingerprint: {local.fingerprint}",
-        "  hand the file to owners, and the fingerprint on another way, so that they can compare it",
+        "  hand the file to owners, and the fingerprint in a different way, so that they can compare it",
         "  a Python device trusts it with: crowdml device join LINK --ca ca.pem",
         "  a phone trusts it after installing the file as a certificate authority, in its security settings",
         f"  the server's certificate holds until {local.until:%Y-%m-%d}; a start within its last 30 days renews it",

@@ -168,7 +168,7 @@ def _check_model_paths(export: Path | None, save: Path | None) -> None:
 
         from crowdml.core import BadInput
         from crowdml.core.errors import install
-        from crowdml.simulation.reporting.learnt_model import require_model_kind
+        from crowdml.task.model_files import require_model_kind
 
         require_model_kind(export)
         if export.suffix == ".onnx" and importlib.util.find_spec("onnx") is None:

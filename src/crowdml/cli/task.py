@@ -187,7 +187,7 @@ def invite(
 ) -> None:
     """Print links with which devices join a task, one link per device.
 
-    A link holds a secret that is good for one device: hand it over on a way that others cannot read.
+    A link holds a secret that is good for one device: hand it over so that nobody else can read it.
     """
     operator = _operator(server, home, ca)
     links = operator.ask("POST", f"/v1/tasks/{name}/invites", {"count": count})["invites"]
@@ -228,8 +228,8 @@ def _print_task(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _lines(found: dict[str, Any]) -> dict[str, Any]:
+    from crowdml.data.data_section import DataSettings
     from crowdml.task.recent_error import RecentError
-    from crowdml.task.sections import DataSettings
     from crowdml.wire import SignedTask
 
     reason = f" ({found['reason']})" if found["reason"] else ""

@@ -54,6 +54,7 @@ class Ops:
             around them: above, below, left, right. None where windows are better unfolded.
         solve: `solve(a, b)` is `a⁻¹ b` for a symmetric positive definite `a`.
         wide: The widest floating-point type there is, for proofs that need double precision on a device.
+        long: The widest type of whole numbers there is, for sums on a device that must not wrap around.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Ops:
     convolve: Callable[[Array, Array, int, tuple[int, int, int, int]], Array] | None
     solve: Callable[[Array, Array], Array]
     wide: Any
+    long: Any
 
 
 def _fold(step: Callable[[Tree, Tree], Tree], carry: Tree, xs: Tree) -> Tree:
@@ -150,6 +152,7 @@ NUMPY = Ops(
     convolve=None,
     solve=_solve,
     wide=np.float64,
+    long=np.int64,
 )
 
 

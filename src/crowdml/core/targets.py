@@ -38,6 +38,14 @@ def one_hot(numbers: Array, count: int, ops: Ops) -> Array:
     return (ops.xp.arange(count)[:, None] == numbers).astype(ops.xp.float32)
 
 
+def _is_whole(name: str) -> bool:
+    """Tell whether a text is a whole number, as one is written."""
+    try:
+        return str(int(name)) == name
+    except ValueError:
+        return False
+
+
 @record
 class Labels:
     """One of several names. The encoded target is the number of the name.
@@ -62,6 +70,11 @@ class Labels:
     """What an error of 0.1 means; empty where that is clear."""
 
     names: tuple[str, ...]
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The labels; a number has none."""
+        return self.names
 
     @property
     def bins(self) -> int:
@@ -92,21 +105,38 @@ class Labels:
         """What a file with a model says of its target."""
         return {"labels": json.dumps(self.names)}
 
+    @property
+    def are_numbers(self) -> bool:
+        """Whether all names are whole numbers: then a whole number is a name, as it is in a file of text."""
+        return all(_is_whole(name) for name in self.names)
+
     def parse(self, value: Any, where: str = "") -> int:
         """Read one label as an owner gives it: a text is its name, a whole number is its number.
+
+        Where all names are whole numbers, a whole number is one of them, whatever it is read from:
+
+        >>> Labels(names=("1", "2", "3")).parse(1), Labels(names=("1", "2", "3")).parse("1")
+        (0, 0)
 
         Args:
             value: Text from a file, or a number from an array.
             where: File and line, for the message.
         """
+        if isinstance(value, bool | np.bool_) and str(bool(value)) in self.names:
+            value = str(bool(value))
         if isinstance(value, str):
-            if value in self.names:
-                return self.names.index(value)
+            name = value if value in self.names else value.strip()
+            if name in self.names:
+                return self.names.index(name)
             raise BadInput(f"{value!r} is not a label", where=where, hint=nearest(value, list(self.names)))
-        if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
+        whole = isinstance(value, int | np.integer)
+        whole |= isinstance(value, float | np.floating) and float(value).is_integer()
+        if whole and not isinstance(value, bool | np.bool_):
+            if self.are_numbers:
+                return self.parse(str(int(value)), where)
             if 0 <= value < self.bins:
                 return int(value)
-            raise BadInput(f"label {value} is not a number from 0 to {self.bins - 1}", where=where)
+            raise BadInput(f"label {int(value)} is not a number from 0 to {self.bins - 1}", where=where)
         raise BadInput(f"{value!r} is not a label", where=where, hint="a name, or a whole number from 0")
 
     def parse_all(self, values: Sequence[Any], where: Callable[[int], str]) -> npt.NDArray[np.int32]:
@@ -114,7 +144,7 @@ class Labels:
         known: dict[Any, int] = {}
         found = np.empty(len(values), np.int32)
         for at, value in enumerate(values):
-            key = (type(value), value) if isinstance(value, str | int) else at  # true equals 1, but is none
+            key = (type(value), value) if isinstance(value, str | int | float) else at  # true equals 1, but is none
             if key not in known:
                 known[key] = self.parse(value, where(at))
             found[at] = known[key]
@@ -203,6 +233,7 @@ class Number:
     """
 
     dtype: ClassVar[type[np.float32]] = np.float32
+    label_names: ClassVar[tuple[str, ...]] = ()
     has_accuracy: ClassVar[bool] = False
     noun: ClassVar[str] = "target"
     """What a row's target is called where there is one for each row."""

@@ -182,7 +182,7 @@ class Dataset:
     @property
     def label_names(self) -> tuple[str, ...]:
         """The name of each class number; none where the target is a number."""
-        return self.target.names if isinstance(self.target, Labels) else ()
+        return self.target.label_names
 
     @property
     def classes(self) -> int:
@@ -230,8 +230,7 @@ def _tested(given: tuple[Any, ...], table: Rows, columns: Sequence[str], target:
         rows = rows[:, [names.index(name) for name in columns]]
     if rows.shape[1] != table.shape[1]:
         raise BadInput(f"{rows.shape[1]} numbers in a row, {table.shape[1]} in one to learn from", where="test rows")
-    known = target.names if isinstance(target, Labels) else ()
-    targets = read_targets(given[1], known, target).values
+    targets = read_targets(given[1], target.label_names, target).values
     if len(targets) != len(rows) or not len(rows):
         raise BadInput(
             f"{len(rows)} rows to test on, with {len(targets)} targets", where="test", hint="one target for each row"

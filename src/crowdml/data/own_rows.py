@@ -20,7 +20,7 @@ from crowdml.core import BadInput, record
 from crowdml.data.dataset import Dataset
 from crowdml.data.held_out import Ints, OwnerNumbers, held_out_note, hold_out
 from crowdml.data.rows import parquet_files
-from crowdml.data.rows.row_columns import column_values, frame_columns, frame_floats
+from crowdml.data.rows.row_columns import column_values, frame_columns, frame_floats, frame_place
 from crowdml.data.rows.row_contract import Contract
 from crowdml.data.rows.row_files import RowFile
 from crowdml.data.rows.row_tables import Table
@@ -71,31 +71,29 @@ class OwnRows:
         """Read a data frame, whose columns are found as those of a file."""
         contract, names = self.contract, frame_columns(frame)
         places = contract.find(names, "the frame", self.label_column)
-        notes: list[str] = []
+        notes, numbers = list[str](), np.arange(len(frame))
         if contract.leaves_out:
             looked = contract.looked_at(places)
             columns = [column_values(frame.iloc[:, at]).tolist() for at, _ in looked]
             whole = complete_rows(columns, [slot for _, slot in looked])
             parquet_files.warn_left_out("the frame", int((~whole).sum()), len(frame), notes.append)
-            frame = frame[whole]
-        owners = None
-        if places.owner is not None:
-            listed = enumerate(column_values(frame.iloc[:, places.owner]).tolist())
-            column = f"column {names[places.owner]}"
-            owners = tuple(contract.owner_of(value, f"the frame, row {at + 1}, {column}") for at, value in listed)
+            frame, numbers = frame[whole], numbers[whole]
+
+        def texts(place: int | None, read_one: Callable[[Any, str], str]) -> tuple[str, ...] | None:
+            if place is None:
+                return None
+            where = frame_place(frame, place, "the frame", numbers)
+            listed = column_values(frame.iloc[:, place]).tolist()
+            return tuple(read_one(value, where(at)) for at, value in enumerate(listed))
+
+        owners = texts(places.owner, contract.owner_of)
         targets = column_values(frame.iloc[:, places.label]).tolist()
         if contract.words:
-            rows = read_frame(frame, contract.slots, places.features, "the frame")
+            rows = read_frame(frame, contract.slots, places.features, "the frame", numbers)
         else:
-            rows = frame_floats(frame, places.features, "the frame")
-        ids = None
-        if places.id is not None:
-            listed = enumerate(column_values(frame.iloc[:, places.id]).tolist())
-            ids = tuple(contract.identity(value, f"the frame, row {at + 1}") for at, value in listed)
-
-        def where(at: int) -> str:
-            return f"the frame, row {at + 1}, column {names[places.label]}"
-
+            rows = frame_floats(frame, places.features, "the frame", numbers)
+        ids = texts(places.id, contract.identity)
+        where = frame_place(frame, places.label, "the frame", numbers)
         table = contract.block(rows, targets, where, ids=ids, owners=owners)
         dataset = self._of_blocks("frame", _sizes([table], contract), iter([table]), allocate, notes)
         return dataclasses.replace(dataset, note="; ".join([*notes, *filter(None, [dataset.note])]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from crowdml.core.errors import BadInput
 from crowdml.core.records import record
-from crowdml.core.targets import Labels, Target
+from crowdml.core.targets import Target
 from crowdml.data.dataset import Dataset
 
 
@@ -103,7 +103,7 @@ class Source:
     @property
     def label_names(self) -> tuple[str, ...]:
         """The classes; none where the target is a number."""
-        return self.target.names if isinstance(self.target, Labels) else ()
+        return self.target.label_names
 
     @staticmethod
     def of_function(name: str, function: Callable[[], Dataset]) -> Source:

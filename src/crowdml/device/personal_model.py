@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from crowdml.algorithms.solitary import PersonalSettings, personal_model
 from crowdml.core import NUMPY, BadInput, record, trees
-from crowdml.core.errors import install
 from crowdml.core.files import write_whole
 from crowdml.core.ops import Tree
 from crowdml.data.rows.row_contract import Warn
@@ -32,10 +31,9 @@ from crowdml.device.server_connection import Connection
 from crowdml.device.task_memory import kept_state
 from crowdml.models import Own
 from crowdml.task.live_task import LiveTask
+from crowdml.task.model_files import model_file
 from crowdml.wire import Layout
 
-KINDS = (".safetensors", ".onnx")
-"""What a model can be saved as."""
 SECRET = "learnt from its owner's rows without noise: not to be given away"  # noqa: S105  what the file says of itself
 
 
@@ -85,24 +83,8 @@ class Personal:
             arrays: What the transforms have learnt, as in the signed task: for ONNX.
         """
         path = Path(path)
-        require_kind(path)
-        write_whole(path, self._onnx(arrays or ()) if path.suffix == ".onnx" else self._safetensors(), secret=True)
-
-    def _safetensors(self) -> bytes:
-        from safetensors.numpy import save
-
-        leaves = {name: np.ascontiguousarray(leaf) for name, leaf in trees.paths(self.parameters)}
-        return save(leaves, metadata=self._metadata())
-
-    def _onnx(self, arrays: tuple[Mapping[str, npt.NDArray[Any]], ...]) -> bytes:
-        from crowdml.task.onnx_export import to_onnx
-
-        try:
-            return to_onnx(self.live.task, arrays, self.parameters, self._metadata())
-        except ModuleNotFoundError as error:
-            if error.name != "onnx":
-                raise
-            raise BadInput("ONNX cannot be written here", hint=install("onnx")) from None
+        content = model_file(path, self.live.task, arrays or (), self.parameters, self._metadata())
+        write_whole(path, content, secret=True)
 
     def _metadata(self) -> dict[str, str]:
         task = self.live.task
@@ -213,12 +195,6 @@ def personal(
     adapted = personal_model(live.task.model_for(NUMPY), common, live.transform(learnt.rows), learnt.targets, settings)
     compared = _compare(live, aside, common, adapted) if len(aside) else None
     return Personal(live=live, parameters=adapted, version=version, steps=settings.steps, held_out=compared)
-
-
-def require_kind(path: Path) -> None:
-    """Refuse a file whose ending says nothing."""
-    if path.suffix not in KINDS:
-        raise BadInput(f"{path} has no known ending for a model", hint="use " + " or ".join(KINDS))
 
 
 def _apart(table: Table, held_out: float) -> tuple[Table, Table]:

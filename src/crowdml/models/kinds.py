@@ -10,8 +10,8 @@ from pydantic import Field, PrivateAttr
 from crowdml.core import BadInput, Labels, OneOf, Ops, Registry, Settings, Target
 from crowdml.core.registry import nearest
 from crowdml.core.settings import NameIn
-from crowdml.models.adapters.start_files import from_text
-from crowdml.models.adapters.user_model import USER_MODELS, UserModel, absent, begun_with, layout_of, require_layout
+from crowdml.models.adapters.start_files import begun_with, from_text, layout_of, require_layout
+from crowdml.models.adapters.user_model import USER_MODELS, UserModel, absent
 from crowdml.models.layers import LAYERS, LayerSettings
 from crowdml.models.layers.convolution import Convolution
 from crowdml.models.layers.dense import Dense, Flatten

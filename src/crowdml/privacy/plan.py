@@ -77,9 +77,14 @@ class Plan:
 
         None where it follows from the number of rows.
         """
-        if self.terms.unit == "device" or self.last.bounds_rows:
+        if self.terms.unit == "device" or self.grows_with_rows:
             return None
-        return _known(self.last.cost(1, 1)).event()
+        return _known(self.last.cost(1, self.terms.rows or 1)).event()
+
+    @property
+    def grows_with_rows(self) -> bool:
+        """Whether what is said of a device grows with its rows: each is bounded by itself, or counted without end."""
+        return self.last.bounds_rows or (self.last.counts is not None and self.terms.rows is None)
 
     def after(self, releases: int) -> Event:
         """What is charged for so many releases, the first of them included."""

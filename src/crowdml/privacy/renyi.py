@@ -59,6 +59,6 @@ def _at_order(rho: float, delta: float, excess: float) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def rho_budget(epsilon: float, delta: float) -> float:
-    """Return the largest ρ whose ε at δ is at most `epsilon`."""
-    return narrowed(lambda rho: rdp_epsilon(rho, delta) <= epsilon)[0]
+def rho_budget(epsilon: float, delta: float, whole: bool = False) -> float:
+    """Return the largest ρ whose ε at δ is at most `epsilon`, by all orders or by whole ones."""
+    return narrowed(lambda rho: rdp_epsilon(rho, delta, whole) <= epsilon)[0]

@@ -64,21 +64,21 @@ def pooled_report(task: Task, dataset: Dataset, seed: int) -> dict[str, Any]:
 
 def sliced_report(task: Task) -> dict[str, Any]:
     """Say what is promised of sums and weights: nothing as they are, and what noise adds up to where there is some."""
-    own, delta = task.algorithm, task.privacy.delta or SLICED_DELTA
+    settings, delta = task.algorithm, task.privacy.delta or SLICED_DELTA
     if task.calibrated.terms.promised:
         # What is said of a whole device grows with its rows, and nothing limits these.
         return _of_plan(task.calibrated, 1, 1, 1) | {"device": None} | _summary(task, task.calibrated, 1)
     found: dict[str, Any] = {"mode": task.calibrated.terms.mode, "sample": None, "device": None, "paper_claim": None}
     told = "no formal guarantee: sums and weights leave devices as they are; crowdml audit measures what they tell"
-    if own.cut_noise:
-        epsilon = gaussian_epsilon(2.0 / own.cut_noise, delta)
+    if settings.cut_noise:
+        epsilon = gaussian_epsilon(2.0 / settings.cut_noise, delta)
         found["first_cut"] = {"epsilon": round(epsilon, 6), "delta": delta}
         told = (
             f"no formal guarantee for labels; for the rest of a row ε = {epsilon:.4g}, δ = {delta:g} towards "
             "everybody: it enters one release, the noisy sums of the first cut"
         )
-    if own.upload_noise:
-        epsilon = gaussian_epsilon(2.0 * math.sqrt(task.passes) / own.upload_noise, delta)
+    if settings.upload_noise:
+        epsilon = gaussian_epsilon(2.0 * math.sqrt(task.passes) / settings.upload_noise, delta)
         found["upload"] = {"epsilon": round(epsilon, 6), "delta": delta}
         told += (
             f"; towards the server alone ε = {epsilon:.4g}, δ = {delta:g} for a whole device, over "

@@ -168,10 +168,10 @@ def _named(task: Task, data: Any) -> tuple[str, _Bound]:
         data = RowFile(path=Path(data), setting="data")
     if isinstance(data, RowFile):
         file = dataclasses.replace(data, path=data.path.expanduser().absolute())
-        own = _own_rows(task)
-        tested = identity(own.test.path) if isinstance(own.test, RowFile) else own.test
-        words = repr((identity(file.path), own.contract, own.label_column, tested))
-        return f"{file.path.name}@{_digest(words)}", _Bound(lambda: own.of_file(file, make_room), disposable=True)
+        reader = _own_rows(task)
+        tested = identity(reader.test.path) if isinstance(reader.test, RowFile) else reader.test
+        words = repr((identity(file.path), reader.contract, reader.label_column, tested))
+        return f"{file.path.name}@{_digest(words)}", _Bound(lambda: reader.of_file(file, make_room), disposable=True)
     dataset = _in_memory(task, data)
     arrays = (dataset.train_rows, dataset.train_targets, dataset.test_rows, dataset.test_targets, dataset.train_owners)
     return f"{dataset.name}@{_digest(repr(task.data.contract), *arrays)}", _Bound(lambda: dataset, disposable=False)
@@ -184,12 +184,12 @@ def _in_memory(task: Task, data: Any) -> Dataset:
     if isinstance(data, Dataset) or (isinstance(data, tuple) and len(data) in (2, 3)):
         _require_said(task, data)
     if isinstance(data, tuple) and len(data) in (2, 3):
-        own, whose = _own_rows(task), data[2] if len(data) == 3 else None
-        if isinstance(own.test, RowFile):
-            table = own.test.table(dataclasses.replace(own.contract, owner_optional=True), own.label_column)
-            held: Any = (table.rows, own.contract.target.decode(table.targets))
+        reader, whose = _own_rows(task), data[2] if len(data) == 3 else None
+        if isinstance(reader.test, RowFile):
+            table = reader.test.table(dataclasses.replace(reader.contract, owner_optional=True), reader.label_column)
+            held: Any = (table.rows, reader.contract.target.decode(table.targets))
         else:
-            held = own.test
+            held = reader.test
         data = Dataset.from_arrays(data[0], data[1], owners=whose, test=held)
     if not isinstance(data, Dataset):
         raise BadInput(
@@ -223,17 +223,16 @@ def _matched(contract: Contract, dataset: Dataset) -> Dataset:
             where="data.columns" if contract.columns else "data.features",
             hint=f"features = {dataset.features}",
         )
-    outside = 0
-    for half in ("train_targets", "test_targets"):
-        found = translate(getattr(dataset, half), dataset.target, contract.target, dataset.name)
-        parts[half], outside = found.values, outside + found.outside
-    if outside and contract.refuses_outside:
+    targets = np.concatenate([dataset.train_targets, dataset.test_targets])
+    found = translate(targets, dataset.target, contract.target, dataset.name)
+    parts["train_targets"], parts["test_targets"] = np.split(found.values, [len(dataset.train_targets)])
+    if found.outside and contract.refuses_outside:
         raise BadInput(
-            f"{outside} targets of {dataset.name} lie beyond their bounds",
+            f"{found.outside} targets of {dataset.name} lie beyond their bounds",
             where="data.target",
             hint=f'the task predicts {contract.target.described}; outside = "clip" counts them as the nearer one',
         )
-    return dataclasses.replace(dataset, target=contract.target, outside=max(outside, dataset.outside), **parts)
+    return dataclasses.replace(dataset, target=contract.target, outside=max(found.outside, dataset.outside), **parts)
 
 
 def _digest(words: str, *arrays: Any) -> str:

@@ -54,29 +54,17 @@ def simulate_stepwise(
     owners = [task.build(NUMPY, owner_epsilon=epsilon) for epsilon in task.crowd.owner_epsilon.values]
     timelines = make_timelines(task, dataset, trials, seed)
     began = time.perf_counter()
-    ends: list[Tree] = []
-    averages: list[Average] = []
-    updates = 0
+    ends, averages, updates = list[Tree](), list[Average](), 0
     found: dict[str, list[float]] = {}
     for trial, timeline in enumerate(timelines):
-        end = run_stepwise(
-            algorithm,
-            timeline,
-            dataset,
-            trial_seed(seed, trial),
-            owners=owners,
-            attack=attack_of(task, NUMPY),
-            stop=task.stop,
-        )
+        attack = attack_of(task, NUMPY)
+        seeds = trial_seed(seed, trial)
+        end = run_stepwise(algorithm, timeline, dataset, seeds, owners=owners, attack=attack, stop=task.stop)
+        ends.append(end.report.parameters)
         updates += end.check_ins
-        report = end.report
-        ends.append(report.parameters)
-        if report.averaging:
-            averages.append(average_of(timeline, report.averaging.weights, report.averaging.accepted))
-        errors = measured_errors(task, ends[-1], dataset, trial)
-        if report.counts:
-            errors["estimated_error"] = float(estimated_error(report.counts, NUMPY))
-        for name, error in errors.items():
+        if end.report.averaging:
+            averages.append(average_of(timeline, end.report.averaging.weights, end.report.averaging.accepted))
+        for name, error in _errors(task, end.report, dataset, trial).items():
             found.setdefault(name, []).append(error)
         if watch:
             watch((trial + 1) / trials, float(np.mean(watched(found))))
@@ -97,6 +85,14 @@ def simulate_stepwise(
         transforms=tuple(each.arrays for each in fitted),
     )
     return doubted(result, dataset)
+
+
+def _errors(task: Task, report: Report, dataset: Dataset, trial: int) -> dict[str, float]:
+    """Measure what a trial ended with, and say what devices have counted, where they count."""
+    errors = measured_errors(task, report.parameters, dataset, trial)
+    if report.counts:
+        errors["estimated_error"] = float(estimated_error(report.counts, NUMPY))
+    return errors
 
 
 @record

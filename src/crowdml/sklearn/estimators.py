@@ -51,7 +51,9 @@ NAME = "estimator"
 class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
     """What classifier and regressor have in common: settings become a task, and a task is simulated."""
 
-    def _learn(self, rows: Array, targets: Array, target: Target, data: dict[str, Any], owners: Any) -> None:
+    def _learn(
+        self, rows: Array, targets: Array, target: Target, data: dict[str, Any], owners: Any, outside: int = 0
+    ) -> None:
         """Simulate the crowd.
 
         Args:
@@ -60,6 +62,7 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
             target: What they mean.
             data: How a task file says that.
             owners: Whose each row is; None: dealt evenly.
+            outside: How many targets lie beyond their bounds.
         """
         with np.errstate(over="ignore"):
             table = rows.astype(np.float32)
@@ -75,10 +78,13 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
             test_targets=targets[:MEASURED],
             target=target,
             train_owners=read_owners(owners, len(table)),
+            outside=outside,
         )
         whose = dataset.train_owners
         if not isinstance(self.devices, Integral):
             raise TypeError(f"devices is a whole number, not {self.devices!r}")
+        if self.devices < 1:
+            raise BadInput(f"{self.devices} devices: at least one is needed", where="devices")
         devices = min(int(self.devices), len(table)) if whose is None else len(np.unique(whose))
         task = self._task(data | {"features": table.shape[1]}, devices, dealt=whose is None)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -126,7 +132,7 @@ class _CrowdEstimator(BaseEstimator):  # type: ignore[misc]
             )
         for path, value in (self.settings or {}).items():
             set_value(content, str(path).split("."), value, f"settings, {path}")
-        task = Task.model_validate(content, by_alias=True, by_name=False)
+        task = Task.model_validate(_plain(content), by_alias=True, by_name=False)
         check(task)
         return task
 
@@ -157,6 +163,15 @@ def _table(value: str | Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(value, str | Mapping):
         raise TypeError(f'a kind, such as "softmax", or a section such as {{"kind": "softmax"}}, not {value!r}')
     return {"kind": value} if isinstance(value, str) else dict(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return plain values for those of NumPy, as grids have them that were written as arrays."""
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _knows_probabilities(estimator: Any) -> bool:
@@ -363,7 +378,7 @@ class CrowdRegressor(RegressorMixin, _CrowdEstimator):  # type: ignore[misc]
             low, high = low - max(1.0, abs(low)), high + max(1.0, abs(high))  # all values are the same
         target = {"name": "value", "low": low, "high": high}
         known = Number(low=low, high=high, name="value")
-        self._learn(rows, known.encode(values), known, {"target": target}, owners)
+        self._learn(rows, known.encode(values), known, {"target": target}, owners, known.outside(values))
         return self
 
     def predict(self, X: Any) -> Array:

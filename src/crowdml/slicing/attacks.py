@@ -165,8 +165,8 @@ class Transcript:
                 raise BadInput(f"there is no array {name} with {axes} axes", where=str(path))
         if any(not np.isfinite(array).all() for array in arrays.values()):
             raise BadInput("a number is not finite", where=str(path))
-        own, others = len(arrays["own_labels"]), len(arrays["labels"])
-        lengths = {"own_sums": own, "own_rows": own, "sums": others, "rows": others}
+        owned, others = len(arrays["own_labels"]), len(arrays["labels"])
+        lengths = {"own_sums": owned, "own_rows": owned, "sums": others, "rows": others}
         wrong = [name for name, length in lengths.items() if name in arrays and len(arrays[name]) != length]
         if wrong or arrays["sums"].shape[1] != arrays["own_sums"].shape[1]:
             raise BadInput(

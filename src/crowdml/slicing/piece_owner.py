@@ -48,7 +48,7 @@ class PieceOwner:
         # A part that reaches no sum has nothing to do.
         self._parts = [_of(parts, owner) if self._receivers(at) else None for at, parts in enumerate(net.parts)]
         self._tied = tied_numbers(net, plan.like, owner)
-        self._due = {("sums", at) for at, own in enumerate(self._stages) if own}
+        self._due = {("sums", at) for at, owned in enumerate(self._stages) if owned}
         self._due |= {("part", at) for at, part in enumerate(self._parts) if part}
         self._later: list[Told] = []
         self._forget()
@@ -174,8 +174,10 @@ class PieceOwner:
     def _through(self, layers: Iterable[tuple[int, Any]], x: Array, micro: int, rows: int) -> Array:
         mask = np.ones(rows, np.float32)
         for number, layer in layers:
-            own = self._parameters(number)
-            x, self._memories[micro, number] = layer.learn(own, x, mask) if layer.learn else layer.forward(own, x)
+            parameters = self._parameters(number)
+            x, self._memories[micro, number] = (
+                layer.learn(parameters, x, mask) if layer.learn else layer.forward(parameters, x)
+            )
         return x
 
     def _spread(self, stage: int, micro: int, rows: int, x: Array) -> list[Told]:
@@ -232,26 +234,26 @@ class PieceOwner:
         return [made]
 
     def _hear_forward(self, stage: int, micro: int, rows: int, sender: int, numbers: Array) -> list[Told]:
-        own, senders = self._own(stage), self._senders(stage)
+        owned, senders = self._owned(stage), self._senders(stage)
         parts = _gather(self._forward_heard, (micro, stage), sender, numbers, len(senders))
         if parts is None:
             return []
         x = None
         for other in senders:
-            x = own.add(x, own.columns(self._crossing(stage)[other, self.owner]), parts[other])
-        bias = self._leaves.get((own.stage.linear, "b"))
+            x = owned.add(x, owned.columns(self._crossing(stage)[other, self.owner]), parts[other])
+        bias = self._leaves.get((owned.stage.linear, "b"))
         if bias is not None and not (self.plan.released and not stage):
-            x += bias if len(own.shape) > 1 else bias[:, None]
-        x = self._through(own.layers, x, micro, numbers.shape[1])
+            x += bias if len(owned.shape) > 1 else bias[:, None]
+        x = self._through(owned.layers, x, micro, numbers.shape[1])
         if stage + 1 < len(self._stages):
             return self._spread(stage + 1, micro, rows, x)
         loss = self.plan.net.model.loss
         return self._back_through(stage, micro, rows, loss.slope(x, self._targets.pop(micro)).astype(x.dtype))
 
-    def _own(self, stage: int) -> OwnLayers:
-        own = self._stages[stage]
-        assert own is not None  # noqa: S101  nobody tells sums to one who owns none
-        return own
+    def _owned(self, stage: int) -> OwnLayers:
+        owned = self._stages[stage]
+        assert owned is not None  # noqa: S101  nobody tells sums to one who owns none
+        return owned
 
     def _weights(self, micro: int, rows: int) -> Array:
         mask = np.ones(self.plan.sizes(rows)[micro], np.float32)
@@ -259,27 +261,27 @@ class PieceOwner:
 
     def _back_through(self, stage: int, micro: int, rows: int, slope: Array) -> list[Told]:
         """Go back through own layers of a stage, and tell slopes of its sums to all who sent a part."""
-        own, weights = self._own(stage), self._weights(micro, rows)
-        slope = self._layers_back(own.layers, micro, slope, weights)
-        if (own.stage.linear, "b") in self._leaves and not (self.plan.released and not stage):
+        owned, weights = self._owned(stage), self._weights(micro, rows)
+        slope = self._layers_back(owned.layers, micro, slope, weights)
+        if (owned.stage.linear, "b") in self._leaves and not (self.plan.released and not stage):
             ops = self.plan.net.model.ops
-            pictures = len(own.shape) > 1
+            pictures = len(owned.shape) > 1
             weighted = slope * (weights.reshape(-1, 1, 1, 1) if pictures else weights)
-            self._found(micro)[own.stage.linear, "b"] = ops.sum_each(weighted, (0, 1, 2) if pictures else (1,))
+            self._found(micro)[owned.stage.linear, "b"] = ops.sum_each(weighted, (0, 1, 2) if pictures else (1,))
         said = []
         for sender in self._senders(stage):
-            lines = own.lines(slope, own.columns(self._crossing(stage)[sender, self.owner]))
+            lines = owned.lines(slope, owned.columns(self._crossing(stage)[sender, self.owner]))
             said += self._tell("backward", stage, micro, rows, sender, lines)
         return said + self._finish(("sums", stage), micro, rows)
 
     def _layers_back(self, layers: Iterable[tuple[int, Any]], micro: int, slope: Array, weights: Array) -> Array:
         for number, layer in reversed(list(layers)):
-            memory, own = self._memories.pop((micro, number)), self._parameters(number)
+            memory, parameters = self._memories.pop((micro, number)), self._parameters(number)
             if layer.factors:
-                for name, total in layer.factors(own, memory, slope).total(weights).items():
+                for name, total in layer.factors(parameters, memory, slope).total(weights).items():
                     self._found(micro)[number, name] = total
             if number:
-                slope = layer.pull_back(own, memory, slope)
+                slope = layer.pull_back(parameters, memory, slope)
         return slope
 
     def _found(self, micro: int) -> dict[tuple[int, str], Array]:
@@ -344,11 +346,11 @@ class PieceOwner:
             return []
         gradient = self._own_gradient
         if self._tied:
-            own = _flat(gradient, self.layout)
-            total = np.zeros_like(own)
+            found = _flat(gradient, self.layout)
+            total = np.zeros_like(found)
             for other in sorted((*self._tied, self.owner)):
                 if other == self.owner:
-                    total += own
+                    total += found
                 else:
                     total[self._tied[other]] += self._tied_heard[other]
             gradient = _cut(total, gradient, self.layout)

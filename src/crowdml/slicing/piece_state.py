@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core import record, trees
+from crowdml.core import record
 from crowdml.core.errors import MalformedMessage
 from crowdml.core.ops import Tree
 from crowdml.slicing.cost_graph import DOMINATOR
@@ -121,28 +121,6 @@ def _all(like: Tree, layer: int) -> Iterator[Leaf]:
 def own_channels(stage: Stage, sums: Indices) -> Indices:
     """Return the channels that some sums of a stage belong to; in a flat stage every sum is one."""
     return np.unique(sums % stage.channels) if len(stage.sums) > 1 else sums
-
-
-def take_piece(parameters: Tree, importance: Tree, layout: tuple[Leaf, ...], batches: int = 0) -> PieceState:
-    """Take an owner's numbers out of a net's parameters, and of Σ|gradient| in the same shape."""
-    none = np.zeros(0, trees.leaves(parameters)[0].dtype)
-    numbers = [parameters[leaf.layer][leaf.name].reshape(-1)[leaf.positions] for leaf in layout]
-    matters = [importance[leaf.layer]["w"].reshape(-1)[leaf.positions] for leaf in layout if leaf.name == "w"]
-    return PieceState(
-        numbers=np.concatenate([none, *numbers]), importance=np.concatenate([none, *matters]), batches=batches
-    )
-
-
-def put_piece(piece: PieceState, layout: tuple[Leaf, ...], parameters: Tree, importance: Tree) -> None:
-    """Put an owner's numbers where they belong among those of the whole net."""
-    at, seen = 0, 0
-    for leaf in layout:
-        count = len(leaf.positions)
-        parameters[leaf.layer][leaf.name].reshape(-1)[leaf.positions] = piece.numbers[at : at + count]
-        at += count
-        if leaf.name == "w":
-            importance[leaf.layer]["w"].reshape(-1)[leaf.positions] = piece.importance[seen : seen + count]
-            seen += count
 
 
 def tied_numbers(net: SlicedNet, like: Tree, owner: int) -> dict[int, Indices]:

@@ -155,7 +155,7 @@ class SlicedNet:
         """Where the numbers of each owner of a convolution's weights, or of a split stage's biases, stand."""
         if name == "w":
             return [part.positions for part in self.parts[number]]
-        return [np.nonzero(own.any(axis=(0, 1)))[0] for own in self.split[number].values()]
+        return [np.nonzero(mask.any(axis=(0, 1)))[0] for mask in self.split[number].values()]
 
     def _forward(self, number: int, parameters: Tree, x: Array, rows: int) -> tuple[Array, list[Tree]]:
         """Let every owner send its partial sums; the sums' owners add them up and add the bias."""
@@ -213,8 +213,8 @@ class SlicedNet:
             found.own[stage.linear]["b"] = self.model.ops.sum_each(weighted, (0, 1, 2))
             return
         found.tied[stage.linear, "b"] = [
-            self.model.ops.sum_each((weighted * own)[..., own.any(axis=(0, 1))], (0, 1, 2))
-            for own in self.split[number].values()
+            self.model.ops.sum_each((weighted * mask)[..., mask.any(axis=(0, 1))], (0, 1, 2))
+            for mask in self.split[number].values()
         ]
 
     def _sums_back(

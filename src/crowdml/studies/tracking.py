@@ -112,6 +112,12 @@ class MLflow:
                 why = str(error).strip().partition("\n")[0].partition(". ")[0]
                 hint = "such as sqlite:///mlflow.db, or the address of a tracking server"
                 raise BadInput(f"{self.place} cannot be used: {why}", where="--track-to", hint=hint) from None
+        if known and known.lifecycle_stage != "active":
+            raise BadInput(
+                f'the experiment "{experiment}" of {self.place} was deleted, and takes no runs',
+                where="--track-to",
+                hint=f"mlflow experiments restore -x {self._experiment} brings it back; or another name of the task",
+            )
 
     def write(self, label: str, result: Result) -> None:
         """Write a run: parameters, curves, and the privacy in its tags."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from crowdml.algorithms.recipe import Recipe
 from crowdml.algorithms.schedule import OnArrival
 from crowdml.algorithms.stability import advice
 from crowdml.algorithms.update_analysis import UpdateAnalysis, equation_13, updates_missed
@@ -74,8 +73,8 @@ class Explanation:
             "owner": self.owner.to_json(),
             "leaving": [vars(part) for part in self.message_parts],
             "promise": self.promise,
-            "per_release": {unit: own.to_json() if own else None for unit, own in self.per_release.items()},
-            "total": {unit: own.to_json() if own else None for unit, own in self.total.items()},
+            "per_release": {unit: promise.to_json() if promise else None for unit, promise in self.per_release.items()},
+            "total": {unit: promise.to_json() if promise else None for unit, promise in self.total.items()},
             "missing": self.missing,
             "enforced_by": self.enforced_by,
             "budget": [{"what": part.what, "share": round(part.share, 6)} for part in self.budget],
@@ -114,7 +113,7 @@ def analyse_updates(task: Task) -> UpdateAnalysis | None:
 
     Delays are those of the simulated crowd, in samples that it generates.
     """
-    schedule = task.built.schedule if isinstance(task.recipe, Recipe) else None
+    schedule = task.schedule
     if not isinstance(schedule, OnArrival):
         return None
     plan, batch, delays = task.calibrated, schedule.batch, task.crowd.delays

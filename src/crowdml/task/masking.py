@@ -165,7 +165,9 @@ class MaskedForm:
         noisy = self._integers(check_in)
         if all(leaf.dtype.kind == "i" for leaf in map(np.asarray, trees.leaves(check_in))):
             bounded = self._integers(replace(check_in, update=release.update, counts=release.counts))
-            return bounded, noisy - bounded
+            # A check-in has 32 bits, and wraps around where the bounded sum is longer. Noise has no more either, so
+            # that modulo 2³² the difference is the noise itself, whatever it was added to.
+            return bounded, (noisy - bounded).astype(np.int32).astype(np.int64)
         return noisy, None
 
     def check_in(self, total: Vector, survivors: int) -> CheckIn:

@@ -18,16 +18,18 @@ from crowdml.algorithms.contract import Algorithm
 from crowdml.algorithms.rates import RateSettings
 from crowdml.algorithms.recipe import Hyper, Parts, PooledRecipe, Recipe, SlicedRecipe
 from crowdml.algorithms.recipes import POOLED, RECIPES, SLICED
+from crowdml.algorithms.schedule import Schedule
 from crowdml.algorithms.stability import stability
 from crowdml.core import NUMPY, BadInput, Ops, Registry, Settings, Target, trees
 from crowdml.core.settings import OneOf, Shown, kebab
 from crowdml.data import input_bound
+from crowdml.data.data_section import DataSettings
 from crowdml.data.transforms import Bounds, Transform
 from crowdml.models import MODELS, FlatModel, Model, Own
 from crowdml.models.layers import LayerSettings
 from crowdml.privacy import ModelBounds, Plan, PrivacySettings, Releases, make_plan
 from crowdml.task.masking import Masking, SecureAggregationSettings, make_masking
-from crowdml.task.sections import CrowdSettings, DataSettings, StopSettings
+from crowdml.task.sections import CrowdSettings, StopSettings
 from crowdml.task.task_errors import InWords
 
 ALGORITHMS: Registry[type[Settings]] = Registry(
@@ -306,6 +308,11 @@ class Task(InWords):
         return int(most * getattr(self.algorithm, "epochs", 1))
 
     @property
+    def schedule(self) -> Schedule | None:
+        """When devices and server meet; None where nobody checks in."""
+        return self.built.schedule if isinstance(self.recipe, Recipe) else None
+
+    @property
     def rows_stay(self) -> bool:
         """Whether any row of a device may be behind each of its releases: it is in all of them, or is remembered.
 
@@ -322,7 +329,7 @@ class Task(InWords):
 
 def first_sums_of(model: Model) -> int:
     """Count the sums of the first layer that forms some; 1 where none does."""
-    found = (layer.shape for layer, own in zip(model.layers, model.zeros(), strict=True) if "w" in own)
+    found = (layer.shape for layer, learnt in zip(model.layers, model.zeros(), strict=True) if "w" in learnt)
     return math.prod(next(found, (1,)))
 
 

@@ -116,7 +116,7 @@ def _check_crowd(task: Task) -> None:
             f"devices of {kind} send nothing to each other: this changes nothing",
             "leave it out; crowd.delays make messages travel",
         )
-    schedule = task.built.schedule if isinstance(task.recipe, Recipe) else None
+    schedule = task.schedule
     if not (schedule and schedule.invites):
         _refuse_given(
             {"rounds": crowd.rounds},

@@ -61,6 +61,9 @@ WORDS = {
     "momentum": 'algorithm.rate, a table: rate = { kind = "momentum", c = 0.1 }',
     "local-momentum client-momentum": 'algorithm.rate, a table: rate = { kind = "momentum", c = 0.1 }; '
     'algorithm.rate-memory = "keep" or "reset" says whether it lasts from round to round',
+    "server-momentum global-momentum": 'algorithm.server, a table: server = { kind = "momentum", c = 1.0 }',
+    "adaptive-clip adaptive-clipping clip-quantile target-quantile target-unclipped-quantile": "algorithm.quantile, of "
+    'kind "dp-fedavg", whose clip follows the changes\' lengths',
     "proximal-mu prox-mu fedprox-mu": 'algorithm.mu, of kind "fedprox"',
     "rounds num-rounds n-rounds comm-round comm-rounds max-rounds total-rounds global-rounds num-server-rounds "
     "iterations central-num-iterations steps num-steps max-steps": _ROUNDS,
@@ -90,6 +93,17 @@ WORDS = {
     "seed random-seed trials repeats num-trials": _SEED,
 }
 """Words of other frameworks, and what they are called here."""
+
+_DEVICE_LEVEL = 'in crowdml that is unit = "device": all rows of a device together (user-level DP)'
+_ROW_LEVEL = 'in crowdml that is unit = "sample": one row (example-level DP)'
+VALUES: Mapping[tuple[str, str], str] = {
+    **{("unit", word): _DEVICE_LEVEL for word in ("user", "client", "owner", "participant", "user-level")},
+    **{("unit", word): _ROW_LEVEL for word in ("row", "record", "example", "instance")},
+    ("kind", "fedadagrad"): 'in crowdml that is kind = "fedavg" with server = { kind = "adagrad", c = 0.1 }',
+    ("kind", "fedopt"): 'in crowdml that is kind = "fedavgm", "fedadam" or "fedyogi", by what the server does',
+    ("kind", "dp-sgd"): f"in crowdml that is {_PRIVATE_STEPS}",
+}
+"""The same of values, by key and value."""
 
 RENAMED = {"sums": "secure-aggregation", "masked": "enabled", "weigh": "scale-columns"}
 """What had another name in earlier versions of crowdml."""
@@ -199,7 +213,8 @@ def _explain(error: ValidationError, content: Any, root: type[BaseModel]) -> Bad
     if kind == "union_tag_invalid":
         choices = [choice.strip(" '") for choice in str(context["expected_tags"]).split(",")]
         tag = str(context["tag"])
-        return BadKey(f'unknown kind "{tag}"', (*path, "kind"), nearest(RENAMED.get(tag, tag), choices))
+        hint = VALUES.get(("kind", tag.lower())) or nearest(RENAMED.get(tag, tag), choices)
+        return BadKey(f'unknown kind "{tag}"', (*path, "kind"), hint)
     if kind == "union_tag_not_found":
         kinds = choice.registry if choice else []
         return BadKey('the key "kind" is missing', path, "choose one of: " + ", ".join(kinds))
@@ -207,7 +222,8 @@ def _explain(error: ValidationError, content: Any, root: type[BaseModel]) -> Bad
         return BadKey(f'the key "{path[-1]}" is missing', path[:-1], _described(field))
     if kind == "literal_error":
         choices = [choice.strip(" '") for choice in str(context["expected"]).replace(" or ", ",").split(",")]
-        return BadKey(f"{given!r} is not possible here", path, nearest(str(given), choices))
+        hint = VALUES.get((str(path[-1]), str(given).lower())) or nearest(str(given), choices)
+        return BadKey(f"{given!r} is not possible here", path, hint)
     if kind == "value_error":
         return BadKey(str(context["error"]), path)
     if kind == "int_type" and isinstance(given, float) and given.is_integer():
@@ -247,8 +263,7 @@ def table_form(key: str | int, registry: Registry[Any], given: Any) -> str:
     named = next((name for name in registry if isinstance(given, str) and same_word(name, given)), None)
     is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
     for name in [named] if named else registry:
-        required = {field.alias or at: field for at, field in registry[name].model_fields.items()}
-        required = {at: field for at, field in required.items() if field.is_required() and at != "kind"}
+        required = _required(registry[name])
         numbers = [at for at, field in required.items() if field.annotation in (int, float)]
         if named or not is_number or (numbers and len(numbers) == len(required) == 1):
             filled = {at: given if is_number else (field.examples or ["…"])[0] for at, field in required.items()}
@@ -257,6 +272,12 @@ def table_form(key: str | int, registry: Registry[Any], given: Any) -> str:
             table = f"{{ {inside} }}" if isinstance(key, int) else f"{key} = {{ {inside} }}"
             return f"write it as a table: {table}{kinds}"
     return "write it as a table with a kind; kinds are: " + ", ".join(registry)
+
+
+def _required(settings: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the keys without which a section of this kind says nothing."""
+    fields = {field.alias or name: field for name, field in settings.model_fields.items()}
+    return {key: field for key, field in fields.items() if field.is_required() and key != "kind"}
 
 
 def _right_key(path: Location, settings: type[BaseModel] | None, content: Any, root: type[BaseModel]) -> str:

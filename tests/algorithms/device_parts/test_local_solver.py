@@ -79,6 +79,17 @@ def test_newton_steps_do_not_overshoot_on_rows_that_can_be_separated(rho: float)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("rows", [3, 30])
+def test_rows_that_leave_nothing_to_solve_are_no_error_of_the_program(rows: int) -> None:
+    """In compiled code there is none either. What becomes of it on a device: `tests/privacy/test_never_silent.py`."""
+    model = KINDS["logistic"]().build(8, some_labels(2), NUMPY)
+    long = Batch(
+        rows=np.full((rows, 8), 1e6, np.float32), targets=np.ones(rows, np.int32), mask=np.ones(rows, np.float32)
+    )
+    (found,) = local_solver(model, NUMPY)(model.zeros(), model.zeros(), long, Pull(rho=1.0, decay=0.0, steps=3))
+    assert found["w"].shape == (1, 8) and not np.isfinite(found["w"]).all()
+
+
 def test_nets_and_squares_have_no_local_solver() -> None:
     assert not solvable(KINDS["mlp"]().build(8, some_labels(3), NUMPY))
     assert solvable(KINDS["svm"]().build(8, some_labels(2), NUMPY))

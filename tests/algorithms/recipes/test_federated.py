@@ -69,6 +69,38 @@ def test_momentum_is_kept_or_begins_anew() -> None:
     assert np.abs(first.update[0]["w"] - second.update[0]["w"]).max() > 0.01
 
 
+@pytest.mark.parametrize("counter", ["versions", "check-ins", "device-contacts", "local-steps"])
+@pytest.mark.parametrize("memory", ["keep", "reset"])
+def test_adam_is_corrected_by_the_steps_that_it_remembers(memory: str, counter: str) -> None:
+    settings = f"rate = {{ kind = 'adam', c = 0.1, counter = '{counter}' }}\nrate-memory = '{memory}'"
+    made = algorithm(NUMPY, "fedavg", f"local-batch = 1\nper-round = 2\n{settings}").last
+    device, mean, square, t = None, 0.0, 0.0, 0
+    for version in (20, 21):  # far from how often this device has stepped
+        release, device = stepped(made, told(count=np.int32(version)), batch(NUMPY), Ones(), device)
+        w = WEIGHTS.astype(float)
+        if memory == "reset":
+            mean, square, t = 0.0, 0.0, 0
+        for at in range(4):
+            slope, t = gradient(w, slice(at, at + 1)), t + 1
+            mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
+            w = w - 0.1 * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
+        np.testing.assert_allclose(release.update[0]["w"], w - WEIGHTS, rtol=1e-4, atol=1e-6)
+
+
+def test_adam_of_a_server_is_corrected_by_its_own_steps() -> None:
+    models = []
+    for counter in ("versions", "check-ins"):
+        rate = f"rate = {{ kind = 'adam', c = 0.5, counter = '{counter}' }}"
+        made = algorithm(NUMPY, "local-sgd", f"local-steps = 0\nlocal-batch = 4\nserver-batch = 2\n{rate}")
+        server = made.last.server.init(Ones())
+        for _ in range(2):
+            told_out = made.last.server.check_out(server)
+            check_ins = [made.last.contribute(told_out, made.last.begin(), batch(NUMPY), Ones())[0] for _ in range(2)]
+            server = one_version(made.last, server, check_ins, np.int32(0))
+        models.append(model_of(made, server)[0]["w"])
+    np.testing.assert_array_equal(*models)
+
+
 def test_a_server_with_a_rate_takes_a_part_of_the_change() -> None:
     models = []
     for server in ("{ kind = 'constant', c = 1.0 }", "{ kind = 'constant', c = 0.25 }"):

@@ -97,7 +97,7 @@ BAD_ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
         "row 2, number 1 of the row: inf is not",
     ),
     "no such label": ({"rows": np.zeros((2, 2)), "labels": np.array([0, 2])}, "row 2: label 2 is not a number"),
-    "fractions": ({"rows": np.zeros((1, 2)), "labels": np.array([0.0])}, "row 1: 0.0 is not a label"),
+    "fractions": ({"rows": np.zeros((1, 2)), "labels": np.array([0.5])}, "row 1: 0.5 is not a label"),
     "objects": ({"rows": np.array([[{}, 1]], object), "labels": np.zeros(1, int)}, "not an NPZ file of plain arrays"),
 }
 

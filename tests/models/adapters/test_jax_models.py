@@ -94,6 +94,16 @@ def test_the_same_mlp_has_the_same_gradients_norms_and_predictions(kind: str, op
             close(found["rows"][name][index], array)
 
 
+def test_losses_of_labels_are_measured_where_they_predict() -> None:
+    parameters, here = same.first(same.ours()), batch()
+    model, ours = KINDS["functions without predict"][0]().build(same.FEATURES, TARGET, NUMPY), same.ours()
+    found = model.loss.values(model.outputs((same.jax_arrays(parameters),), here.rows), here.targets)
+    close(found, ours.loss.values(ours.outputs(parameters, here.rows), here.targets))
+    silent = KINDS["functions"][0]().build(same.FEATURES, TARGET, NUMPY)
+    with pytest.raises(BadInput, match=r"does not follow from what it predicts\n  leave predict out, or loss out of"):
+        silent.loss.values(np.zeros((1, ROWS), np.float32), here.targets)
+
+
 def test_arrays_that_are_no_biases_decay() -> None:
     model = FlaxModel(module=same.linen_mlp()).build(same.FEATURES, TARGET, NUMPY)
     (decay,) = model.regulariser(trees.map(np.ones_like, model.zeros()), 0.5)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdml.algorithms.device_parts.moments import Moments, Squares
-from crowdml.core import NUMPY, BadInput, Batch
+from crowdml.core import NUMPY, BadInput, Batch, Number
 from crowdml.privacy import ModelBounds, Plan, PrivacySettings, Releases, make_plan
 from crowdml.privacy.noise.grid import GridMechanism, moments_grid
 from crowdml.privacy.noise.laws import SUM_LAWS
 from crowdml.privacy.noise.shares import Shared
 from crowdml.privacy.releases import Sends
+from crowdml.simulation.engine.jax_ops import JAX
 from crowdml.task import parse
 from crowdml.task.live_task import definition_of, open_task
 from crowdml.wire.signed_task import TaskDocument
@@ -33,6 +35,20 @@ def integers(row: list[float], label: int, labels: bool) -> np.ndarray:
     batch = Batch(rows=np.array([row], np.float32), targets=np.array([label], np.int32), mask=np.ones(1, np.float32))
     found = Squares(moments=moments, rows=batch.rows, batch=batch).on_grid(moments_grid(FEATURES, labels))
     return np.asarray(found, np.int64)
+
+
+@given(ROW, ROW, NUMBERS, NUMBERS, st.floats(0.5, 100.0, width=32))
+def test_no_two_rows_with_numbers_are_farther_apart_either(
+    one: list[float], other: list[float], first: float, second: float, longer: float
+) -> None:
+    heat = Moments(features=FEATURES, target=Number(low=0.0, high=1.0), ops=NUMPY)
+    rows, grid = longer * np.array([one, other], np.float32), moments_grid(FEATURES, True)
+    pair = [
+        np.asarray(Squares(moments=heat, rows=batch.rows, batch=batch).on_grid(grid), np.int64)
+        for row, value in zip(rows, (first, second), strict=True)
+        for batch in [Batch(rows=row[None], targets=np.array([value], np.float32), mask=np.ones(1, np.float32))]
+    ]
+    assert int((pair[0] - pair[1]) @ (pair[0] - pair[1])) <= grid.sensitivity_power
 
 
 @given(ROW, ROW, st.integers(0, 1), st.integers(0, 1), st.booleans())
@@ -105,6 +121,59 @@ def test_rows_that_are_padding_are_not_counted(labels: bool) -> None:
     batch = Batch(rows=rows, targets=np.ones(3, np.int32), mask=np.array([1, 0, 0], np.float32))
     found = Squares(moments=moments, rows=rows, batch=batch).on_grid(moments_grid(FEATURES, labels))
     np.testing.assert_array_equal(found, integers([0.4] * FEATURES, 1, labels))
+
+
+def test_rows_whose_sum_would_wrap_around_in_a_simulation_are_refused() -> None:
+    """Compiled sums have 32 bits; those of a device have more (`tests/task/test_masking.py`)."""
+    ones = jnp.ones(65_536)
+    for count in (65_535, 65_536):
+        batch = Batch(rows=ones[:count, None], targets=ones[:count], mask=ones[:count])
+        squares = Squares(moments=Moments(features=1, target=None, ops=JAX), rows=batch.rows, batch=batch)
+        if count == 65_535:
+            assert squares.on_grid(moments_grid(1, False)).tolist() == [65_535 << 15]
+            continue
+        with pytest.raises(BadInput, match="65536 rows") as caught:
+            squares.on_grid(moments_grid(1, False))
+        assert caught.value.where == "algorithm.max-rows" and "max-rows = 65535" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 50.0])
+@pytest.mark.parametrize("law", sorted(SUM_LAWS))
+@pytest.mark.parametrize("first_uses", [0, 2])
+def test_every_law_of_shares_keeps_its_budget_and_uses_nearly_all_of_it(
+    first_uses: int, law: str, epsilon: float
+) -> None:
+    """Of Skellam noise divergences are known at whole orders alone, which prove a little less."""
+    terms = PrivacySettings(
+        mechanism="gaussian",
+        epsilon=epsilon,
+        delta=1e-5,
+        max_uses=12 if first_uses else 1,
+        clip=1.0 if first_uses else None,
+    )
+    sends: Sends = "gradient" if first_uses else "moments"
+    releases = Releases(
+        sends=sends, first_uses=first_uses, phases=2 if first_uses else 1, on_grid=True, published=False
+    )
+    shared = Shared(law=SUM_LAWS[law], survivors=70)
+    plan = make_plan(terms, releases, ModelBounds(size=20, features=20, shared=shared))
+    spent = plan.event.times(plan.terms.uses).epsilon(plan.terms.limit.kind, 1e-5)
+    assert 0.99 * epsilon < spent <= epsilon
+
+
+def test_a_share_that_no_device_could_draw_is_refused_before_anybody_signs_it() -> None:
+    terms = PrivacySettings(mechanism="gaussian", epsilon=0.1, delta=1e-5, max_uses=1)
+    releases = Releases(sends="moments", phases=1, on_grid=True, published=False)
+    plans = {}
+    for law in sorted(SUM_LAWS):
+        model = ModelBounds(size=20, features=20, shared=Shared(law=SUM_LAWS[law], survivors=70))
+        if law != "skellam":
+            plans[law] = make_plan(terms, releases, model)
+            continue
+        with pytest.raises(BadInput, match=r"skellam noise of scale 2.82e\+05 is beyond the 1.31e\+05") as caught:
+            make_plan(terms, releases, model)
+        assert caught.value.where == "secure-aggregation.law"
+    assert plans["discrete-gaussian"].noise > 1.31e5
 
 
 NEWTON = """

@@ -26,7 +26,6 @@ from tests.support.on_socket import OnSocket
 from tests.support.served import Member
 
 WAIT_S = 20.0
-RELAY = "/v1/tasks/pieces/relay"
 
 
 class Narrow(OnSocket):

@@ -110,3 +110,18 @@ def test_a_row_with_a_gap_is_not_guessed(result: Result) -> None:
     rows[1, 5] = np.nan
     with pytest.raises(BadInput, match="rows, row 2, number 6 of the row: a value is missing"):
         result.model.predict(rows)
+    rows[1, 5] = 1e300
+    with pytest.raises(BadInput, match=r"row 2, number 6 of the row: 1e\+300 is not a finite number of 32 bits"):
+        result.model.predict(rows)
+
+
+def test_losses_by_label_are_no_probabilities() -> None:
+    from crowdml.core import NUMPY
+    from crowdml.models.adapters import JaxModel
+    from crowdml.simulation.reporting.learnt_model import _probabilities
+    from tests.support import user_models as same
+    from tests.support.targets import some_labels
+
+    for more in ({}, {"predict": None}):
+        model = JaxModel(**same.jax_functions() | more).build(same.FEATURES, some_labels(same.CLASSES), NUMPY)
+        assert _probabilities(model.loss) == ""

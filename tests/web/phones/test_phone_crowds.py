@@ -29,7 +29,6 @@ from tests.web.browser.test_browser_device import replay, sent_by
 
 pytestmark = [pytest.mark.live, pytest.mark.browser, pytest.mark.timeout(900)]
 EXAMPLES = Path(__file__).parents[3] / "examples"
-PLAYED = ("label", "seconds", "acceleration")
 LABELS = ("Still", "On foot", "In vehicle")
 GO_ON = """
 async () => {

@@ -53,6 +53,7 @@ interface Definition {
   readonly data: {
     readonly features: number;
     readonly columns?: readonly string[];
+    readonly "label-column"?: string;
     readonly labels?: readonly string[];
     readonly target?: { name: string; low: number; high: number; unit: string; bins: number; outside?: string };
     readonly transform: readonly Record<string, unknown>[];

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from crowdml.core import Array, BadInput, Batch, Labels, Ops, Settings, Target, record, trees
+from crowdml.core import Array, BadInput, Batch, Ops, Settings, Target, record, trees
 from crowdml.core.ops import joined
 from crowdml.models import Model
 
@@ -111,8 +111,7 @@ def require_targets(targets: npt.NDArray[Any], target: Target, least: int) -> No
             where="data.public",
             hint=f"public = {least} or more",
         )
-    names = target.names if isinstance(target, Labels) else ()
-    missing = [name for number, name in enumerate(names) if not (np.asarray(targets) == number).any()]
+    missing = [name for number, name in enumerate(target.label_names) if not (np.asarray(targets) == number).any()]
     if missing:
         raise BadInput(
             f"no public row has the label {', '.join(missing)}: what is chosen on them would forget it",

@@ -14,7 +14,10 @@ The number of steps never depends on rows: what a device does takes the same tim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+
+import numpy as np
 
 from crowdml.core import Array, Batch, Ops, Tree, record
 from crowdml.models import Model
@@ -136,11 +139,23 @@ def _divided(gradient: Array, rows: Array, bends: Array, ridge: Array, ops: Ops)
     xp = ops.xp
     half = rows * xp.sqrt(bends)[:, None]
     if rows.shape[0] >= rows.shape[1]:
-        return ops.solve(ops.t_dot(half, half) + xp.diag(ridge), gradient.T).T
+        return _solved(ops.t_dot(half, half) + xp.diag(ridge), gradient.T, ops).T
     eased = half / ridge
     inner = ops.dot_t(eased, half) + xp.eye(len(rows), dtype=rows.dtype)
     first = gradient / ridge
-    return first - ops.t_dot(ops.solve(inner, ops.dot_t(half, first)), eased)
+    return first - ops.t_dot(_solved(inner, ops.dot_t(half, first), ops), eased)
+
+
+def _solved(a: Array, b: Array, ops: Ops) -> Array:
+    """Solve; not a number where nothing can be solved, as in compiled code.
+
+    Rows of very long numbers leave nothing of ρ in single precision. A device that stopped there would tell of its
+    rows by its silence; bounded, what is not a number is zero.
+    """
+    try:
+        return ops.solve(a, b)
+    except np.linalg.LinAlgError:
+        return ops.xp.full_like(b, math.nan)
 
 
 def _in_box(

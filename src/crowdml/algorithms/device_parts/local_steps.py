@@ -3,7 +3,8 @@
 Crowd-ML library 2016, algorithm 1; fedavg. What a step takes, and what protects it inside, is the sanitiser's `walk`.
 
 The rate may follow any of four counters: versions and check-ins are the server's and come with the check-out; contacts
-and local steps are the device's. What a device remembers counts from its last check-in that was used.
+and local steps are the device's. What a device remembers counts from its last check-in that was used. A rate that is
+corrected by the number of updates in its memory counts those, whatever else it was to follow.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class LocalSteps(DevicePart):
         zero = self.ops.xp.int32(0)
         return WalkState(
             contacts=zero if self.counter == "device-contacts" else (),
-            steps=zero if self.counter == "local-steps" else (),
+            steps=zero if self._counts_steps else (),
             memory=() if self.reset else self.rate.init(self.zeros()),
         )
 
@@ -78,10 +79,14 @@ class LocalSteps(DevicePart):
         change, memory, taken = self.walk.take(broadcast.parameters, begun, self._begin(broadcast, work), batch, coins)
         after = WalkState(
             contacts=self._contacts(work),
-            steps=work.steps + taken if self.counter == "local-steps" else (),
+            steps=work.steps + taken if self._counts_steps else (),
             memory=() if self.reset else memory,
         )
         return change, after
+
+    @property
+    def _counts_steps(self) -> bool:
+        return self.counter == "local-steps" or (self.rate.counts_updates and not self.reset)
 
     def _contacts(self, work: WalkState) -> Tree:
         """Count this contact, where the rate counts them."""
@@ -90,6 +95,8 @@ class LocalSteps(DevicePart):
     def _begin(self, broadcast: Broadcast, work: WalkState) -> Array:
         """Return the rate's counter at the first local step, from 1."""
         xp = self.ops.xp
+        if self.rate.counts_updates:
+            return xp.int32(1) if self.reset else work.steps + xp.int32(1)
         if self.counter in SERVER_COUNTERS:
             # Counts start at 1, or a server could make steps longer than any rate allows.
             return xp.maximum(broadcast.count, xp.int32(1))

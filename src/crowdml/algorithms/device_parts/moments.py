@@ -8,8 +8,8 @@ import numpy as np
 
 from crowdml.algorithms.contract import DevicePart
 from crowdml.algorithms.device_parts.local_solver import with_constant
-from crowdml.core import Array, Batch, Broadcast, Coins, Ops, Release, Target, Tree, record
-from crowdml.privacy.noise.grid import Grid
+from crowdml.core import Array, BadInput, Batch, Broadcast, Coins, Ops, Release, Target, Tree, record
+from crowdml.privacy.noise.grid import MOMENT_LEVELS, Grid
 from crowdml.privacy.sanitisers import Sanitiser
 
 
@@ -79,20 +79,33 @@ class Squares:
         return ops.xp.concatenate([squares, ops.dot(self._signs(self.moments.target)[None] * mask, self.rows)[0]])
 
     def on_grid(self, grid: Grid) -> Array:
-        """Sum checked integers over all rows, each cut to length 1; int32 (proof: `privacy.noise.grid`)."""
-        xp, mask = self.moments.ops.xp, self.batch.mask
-        rows = self.rows / xp.maximum(xp.sqrt(xp.sum(self.rows * self.rows, axis=1)), xp.float32(1))[:, None]
+        """Sum checked integers over all rows, each cut to length 1 (proof: `privacy.noise.grid`).
+
+        A number is cut with its row, which then counts less and asks for the same model: with a constant all rows are
+        cut. A label is not: it says on which side a row lies, and that is so however long it is.
+        """
+        xp, mask, long = self.moments.ops.xp, self.batch.mask, self.moments.ops.long
+        if (most := np.iinfo(long).max // MOMENT_LEVELS) < len(mask):
+            raise BadInput(
+                f"squares of {len(mask)} rows of one device do not fit into the 32 bits of a simulation's sums",
+                where="algorithm.max-rows",
+                hint=f"max-rows = {most}, or more devices; a live device sums in 64 bits",
+            )
+        length = xp.maximum(xp.sqrt(xp.sum(self.rows * self.rows, axis=1)), xp.float32(1))[:, None]
+        rows = self.rows / length
         first, second, factor = self.moments.pairs()
         vectors = rows[:, first] * rows[:, second] * factor
         if self.moments.target is not None:
-            vectors = xp.concatenate([vectors, rows * self._signs(self.moments.target)[:, None]], axis=1)
+            signs = self._signs(self.moments.target)[:, None]
+            targets = signs if self.moments.target.has_accuracy else signs / length
+            vectors = xp.concatenate([vectors, rows * targets], axis=1)
         levels = vectors * xp.float32(1 / grid.step)
         levels = xp.where(xp.isfinite(levels), xp.clip(levels, -float(grid.levels), float(grid.levels)), xp.float32(0))
         k = xp.rint(levels).astype(xp.int32)
         # A sum of squares in single precision is off by less than what the limit leaves.
-        long = xp.sum(k.astype(xp.float32) ** 2, axis=1) > xp.float32(grid.limit)
-        keep = (mask > 0) & ~long
-        return xp.sum(xp.where(keep[:, None], k, xp.int32(0)), axis=0, dtype=xp.int32)
+        over = xp.sum(k.astype(xp.float32) ** 2, axis=1) > xp.float32(grid.limit)
+        keep = (mask > 0) & ~over
+        return xp.sum(xp.where(keep[:, None], k, xp.int32(0)), axis=0, dtype=long)
 
     def _signs(self, target: Target) -> Array:
         # A target that is none must not make a row's products longer than the bound assumes.

@@ -3,6 +3,9 @@
 Devices send squares of their rows and rows times labels, summed (`privacy.noise.grid`); the server solves
 (A + ν·n·I) w = b, where A is their sum without negative eigenvalues, b the sum of rows times labels, and n the number
 of rows. AdaSSP (Wang 2018) does so with a trusted server; secure aggregation needs none.
+
+In sound mode rows longer than 1, as all are that have a constant, are cut to that length; where a number is predicted
+it is cut with them, so that they count less and ask for the same model.
 """
 
 from __future__ import annotations

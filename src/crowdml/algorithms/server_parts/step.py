@@ -181,7 +181,7 @@ class Step(ServerPart):
         """Take the step."""
         version = server.version + self.ops.xp.int32(1)
         update, shown = self.window.mean(server.window, server.parameters)
-        count = server.received[0] if self.tallies else version
+        count = server.received[0] if self.tallies and not self.optimiser.counts_updates else version
         change, memory = self.optimiser.step(server.memory, update, count)
         moved = trees.map(lambda old, step: old - step, server.parameters, change)
         parameters = onto_ball(self.refine(moved) if self.refine else moved, self.radius, self.ops)

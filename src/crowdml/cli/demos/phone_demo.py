@@ -32,9 +32,9 @@ def phone_demo(crowd: Crowd, kind: str) -> None:
     """Open a task for a phone, keep it alive, and show how it goes on until Ctrl-C."""
     with output.Progress("starting the server") as progress:
         crowd.open(Path(__file__).with_name(f"{TASKS[kind]}.toml"), [], measured=kind == "digit")
-        own, *others = crowd.invite(1 + FURTHER + COMPANIONS)
+        first, *others = crowd.invite(1 + FURTHER + COMPANIONS)
         crowd.start(_accompany, [(link, kind, seed) for seed, link in enumerate(others[FURTHER:])])
-        _print(crowd, own, others[:FURTHER])
+        _print(crowd, first, others[:FURTHER])
         for summary in crowd.watch():
             recent = summary["recent_error"]
             error = recent["estimate"] if recent else float("nan")
@@ -50,7 +50,8 @@ def _print(crowd: Crowd, link: str, others: list[str]) -> None:
     print(f"Watch the crowd:\n{crowd.address}/tasks/{crowd.task.name}", flush=True)
     port = crowd.address.rpartition(":")[2]
     output.show(
-        f"An Android phone on a USB cable opens the same link after: adb reverse tcp:{port} tcp:{port}",
+        "An Android phone on a USB cable opens the same link after this command:",
+        f"  adb reverse tcp:{port} tcp:{port}",
         "Other phones need a server with a certificate: docs/tutorials/join-from-a-phone.md, step 7",
         f"{COMPANIONS} companions contribute too; their rows are made up. Ctrl-C ends it all.",
         style="dim",

@@ -105,6 +105,13 @@ def read_targets(values: Any, labels: Sequence[str] = (), target: Target | None 
             raise BadInput(
                 "a target is missing", where=f"targets, row {at + 1}", hint="fill it in, or leave the row out"
             )
+    return _with_guessed_target(given, listed)
+
+
+def _with_guessed_target(given: npt.NDArray[Any], listed: list[Any]) -> Encoded:
+    """Encode what nobody has named: words and few whole numbers are labels, other numbers lie between the extremes."""
+    if given.dtype.kind not in "fiub" and {type(value) for value in listed} <= {int, float}:
+        given = np.asarray(listed)  # as frames hold numbers of which some might be missing, and categories
     if given.dtype.kind not in "fiub":
         return _named([str(value).strip() for value in listed])
     if given.dtype.kind == "b":
@@ -149,13 +156,13 @@ def translate(values: npt.NDArray[Any], have: Target, want: Target, name: str) -
     """Make targets that mean one thing mean what a task says.
 
     Args:
-        values: Encoded targets.
+        values: Encoded targets, all there are: labels that do not occur among them need no meaning.
         have: What they mean.
         want: What the task predicts.
         name: What the rows are called in messages.
     """
     if isinstance(have, Labels) and isinstance(want, Labels):
-        return Encoded(values=_label_numbers(have, want, name)[values], target=want)
+        return Encoded(values=_label_numbers(np.unique(values).tolist(), have, want, name)[values], target=want)
     if isinstance(want, Number):
         numbers = _numbers(have, name)[values] if isinstance(have, Labels) else have.decode(values)
         return Encoded(values=want.encode(numbers), target=want, outside=want.outside(numbers))
@@ -166,29 +173,34 @@ def translate(values: npt.NDArray[Any], have: Target, want: Target, name: str) -
     )
 
 
-def _label_numbers(have: Labels, want: Labels, name: str) -> Ints:
-    """Return the task's number for each label: by its name, or where labels are numbers, that."""
+def _label_numbers(occurring: list[int], have: Labels, want: Labels, name: str) -> Ints:
+    """Return the task's number for each label: by its name, or where labels are numbers and the task's are not, that.
+
+    Args:
+        occurring: Labels that there are rows of.
+        have: Their names.
+        want: The task's labels.
+        name: What the rows are called in messages.
+    """
     digits = have.names == tuple(map(str, range(have.bins)))
-    named = all(label in want.names for label in have.names)
-    by_name = np.array([want.names.index(label) for label in have.names], np.int32) if named else None
-    by_number = np.arange(have.bins, dtype=np.int32) if digits and have.bins <= want.bins else None
-    if by_name is not None and by_number is not None and not np.array_equal(by_name, by_number):
+    unknown = [have.names[at] for at in occurring if have.names[at] not in want.names]
+    by_name = np.array([want.names.index(label) if label in want.names else 0 for label in have.names], np.int32)
+    numbered = digits and not want.are_numbers and max(occurring, default=0) < want.bins
+    if not unknown and numbered and any(by_name[at] != at for at in occurring):
         raise BadInput(
             f"targets of {name} are the numbers 0 to {have.bins - 1}, which the task has as labels in another order",
             where="data.labels",
             hint="give labels in the order of their numbers, or targets as text",
         )
-    found = by_number if by_name is None else by_name
-    if found is None:
-        unknown = next(label for label in reversed(have.names) if label not in want.names)
+    if unknown and not numbered:
         raise BadInput(
-            f'"{unknown}" is not a label of the task, and {name} has it',
+            f'"{unknown[-1]}" is not a label of the task, and {name} has it',
             where="data.labels",
             hint=f"a number from 0 to {want.bins - 1}, or a name: {', '.join(want.names[:10])}"
-            if digits
-            else nearest(unknown, list(want.names)),
+            if digits and not want.are_numbers
+            else nearest(unknown[-1], list(want.names)),
         )
-    return found
+    return np.arange(have.bins, dtype=np.int32) if unknown else by_name
 
 
 def _numbers(have: Labels, name: str) -> npt.NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,7 @@ def read(path: Path, contract: Contract, label_column: str, write: Write) -> Tab
     import pyarrow as pa
 
     file, name = _open(path), str(path)
-    stored = file.schema_arrow.names
-    header = [column.strip() for column in stored]
+    stored, header = _names(file, name)
     places = contract.find(header, name, label_column)
     slots = contract.slots if contract.words else ()
     for at, place in enumerate(places.features):
@@ -94,13 +94,21 @@ def read(path: Path, contract: Contract, label_column: str, write: Write) -> Tab
     return Table(rows=NO_ROWS, targets=joined, ids=ids, outside=outside, owners=whose)
 
 
+def _names(file: Any, name: str) -> tuple[list[str], list[str]]:
+    """Return the names of columns as they are stored, by which they are read, and without spaces around them."""
+    stored = list(file.schema_arrow.names)
+    if len(set(stored)) < len(stored):
+        twice, count = Counter(stored).most_common(1)[0]
+        raise BadInput(f"{count} columns are called {twice}", where=name, hint="a name for each column")
+    return stored, [column.strip() for column in stored]
+
+
 def _complete_blocks(path: Path, contract: Contract, label_column: str, warn: Warn) -> Iterator[Table]:
     """Read the rows that lack nothing, all columns side by side."""
     import pyarrow as pa
 
     file, name = _open(path), str(path)
-    stored = file.schema_arrow.names
-    header = [column.strip() for column in stored]
+    stored, header = _names(file, name)
     places = contract.find(header, name, label_column)
     looked, slots, seen, kept = contract.looked_at(places), contract.slots, 0, 0
     names = [stored[at] for at, _ in looked]

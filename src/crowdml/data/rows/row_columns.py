@@ -18,6 +18,7 @@ Where = Callable[[int], str]
 MISSING = {"", "?", "-", "na", "n/a", "nan", "null", "none", "<na>", "nat"}
 """What people write where they have no value, in small letters."""
 
+DIGITS = "digits without marks between them, and a point in decimals, as in 1234.5"
 FILL = "fill it in, or leave the row out"
 WORDS = (
     "a row holds numbers: list the words of such a column in data.words, as crowdml data words FILE does; or turn them "
@@ -56,7 +57,8 @@ def to_number(value: Any, where: str) -> float:
     except OverflowError:  # a whole number has as many digits as it likes
         number = math.inf
     except (TypeError, ValueError):
-        raise BadInput(f"{value!r} is not a number", where=where, hint=WORDS) from None
+        marked = isinstance(value, str) and value.strip(" +-").replace(",", "").replace(".", "").isdecimal()
+        raise BadInput(f"{value!r} is not a number", where=where, hint=DIGITS if marked else WORDS) from None
     if not math.isfinite(number) or abs(number) > float(np.finfo(np.float32).max):
         raise BadInput(f"{value!r} is not a finite number of 32 bits", where=where, hint=FILL)
     return number
@@ -103,14 +105,25 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "iloc") and hasattr(value, "columns") and getattr(value, "ndim", 0) == 2
 
 
-def frame_floats(frame: Any, places: Sequence[int], name: str) -> Floats:
-    """Read columns of a data frame, by their places, as float32 of shape (rows, columns)."""
-    names, found = frame_columns(frame), np.empty((len(frame), len(places)), np.float32)
+def frame_floats(frame: Any, places: Sequence[int], name: str, numbers: npt.NDArray[Any] | None = None) -> Floats:
+    """Read columns of a data frame, by their places, as float32 of shape (rows, columns).
+
+    Args:
+        frame: The data frame.
+        places: The columns.
+        name: What it is called in messages.
+        numbers: Numbers of its rows, from 0, where others were left out before.
+    """
+    found = np.empty((len(frame), len(places)), np.float32)
     for at, place in enumerate(places):
-        column = names[place]
-        values = column_values(frame.iloc[:, place])
-        found[:, at] = to_floats(values, lambda row, column=column: f"{name}, row {row + 1}, column {column}")  # type: ignore[misc]
+        found[:, at] = to_floats(column_values(frame.iloc[:, place]), frame_place(frame, place, name, numbers))
     return found
+
+
+def frame_place(frame: Any, place: int, name: str, numbers: npt.NDArray[Any] | None = None) -> Where:
+    """Name the rows of one column of a data frame."""
+    column = str(frame.columns[place])
+    return lambda at: f"{name}, row {(at if numbers is None else int(numbers[at])) + 1}, column {column}"
 
 
 def column_values(column: Any) -> npt.NDArray[Any]:

@@ -297,7 +297,7 @@ class Contract:
         """Refuse the first target that is missing, which is no wrong one."""
         names = getattr(self.target, "names", ())
         for at, value in enumerate(targets):
-            if is_missing(value) and value not in names:
+            if is_missing(value) and not (isinstance(value, str) and value in names):
                 raise BadInput(f"the {self.target.noun} is missing", where=where(at), hint=FILL) from None
 
     def _outside(self, targets: Sequence[Any], where: Where) -> int:
@@ -372,7 +372,9 @@ class Contract:
 
 
 def _suggested(name: str, missing: list[str]) -> str:
-    """Add which of the missing columns may be meant."""
+    """Add which of the missing columns may be meant, or where a column without a name comes from."""
+    if not name:
+        return "a column without a name (frame.to_csv(path, index=False) writes none)"
     folded = {column.casefold(): column for column in missing}
     close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     return f'{name} (did you mean "{folded[close[0]]}"?)' if close else name

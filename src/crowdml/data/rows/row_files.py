@@ -24,7 +24,7 @@ from crowdml.data.rows import parquet_files
 from crowdml.data.rows.row_columns import Floats, require_finite, to_number
 from crowdml.data.rows.row_contract import Contract, Warn, joined
 from crowdml.data.rows.row_tables import Places, Table
-from crowdml.data.rows.word_columns import complete_rows
+from crowdml.data.rows.word_columns import Slot, complete_rows
 
 ENDINGS = "a .csv, .npz or .parquet file"
 Place = Callable[[int, int], str]
@@ -245,11 +245,25 @@ def _npz_table(path: Path, arrays: Any, contract: Contract, label_column: str, w
     elif contract.columns:
         rows = _ordered(rows, names, contract, str(path))
     rest = [arrays[given], arrays["ids"] if "ids" in arrays else None, None if asked is None else arrays[asked]]
-    if contract.leaves_out and rows.ndim == 2 and rows.dtype.kind == "f":
-        whole = ~np.isnan(rows).any(axis=1)
+    if contract.leaves_out and rows.ndim == 2:
+        whole = _whole(rows, rest, contract)
         parquet_files.warn_left_out(str(path), int((~whole).sum()), len(rows), warn)
-        rows, rest = rows[whole], [one[whole] if one is not None and len(one) == len(whole) else one for one in rest]
+        rows, rest = rows[whole], [one[whole] if np.shape(one) == whole.shape else one for one in rest]
     return contract.from_arrays(str(path), rows, *rest)
+
+
+def _whole(rows: Any, rest: list[Any], contract: Contract) -> Any:
+    """Tell which rows lack nothing, nor what stands beside them; arrays that do not fit are refused later."""
+    found = np.ones(len(rows), bool)
+    if rows.dtype.kind == "f":
+        found &= ~np.isnan(rows).any(axis=1)
+    elif rows.dtype.kind == "U" and rows.shape[1] == len(contract.slots):
+        found &= complete_rows([column.tolist() for column in rows.T], contract.slots)
+    names = (getattr(contract.target, "names", ()), (), ())
+    for words, beside in zip(names, rest, strict=True):
+        if np.shape(beside) == found.shape:
+            found &= complete_rows([beside.tolist()], [Slot(name="", begin=0, words=words)])
+    return found
 
 
 def _ordered(rows: Any, names: Any, contract: Contract, where: str) -> Any:

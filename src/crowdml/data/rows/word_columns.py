@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from crowdml.core import BadInput, record
 from crowdml.core.registry import nearest
-from crowdml.data.rows.row_columns import Floats, Where, column_values, frame_columns, is_missing, to_floats
+from crowdml.data.rows.row_columns import Floats, Where, column_values, frame_place, is_missing, to_floats
 
 Words = tuple[tuple[str, tuple[str, ...]], ...]
 """Columns of words, each with all it may hold."""
@@ -134,14 +134,20 @@ def read_array(table: npt.NDArray[Any], slots: Sequence[Slot], name: str) -> Flo
     return np.concatenate(parts, axis=1)
 
 
-def read_frame(frame: Any, slots: Sequence[Slot], places: Sequence[int], name: str) -> Floats:
-    """Return the rows of a data frame, whose columns stand at these places."""
-    names, rows = frame_columns(frame), np.empty((len(frame), sum(slot.width for slot in slots)), np.float32)
+def read_frame(
+    frame: Any,
+    slots: Sequence[Slot],
+    places: Sequence[int],
+    name: str,
+    numbers: npt.NDArray[Any] | None = None,
+) -> Floats:
+    """Return the rows of a data frame, whose columns stand at these places; `numbers` as in `frame_floats`."""
+    rows = np.empty((len(frame), sum(slot.width for slot in slots)), np.float32)
     for slot, place in zip(slots, places, strict=True):
         values = column_values(frame.iloc[:, place])
         if slot.words:
             values = values.tolist()
-        rows[:, slot.place] = slot.read(values, lambda at, place=place: f"{name}, row {at + 1}, column {names[place]}")  # type: ignore[misc]
+        rows[:, slot.place] = slot.read(values, frame_place(frame, place, name, numbers))
     return rows
 
 

@@ -19,21 +19,18 @@ from crowdml.core import BadInput, Coins, Labels, Ops, Target, record
 from crowdml.core.errors import install
 from crowdml.core.trees import Array, Tree
 from crowdml.models.adapters.row_norms import gradient_norm
-from crowdml.models.adapters.start_files import read_start
+from crowdml.models.adapters.start_files import Layout, begun_at
 from crowdml.models.adapters.user_model import (
     ROWS,
     Arrays,
-    Layout,
     Network,
     UserModel,
-    begun_with,
     called,
-    layout_of,
+    handed_over,
     loss_of,
     model_of,
     require_arrays,
     require_finite_gradient,
-    require_layout,
     require_library,
     require_outputs,
     require_per_row,
@@ -107,7 +104,6 @@ class JaxModel(UserModel):
 
 
 def _by_target(model: JaxModel, target: Target, ops: Ops) -> Loss:
-    xp = ops.xp
     if model.predict is None and not isinstance(target, Labels):
         raise BadInput(
             f"the target is {target.described}: which number is predicted does not follow from the loss",
@@ -116,21 +112,15 @@ def _by_target(model: JaxModel, target: Target, ops: Ops) -> Loss:
         )
 
     def values(outputs: Array, targets: Array) -> Array:
-        raise BadInput("the loss of this model does not follow from its outputs", where="model")
+        if model.predict is None:  # then outputs are the losses of all labels, with the sign turned
+            return -ops.xp.take_along_axis(outputs, targets[None].astype(ops.xp.int32), axis=0)[0]
+        raise BadInput(
+            "the loss of this model does not follow from what it predicts",
+            where="model",
+            hint="leave predict out, or loss out of crowd.measure",
+        )
 
-    def predict(outputs: Array) -> Array:
-        if model.predict is None:
-            return xp.argmax(outputs, axis=0)
-        return outputs[0].astype(xp.int32) if isinstance(target, Labels) else xp.clip(outputs[0], -1, 1)
-
-    return Loss(
-        target=target,
-        width=1 if model.predict is not None else target.bins,
-        values=values,
-        slope=lambda outputs, targets: targets[None].astype(xp.float32),
-        predict=predict,
-        slope_bound=None,
-    )
+    return handed_over(target, ops, values, scored=model.predict is None)
 
 
 def slope_over_outputs(given: Callable[[Any, Any], Any]) -> Callable[[Array, Array], Array]:
@@ -171,11 +161,7 @@ def build_traced(source: Any, traced: Traced, loss: Loss, features: int, target:
         kept[key].require_fitting(loss)
     functions: _Functions = kept[key]
     made = model_of(functions.network(loss.width, ops), loss, features, source.shape, ops)
-    if source.start is None:
-        return made
-    arrays = read_start(source.start)
-    require_layout(layout_of(made), {name: tuple(array.shape) for name, array in arrays.items()}, "the file")
-    return begun_with(made, arrays)
+    return begun_at(made, source.start)
 
 
 class _Functions:

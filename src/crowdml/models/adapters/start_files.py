@@ -1,4 +1,4 @@
-"""First weights of a model of the user's own: read from a safetensors or an ONNX file, written, and as text.
+"""Layout and first weights of a model of the user's own: read from a safetensors or an ONNX file, written, and as text.
 
 As text they stand in the signed task: float32 numbers, little-endian, one array after the other in the order of their
 names, in base64.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,15 @@ import numpy.typing as npt
 
 from crowdml.core import BadInput
 from crowdml.core.errors import install
+from crowdml.core.ops import Coins
+from crowdml.core.trees import Tree
+from crowdml.models.layers import Shape
+from crowdml.models.model import Model
 
 Arrays = dict[str, npt.NDArray[np.float32]]
+
+Layout = dict[str, Shape]
+"""Shapes of a model's arrays, by name."""
 
 
 def read_start(given: Path | str | Mapping[str, Any]) -> Arrays:
@@ -117,3 +125,44 @@ def from_text(text: str, layout: Mapping[str, tuple[int, ...]]) -> Arrays:
         found[name] = numbers[at : at + size].reshape(layout[name])
         at += size
     return _checked(found, "model.start")
+
+
+def require_layout(wanted: Layout, found: Layout, whose: str) -> None:
+    """Refuse a layout that is not the one of the task; name the first difference."""
+    for name in sorted({*wanted, *found}):
+        if wanted.get(name) == found.get(name):
+            continue
+        said = {
+            "the task": list(wanted[name]) if name in wanted else "no such array",
+            whose: list(found[name]) if name in found else "no such array",
+        }
+        raise BadInput(
+            f'the array "{name}": ' + ", ".join(f"{who} has {what}" for who, what in said.items()),
+            where="model.layout",
+            hint="both must be the same model, written in the same way",
+        )
+
+
+def layout_of(model: Model) -> Layout:
+    """Return the shapes of a model of the user's own."""
+    (arrays,) = model.zeros()
+    return {name: tuple(np.shape(array)) for name, array in sorted(arrays.items())}
+
+
+def begun_with(model: Model, arrays: Mapping[str, Any]) -> Model:
+    """Return the same model, which begins with given weights."""
+
+    def init(coins: Coins, stage: str) -> Tree:
+        return {name: model.ops.xp.asarray(array) for name, array in arrays.items()}
+
+    (layer,) = model.layers
+    return dataclasses.replace(model, layers=(dataclasses.replace(layer, init=init),))
+
+
+def begun_at(model: Model, start: Path | str | Mapping[str, Any] | None) -> Model:
+    """Return the same model, which begins with the weights of a file where one is named; refuse those of another."""
+    if start is None:
+        return model
+    arrays = read_start(start)
+    require_layout(layout_of(model), {name: tuple(array.shape) for name, array in arrays.items()}, "the file")
+    return begun_with(model, arrays)

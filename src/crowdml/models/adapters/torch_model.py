@@ -19,21 +19,17 @@ import numpy as np
 from crowdml.core import BadInput, Coins, Labels, Ops, Target, record
 from crowdml.core.errors import install
 from crowdml.core.trees import Array, Tree
-from crowdml.models.adapters.start_files import read_start
+from crowdml.models.adapters.start_files import Layout, begun_at
 from crowdml.models.adapters.user_model import (
     ROWS,
     Arrays,
-    Layout,
     Network,
     UserModel,
-    begun_with,
     called,
-    layout_of,
     loss_of,
     model_of,
     require_arrays,
     require_finite_gradient,
-    require_layout,
     require_library,
     require_outputs,
     require_per_row,
@@ -83,11 +79,7 @@ class TorchModel(UserModel):
             functions.require_fitting(loss)
             kept[features, target] = functions
         made = model_of(kept[features, target].network(loss.width), loss, features, self.shape, ops)
-        if self.start is None:
-            return made
-        arrays = read_start(self.start)
-        require_layout(layout_of(made), {name: tuple(array.shape) for name, array in arrays.items()}, "the file")
-        return begun_with(made, arrays)
+        return begun_at(made, self.start)
 
 
 def _over_numpy(loss: Any, target: Target) -> Any:

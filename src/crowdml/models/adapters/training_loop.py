@@ -16,7 +16,7 @@ import numpy.typing as npt
 from crowdml.core import BadInput, Coins, Labels, Number, Ops, Target, record
 from crowdml.core.trees import Array, Tree
 from crowdml.models.adapters.start_files import read_start
-from crowdml.models.adapters.user_model import Arrays, Network, UserModel, called, model_of
+from crowdml.models.adapters.user_model import Arrays, Network, UserModel, called, handed_over, model_of
 from crowdml.models.losses import Loss
 from crowdml.models.model import Model
 
@@ -189,18 +189,8 @@ def _checked(found: Any, before: Weights) -> Weights:
 
 def _by_target(target: Target, ops: Ops) -> Loss:
     """Make a loss that hands the target to the loop in place of a slope."""
-    xp = ops.xp
 
     def values(outputs: Array, targets: Array) -> Array:
         raise BadInput("the loss of a training loop is not known", where="model")
 
-    return Loss(
-        target=target,
-        width=1,
-        values=values,
-        slope=lambda outputs, targets: targets[None].astype(xp.float32),
-        predict=lambda outputs: (
-            outputs[0].astype(xp.int32) if isinstance(target, Labels) else xp.clip(outputs[0], -1, 1)
-        ),
-        slope_bound=None,
-    )
+    return handed_over(target, ops, values)

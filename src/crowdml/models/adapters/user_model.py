@@ -11,7 +11,6 @@ refuses to look at rows.
 from __future__ import annotations
 
 import abc
-import dataclasses
 import functools
 import importlib.util
 import uuid
@@ -24,15 +23,13 @@ import numpy.typing as npt
 from crowdml.core import BadInput, Labels, Ops, Registry, Target, record
 from crowdml.core.ops import Coins
 from crowdml.core.trees import Array, Float, Tree
+from crowdml.models.adapters.start_files import Layout
 from crowdml.models.layers import Layer, Shape
 from crowdml.models.losses import LOSSES, Loss
 from crowdml.models.model import Model
 
 ROWS = 2
 """Rows that a model is tried on before anything runs."""
-
-Layout = dict[str, Shape]
-"""Shapes of a model's arrays, by name."""
 
 Arrays = Mapping[str, npt.NDArray[np.float32]]
 
@@ -220,6 +217,33 @@ def loss_of(given: Any, target: Target, ops: Ops, slope: Callable[[Any], Callabl
     )
 
 
+def handed_over(target: Target, ops: Ops, values: Callable[[Array, Array], Array], scored: bool = False) -> Loss:
+    """Make the loss of a model that finds its gradient by itself: the target stands in place of a slope.
+
+    Args:
+        target: What is predicted.
+        ops: Array operations.
+        values: Refuses: such a loss does not follow from outputs.
+        scored: Whether there is an output for each label, the largest of which is predicted; otherwise the one output
+            is the prediction.
+    """
+    xp = ops.xp
+
+    def predict(outputs: Array) -> Array:
+        if scored:
+            return xp.argmax(outputs, axis=0)
+        return outputs[0].astype(xp.int32) if isinstance(target, Labels) else xp.clip(outputs[0], -1, 1)
+
+    return Loss(
+        target=target,
+        width=target.bins if scored else 1,
+        values=values,
+        slope=lambda outputs, targets: targets[None].astype(xp.float32),
+        predict=predict,
+        slope_bound=None,
+    )
+
+
 def called(what: str, function: Callable[[], Any]) -> Any:
     """Call somebody else's code; what it raises becomes a sentence."""
     try:
@@ -289,41 +313,6 @@ def require_per_row(what: str, found: tuple[int, ...], rows: int) -> None:
             where="model",
             hint='no mean and no sum over rows: in PyTorch, reduction="none"',
         )
-
-
-# Layouts and first weights.
-
-
-def require_layout(wanted: Layout, found: Layout, whose: str) -> None:
-    """Refuse a layout that is not the one of the task; name the first difference."""
-    for name in sorted({*wanted, *found}):
-        if wanted.get(name) == found.get(name):
-            continue
-        said = {
-            "the task": list(wanted[name]) if name in wanted else "no such array",
-            whose: list(found[name]) if name in found else "no such array",
-        }
-        raise BadInput(
-            f'the array "{name}": ' + ", ".join(f"{who} has {what}" for who, what in said.items()),
-            where="model.layout",
-            hint="both must be the same model, written in the same way",
-        )
-
-
-def layout_of(model: Model) -> Layout:
-    """Return the shapes of a model of the user's own."""
-    (arrays,) = model.zeros()
-    return {name: tuple(np.shape(array)) for name, array in sorted(arrays.items())}
-
-
-def begun_with(model: Model, arrays: Arrays) -> Model:
-    """Return the same model, which begins with given weights."""
-
-    def init(coins: Coins, stage: str) -> Tree:
-        return {name: model.ops.xp.asarray(array) for name, array in arrays.items()}
-
-    (layer,) = model.layers
-    return dataclasses.replace(model, layers=(dataclasses.replace(layer, init=init),))
 
 
 def absent(name: str, layout: Layout, features: int, target: Target, ops: Ops) -> Model:

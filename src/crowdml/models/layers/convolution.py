@@ -184,93 +184,24 @@ class Convolution(LayerSettings):
     def build(self, shape: Shape, ops: Ops) -> Layer:
         """Make the layer for pictures of the given shape."""
         channels = require_picture("convolution", shape)[2]
-        at, table = windows(shape, self.kernel, self.stride, self.padding), self.table(channels)
-        seen = channels if table is None else table.shape[0]
-        weights_shape = (self.kernel, self.kernel, seen, self.size)
-        area = self.kernel * self.kernel
-        xp = ops.xp
-        side_by_side = bands(at, channels, self.size) if ops.convolve else None
-
-        def dense(parameters: Tree) -> Array:
-            """Weights of all channels, shape (inputs, outputs); zero where a filter does not look."""
-            weights = parameters["w"]
-            if table is not None:
-                weights = xp.sum(weights[:, :, :, None] * table, axis=2)
-            return weights.reshape(area * channels, self.size)
-
-        def filters(parameters: Tree) -> Array:
-            return dense(parameters).reshape(self.kernel, self.kernel, channels, self.size)
-
-        def init(coins: Coins, stage: str) -> Tree:
-            return self._first_numbers(weights_shape, coins, stage, ops)
-
-        def forward(parameters: Tree, x: Array) -> tuple[Array, Tree]:
-            if side_by_side:
-                y, seen = ops.dot(side_by_side.unfold(x, ops), side_by_side.matrix(filters(parameters), ops)), x
-                y = y.reshape(-1, *at.places, self.size)
-            elif ops.convolve:
-                y, seen = ops.convolve(x, filters(parameters), self.stride, at.margin), x
-            else:
-                seen = at.unfold(x, ops)
-                y = ops.dot(seen.reshape(-1, area * channels), dense(parameters)).reshape(-1, *at.places, self.size)
-            return y + parameters["b"] if self.bias else y, seen
-
-        def pull_back(parameters: Tree, seen: Array, slope: Array) -> Array:
-            if side_by_side and self.stride == 1:
-                rows = slope.reshape(-1, side_by_side.width * self.size)
-                return side_by_side.fold(ops.dot_t(rows, side_by_side.matrix(filters(parameters), ops)), ops)
-            if ops.convolve and self.stride == 1:
-                # A picture's slope is a convolution too: of the output's slope, with the filters turned round.
-                turned = filters(parameters)[::-1, ::-1].transpose(0, 1, 3, 2)
-                above, below, left, right = (self.kernel - 1 - lines for lines in at.margin)
-                return ops.convolve(slope, turned, 1, (above, below, left, right))
-            back = ops.dot_t(slope.reshape(-1, self.size), dense(parameters))
-            back = back.reshape(-1, *at.places, area, channels)
-            return at.fold([back[:, :, :, place] for place in range(area)], ops)
-
-        def factors(parameters: Tree, seen: Array, slope: Array) -> ConvolutionFactors:
-            places = at.places[0] * at.places[1]
-            return ConvolutionFactors(
-                seen=seen,
-                at=at,
-                slope=slope.reshape(-1, places, self.size),
-                bias=self.bias,
-                shape=weights_shape,
-                table=table,
-                bands=side_by_side,
-                ops=ops,
-            )
-
-        def write(graph: Graph, parameters: Tree, x: Value) -> Value:
-            arrays = [np.asarray(filters(parameters)), *([parameters["b"]] if self.bias else [])]
-            return self._written(graph, arrays, at, x)
-
+        at = windows(shape, self.kernel, self.stride, self.padding)
+        fitted = _Fitted(
+            settings=self,
+            channels=channels,
+            at=at,
+            table=self.table(channels),
+            bands=bands(at, channels, self.size) if ops.convolve else None,
+            ops=ops,
+        )
         return Layer(
             shape=(*at.places, self.size),
-            init=init,
-            forward=forward,
-            pull_back=pull_back,
-            factors=factors,
+            init=fitted.init,
+            forward=fitted.forward,
+            pull_back=fitted.pull_back,
+            factors=fitted.factors,
             biased=self.bias,
-            write=write,
+            write=fitted.write,
         )
-
-    def _first_numbers(self, shape: Shape, coins: Coins, stage: str, ops: Ops) -> Tree:
-        """Draw the first weights, of that shape, and the first biases."""
-        seen, fan_in = self.kernel * self.kernel * shape[2], self.start == "fan-in"
-        made = self.kernel * self.kernel * self.size
-        reach = self.start_scale * math.sqrt(1.0 / seen if fan_in else 6.0 / (seen + made))
-        drawn = {"w": (coins.uniform(f"{stage}/w", shape) * 2 - 1) * reach}
-        return drawn | ({"b": first_biases(self.size, reach * fan_in, coins, stage, ops)} if self.bias else {})
-
-    def _written(self, graph: Graph, arrays: list[Array], at: Windows, x: Value) -> Value:
-        """Add a convolution with these filters and biases to a graph of ONNX."""
-        filters, *biases = arrays
-        constants = [graph.constant(np.ascontiguousarray(filters.transpose(3, 2, 0, 1))), *map(graph.constant, biases)]
-        above, below, left, right = at.margin
-        pads, strides = (above, left, below, right), (self.stride, self.stride)
-        y = graph.add("Conv", channels_first(graph, x), *constants, pads=pads, strides=strides)
-        return channels_last(graph, y)
 
     def table(self, channels: int) -> Array | None:
         """Return 1 where what an output sees as its s-th channel is channel c: shape (seen, channels, outputs)."""
@@ -293,3 +224,111 @@ class Convolution(LayerSettings):
                 hint=f"a number from 1 to {channels}, or {self.size} lists of the same length, no channel twice",
             )
         return np.eye(channels, dtype=np.float32)[np.array(lists)].transpose(1, 2, 0)
+
+
+@record
+class _Fitted:
+    """A convolution of pictures of one shape.
+
+    Attributes:
+        settings: What the task file says.
+        channels: Channels of a picture.
+        at: Where windows are.
+        table: Which channels each output sees, as `Convolution.table`; None where each sees all.
+        bands: How windows are multiplied side by side; None where they are not.
+        ops: Array operations.
+    """
+
+    settings: Convolution
+    channels: int
+    at: Windows
+    table: Array | None
+    bands: Bands | None
+    ops: Ops
+
+    @property
+    def area(self) -> int:
+        """Places of a window."""
+        return self.settings.kernel * self.settings.kernel
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the weights, (kernel, kernel, channels seen, outputs)."""
+        seen = self.channels if self.table is None else self.table.shape[0]
+        return self.settings.kernel, self.settings.kernel, seen, self.settings.size
+
+    def init(self, coins: Coins, stage: str) -> Tree:
+        """Draw the first weights and the first biases."""
+        settings, shape = self.settings, self.shape
+        fan_in = settings.start == "fan-in"
+        seen, made = self.area * shape[2], self.area * settings.size
+        reach = settings.start_scale * math.sqrt(1.0 / seen if fan_in else 6.0 / (seen + made))
+        drawn = {"w": (coins.uniform(f"{stage}/w", shape) * 2 - 1) * reach}
+        if not settings.bias:
+            return drawn
+        return drawn | {"b": first_biases(settings.size, reach * fan_in, coins, stage, self.ops)}
+
+    def forward(self, parameters: Tree, x: Array) -> tuple[Array, Tree]:
+        """Multiply, the fastest way there is, and remember the pictures, or their windows where they were unfolded."""
+        ops, size = self.ops, self.settings.size
+        if self.bands:
+            product = ops.dot(self.bands.unfold(x, ops), self.bands.matrix(self._filters(parameters), ops))
+            y, seen = product.reshape(-1, *self.at.places, size), x
+        elif ops.convolve:
+            y, seen = ops.convolve(x, self._filters(parameters), self.settings.stride, self.at.margin), x
+        else:
+            seen = self.at.unfold(x, ops)
+            product = ops.dot(seen.reshape(-1, self.area * self.channels), self._dense(parameters))
+            y = product.reshape(-1, *self.at.places, size)
+        return y + parameters["b"] if self.settings.bias else y, seen
+
+    def pull_back(self, parameters: Tree, seen: Array, slope: Array) -> Array:
+        """Carry the slope back to every picture."""
+        ops, settings = self.ops, self.settings
+        if self.bands and settings.stride == 1:
+            rows = slope.reshape(-1, self.bands.width * settings.size)
+            return self.bands.fold(ops.dot_t(rows, self.bands.matrix(self._filters(parameters), ops)), ops)
+        if ops.convolve and settings.stride == 1:
+            # A picture's slope is a convolution too: of the output's slope, with the filters turned round.
+            turned = self._filters(parameters)[::-1, ::-1].transpose(0, 1, 3, 2)
+            above, below, left, right = (settings.kernel - 1 - lines for lines in self.at.margin)
+            return ops.convolve(slope, turned, 1, (above, below, left, right))
+        back = ops.dot_t(slope.reshape(-1, settings.size), self._dense(parameters))
+        back = back.reshape(-1, *self.at.places, self.area, self.channels)
+        return self.at.fold([back[:, :, :, place] for place in range(self.area)], ops)
+
+    def factors(self, parameters: Tree, seen: Array, slope: Array) -> ConvolutionFactors:
+        """Hold the gradients of single pictures."""
+        return ConvolutionFactors(
+            seen=seen,
+            at=self.at,
+            slope=slope.reshape(-1, self.at.places[0] * self.at.places[1], self.settings.size),
+            bias=self.settings.bias,
+            shape=self.shape,
+            table=self.table,
+            bands=self.bands,
+            ops=self.ops,
+        )
+
+    def write(self, graph: Graph, parameters: Tree, x: Value) -> Value:
+        """Add it to a graph of ONNX."""
+        filters = np.asarray(self._filters(parameters)).transpose(3, 2, 0, 1)
+        constants = [graph.constant(np.ascontiguousarray(filters))]
+        if self.settings.bias:
+            constants.append(graph.constant(parameters["b"]))
+        above, below, left, right = self.at.margin
+        pads, strides = (above, left, below, right), (self.settings.stride, self.settings.stride)
+        y = graph.add("Conv", channels_first(graph, x), *constants, pads=pads, strides=strides)
+        return channels_last(graph, y)
+
+    def _dense(self, parameters: Tree) -> Array:
+        """Weights of all channels, shape (inputs, outputs); zero where a filter does not look."""
+        weights = parameters["w"]
+        if self.table is not None:
+            weights = self.ops.xp.sum(weights[:, :, :, None] * self.table, axis=2)
+        return weights.reshape(self.area * self.channels, self.settings.size)
+
+    def _filters(self, parameters: Tree) -> Array:
+        """The same, shape (kernel, kernel, channels, outputs)."""
+        kernel = self.settings.kernel
+        return self._dense(parameters).reshape(kernel, kernel, self.channels, self.settings.size)

@@ -118,6 +118,7 @@ def calibrate_shared(
             shared.least_scale,
             "privacy.statistics-epsilon",
         )
+        _require_drawn(shared, counts.errors)
     limit = Filter(kind="rdp", epsilon=wanted.epsilon, delta=wanted.delta)
     enough = wanted.kept_by(limit, counts.event(wanted.rows) if counts else Event())
     return _least_share(shared, grid, stable, enough), counts, limit
@@ -139,7 +140,20 @@ def _least_share(
     def made(scale: float) -> GridMechanism:
         return GridMechanism(grid=grid, law=LAWS[shared.law.name], scale=scale, stable=stable, shared=shared)
 
-    return _least(made, enough, shared.least_scale, "privacy.epsilon")
+    found = _least(made, enough, shared.least_scale, "privacy.epsilon")
+    _require_drawn(shared, found.scale)
+    return found
+
+
+def _require_drawn(shared: Shared, scale: float) -> None:
+    """Refuse a share of noise that no device could draw."""
+    if scale > shared.law.largest:
+        raise BadInput(
+            f"a share of {shared.law.name} noise of scale {scale:.3g} is beyond the {shared.law.largest:.3g} that its "
+            "exact sampler draws",
+            where="secure-aggregation.law",
+            hint='law = "discrete-gaussian" has no such bound; or a larger epsilon, or fewer uses',
+        )
 
 
 def _least(made: Callable[[float], Made], enough: Callable[[Made], bool], first: float, where: str) -> Made:

@@ -183,7 +183,9 @@ def _with_moments(settings: PrivacySettings, releases: Releases, model: ModelBou
 
 def _sum_of_gaussians(epsilon: float, delta: float, model: ModelBounds) -> tuple[FilterKind, float]:
     """Return the sum that needs least noise, and its budget; of shares only Rényi divergences are known."""
-    rho, exact = rho_budget(epsilon, delta), 0.0 if model.shared else gaussian_budget(epsilon, delta)
+    shared = model.shared
+    whole = shared is not None and shared.event(1, 1, shared.least_scale).whole
+    rho, exact = rho_budget(epsilon, delta, whole), 0.0 if shared else gaussian_budget(epsilon, delta)
     return ("gaussian", exact) if exact > rho else ("rdp", rho)
 
 

@@ -119,9 +119,9 @@ def moments_grid(features: int, labels: bool) -> Grid:
     A model's curvature needs them once.
 
     For a row x of length at most 1 the vector is v(x) = (x_i² for all i, √2·x_i·x_j for all i < j) and, where labels
-    are sent too, y·x behind it, y = ±1.
+    are sent too, y·x behind it, y from -1 to 1.
 
-    Distance. ‖v(x) - v(z)‖² = ‖x‖⁴ + ‖z‖⁴ - 2(x·z)² (the Frobenius norm of xx' - zz'), and ‖yx - uz‖² = ‖x‖² + ‖z‖² -
+    Distance. ‖v(x) - v(z)‖² = ‖x‖⁴ + ‖z‖⁴ - 2(x·z)² (the Frobenius norm of xx' - zz'), and ‖yx - uz‖² ≤ ‖x‖² + ‖z‖² -
     2yu(x·z). With t = |x·z| their sum is at most 2 - 2t² + 2 + 2t ≤ 4.5 (largest at t = ½), the first alone at most 2.
     That is less than the square of twice the length, which would be 8, or 4.
 

@@ -23,6 +23,7 @@ from fractions import Fraction
 
 from crowdml.core import BadInput, record
 from crowdml.privacy.accounting import Event
+from crowdml.privacy.noise.poisson import LARGEST_VARIANCE
 
 
 @record
@@ -33,11 +34,13 @@ class SumLaw:
         name: As in a task file.
         least: Least variance of one share.
         event: `event(sensitivity_squared, size, variance, survivors)`: what one masked sum costs.
+        largest: Largest standard deviation of one share that is drawn.
     """
 
     name: str
     least: Fraction
     event: Callable[[int, int, Fraction, int], Event]
+    largest: float = math.inf
 
 
 @record
@@ -115,4 +118,6 @@ def _up(rho: float) -> float:
 
 
 DISCRETE_GAUSSIAN_SHARES = SumLaw(name="discrete-gaussian", least=Fraction(4), event=_gaussian_event)
-SKELLAM_SHARES = SumLaw(name="skellam", least=Fraction(1, 16), event=_skellam_event)
+SKELLAM_SHARES = SumLaw(
+    name="skellam", least=Fraction(1, 16), event=_skellam_event, largest=math.sqrt(LARGEST_VARIANCE)
+)

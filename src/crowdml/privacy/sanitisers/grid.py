@@ -99,7 +99,7 @@ class OnGrid(Sanitiser):
 
     def bound_statistic(self, statistic: Statistic, rows: Array) -> Array:
         """Let it make checked integers of itself."""
-        return statistic.on_grid(self.mechanism.grid)
+        return self._as_sent(statistic.on_grid(self.mechanism.grid))
 
     def walk(self, work: LocalWork) -> Walk:
         """Take rows as they come; where there is a proof, as it assumes."""
@@ -117,7 +117,8 @@ class OnGrid(Sanitiser):
         # A Skellam table is made before anything is compiled, so its scale is never traced.
         scale = self.mechanism.scale if law.static_scale else self.use.scales[self._scale_name]
         drawn = law.draw(coins, self.use.stage, scale, (trees.size(release.update),))
-        update = plus(release.update, trees.cut(drawn, release.update))
+        noisy = plus(release.update, trees.cut(drawn, release.update))
+        update = trees.map(lambda leaf: leaf.astype(self.use.ops.xp.int32), noisy) if self.shared else noisy
         weight = release.rows if self.weighs_rows else self.use.ops.xp.int32(1)
         counts = self.counts.add(release.counts, self.use.scales, coins) if self.counts and release.counts else ()
         return CheckIn(update=update, weight=weight, counts=counts), memory
@@ -148,10 +149,10 @@ class OnGrid(Sanitiser):
     def plainly(self) -> dict[str, str]:
         """Say to owners what is limited, and who adds the noise."""
         limited = "what one row can add is limited" if self.bounds_rows else "how much it can say is limited"
-        own = "random noise is added on your device"
+        added = "random noise is added on your device"
         if self.shared:
-            own = "your device adds a share of random noise and hides it by a mask, so only a sum of many can be read"
-        return dict.fromkeys(self.describe(), own) | {"update": f"{limited}, then {own}"}
+            added = "your device adds a share of random noise and hides it by a mask, so only a sum of many can be read"
+        return dict.fromkeys(self.describe(), added) | {"update": f"{limited}, then {added}"}
 
     def integers(self, rows: int) -> tuple[int, float]:
         """Return the largest integer of a release over so many rows, and the largest deviation of the noise on one."""
@@ -248,4 +249,12 @@ class OnGrid(Sanitiser):
         # Padding is zeroed before it is rounded: a row of zeros is never too long.
         levels = xp.where(marks[:, None] > 0, levels, xp.float32(0))
         k = round_checked(grid, levels, cast(GridCoins, coins), "grid", self.use.ops)
-        return xp.sum(k, axis=0, dtype=xp.int32)
+        return self._as_sent(xp.sum(k, axis=0, dtype=self.use.ops.long))
+
+    def _as_sent(self, total: Array) -> Array:
+        """Bring a sum into 32 bits where it is sent by itself: all that is proven of it holds modulo 2³².
+
+        Under masks numbers may have more bits, and there a sum that had wrapped around would be another one: a row
+        could move it by 2³², where noise hides its bound. So it stays as long as it is (`task.masking` adds the noise).
+        """
+        return total if self.shared else total.astype(self.use.ops.xp.int32)

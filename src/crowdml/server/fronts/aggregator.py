@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 
 from crowdml.core import CrowdError
 from crowdml.server.fronts.letters import LARGEST_NOTICE, read_batch, write_answers
@@ -54,10 +54,11 @@ class Aggregator:
         self._more = False
         self._closing = False
 
-    async def begin(self) -> None:
-        """Listen for letters and for links."""
+    async def begin(self, living: Iterable[int] = ()) -> None:
+        """Listen for letters and for links; letters of front ends that do not live are never looked at."""
         await self.links.begin()
         await self._post.listen(INBOX)
+        await self._post.clear(living)
         self.wake()
 
     def note_refused(self, task: int, slot: int) -> None:

@@ -134,9 +134,7 @@ class Follower:
     def _version(self, running: RunningTask, device: DeviceState, request: Request) -> Answer:
         """Give a device the version that is shown; what was stored before it asked must be known."""
         shown = self.replica.shown[running.id]
-        if shown.published is None:
-            raise Refusal(401, "not-authorised", "the token is not valid")
-        if device.revoked and self.replica.tokens.find(request.token()) is None:
+        if shown.published is None or (device.revoked and self.replica.tokens.find(request.token()) is None):
             # It came or went while it waited. Which of the two is not known yet, and who is told 401 never comes again.
             raise Refusal(503, "busy", "this device is looked up at the moment", retry_after_s=1)
         waiting = waiting_answer(shown.state, shown.reason, lambda: True)

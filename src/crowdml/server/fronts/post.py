@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any
 
+from crowdml.core import BadInput
 from crowdml.server.fronts.link import Place
-from crowdml.server.store.channel import BYTES, INT4, INT8, TEXT, Channel, Row, from_int, int8
+from crowdml.server.store.channel import BYTES, INT4, INT8, INT8S, TEXT, Channel, Row, from_int, int8, int8_list
 from crowdml.server.store.open_database import parse
 from crowdml.server.store.postgres import HOLDS_LOCK, LOCK, connect_postgres, patience
 
@@ -72,6 +73,7 @@ _PUT_AGGREGATOR = (
 )
 _FIND_AGGREGATOR = "SELECT front, host, port, secret FROM crowdml_aggregator"
 _SWEEP = "DELETE FROM crowdml_outbox WHERE front = $1"
+_CLEAR = ("DELETE FROM crowdml_inbox WHERE front <> ALL ($1)", "DELETE FROM crowdml_outbox WHERE front <> ALL ($1)")
 
 
 def own_channel(front: int) -> str:
@@ -94,16 +96,29 @@ class Post:
     def __init__(self, url: str, heard: Callable[[str, str], None], lost: Callable[[BaseException], None]) -> None:
         """Connect; `begin` must follow in the event loop."""
         self._heard, self._lost = heard, lost
+        self._channel: Channel | None = None
         self._connection = connect(url)
+        try:
+            self.front = self._make_ready()
+        except self._connection.Error as error:
+            self._connection.close()
+            raise BadInput(
+                f"front ends cannot use the database: {str(error).partition(chr(10))[0]}",
+                where="--db",
+                hint="its user must be allowed to make tables there: GRANT CREATE ON SCHEMA public TO NAME",
+            ) from None
+
+    def _make_ready(self) -> int:
+        """Make the tables, unless they are there; return a number that no other front end has."""
         with self._connection.transaction():
             # Of two that make the tables at once, one waits.
             self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK + 1,))
             if self._connection.execute("SELECT to_regclass('crowdml_aggregator')").fetchone()[0] is None:
                 for text in MAKE:
                     self._connection.execute(text)
-        (self.front,) = self._connection.execute("SELECT nextval('crowdml_fronts')").fetchone()
+        (front,) = self._connection.execute("SELECT nextval('crowdml_fronts')").fetchone()
         self._connection.execute(NO_WAIT_FOR_DISK)
-        self._channel: Channel | None = None
+        return int(front)
 
     def begin(self) -> None:
         """Begin to listen; an event loop must be running."""
@@ -170,6 +185,19 @@ class Post:
     async def sweep(self, front: int) -> None:
         """Throw away what was answered to a front end that is gone."""
         await self.channel.run(_SWEEP, (INT8,), int8(front))
+
+    async def clear(self, living: Iterable[int]) -> None:
+        """Throw away all letters of and to front ends that are not there any more.
+
+        Whoever ends leaves some behind. Nobody waits for what they ask for, and its time is over: a task would stop by
+        itself whenever a server is started again.
+
+        Args:
+            living: Other front ends that are there. One that is missing here sends again what it may.
+        """
+        fronts = int8_list([self.front, *living])
+        for text in _CLEAR:
+            await self.channel.run(text, (INT8S,), fronts)
 
     async def holder(self) -> int | None:
         """Return the number of the process in PostgreSQL that holds the lock."""

@@ -3,8 +3,9 @@
 Whatever ASGI says passes through the post office: a request and its answer, a stream of events, a WebSocket. Sign-in,
 invites, pages, secure sums and relays of sliced groups thus have one place, and behave as on a single server.
 
-Where the aggregator is lost, a request that only reads is asked again; one that may have changed something is answered
-by 503, because nobody knows whether it did; streams and WebSockets end, and whoever needs them connects again.
+Where the aggregator is lost, a request that only reads is asked again, and so is a WebSocket's handshake; one that may
+have changed something is answered by 503, because nobody knows whether it did; streams and WebSockets end, and whoever
+needs them connects again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from crowdml.server.fronts.letters import read_event, write_event
 from crowdml.server.fronts.post import MORE, OPEN, Post
 from crowdml.server.http.requests import Asgi, Receive, Scope, Send, send_answer
+from crowdml.server.http.websockets.relay import refuse_socket
 from crowdml.server.refusals import Refusal
 
 log = logging.getLogger("crowdml.server")
@@ -35,6 +37,24 @@ GONE: dict[str, Any] = {"type": "crowdml.gone"}
 _SCOPE = ("type", "method", "path", "query_string", "scheme", "http_version", "subprotocols", "root_path")
 
 
+class _Asked:
+    """A request that is open.
+
+    Args:
+        opening: Asks for it, as a letter.
+        gone: Tells the aggregator that nobody waits for it any more.
+
+    Attributes:
+        number: Names it at the aggregator.
+        over: Whether the aggregator knows its end.
+    """
+
+    def __init__(self, opening: bytes, gone: dict[str, Any]) -> None:
+        self.opening, self.gone = opening, write_event(gone)
+        self.came = asyncio.Queue[dict[str, Any]]()
+        self.number, self.over = 0, False
+
+
 class Tunnel:
     """The end at which requests come in.
 
@@ -44,31 +64,30 @@ class Tunnel:
 
     def __init__(self, post: Post) -> None:
         self._post, self._numbers = post, itertools.count(1)
-        self._open: dict[int, asyncio.Queue[dict[str, Any]]] = {}
+        self._open: dict[int, _Asked] = {}
 
     async def collect(self) -> None:
         """Hand out what the aggregator has answered."""
         for number, raw in await self._post.collect():
-            if (queue := self._open.get(number)) is not None:
-                queue.put_nowait(read_event(raw))
+            if (asked := self._open.get(number)) is not None:
+                asked.came.put_nowait(read_event(raw))
 
     def lose(self) -> None:
         """Tell all that are open that somebody else aggregates now."""
-        for queue in self._open.values():
-            queue.put_nowait(LOST)
+        for asked in self._open.values():
+            asked.came.put_nowait(LOST)
 
     async def request(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Pass a request on, and its answer back."""
-        number, queue = self._begin()
-        opening = write_event(_told(scope) | {"body": body})
-        leaving = asyncio.get_running_loop().create_task(self._pump(number, receive))
+        asked = _Asked(write_event(_told(scope) | {"body": body}), {"type": "http.disconnect"})
+        leaving = asyncio.get_running_loop().create_task(self._pump(asked, receive))
         try:
-            await self._post.send(OPEN, number, opening)
+            await self._ask(asked)
             wait_s, begun = ANSWER_S, False
             while True:
                 try:
                     async with asyncio.timeout(None if begun else wait_s):
-                        event = await queue.get()
+                        event = await asked.came.get()
                 except TimeoutError:
                     await send_answer(send, _unknown().answer())
                     return
@@ -78,7 +97,7 @@ class Tunnel:
                     if begun:
                         raise ConnectionResetError("the aggregator of a stream was lost")
                     if scope["method"] in _SAFE:
-                        await self._post.send(OPEN, number, opening)
+                        await self._ask(asked)
                     else:
                         wait_s = GRACE_S
                     continue
@@ -86,53 +105,77 @@ class Tunnel:
                     start = {"type": "http.response.start", "status": event["status"], "headers": event["headers"]}
                     await send(start)
                     begun = True
+                asked.over = not event["more_body"]
                 await send({"type": "http.response.body", "body": event["body"], "more_body": event["more_body"]})
-                if not event["more_body"]:
+                if asked.over:
                     return
         finally:
             leaving.cancel()
-            del self._open[number]
+            self._end(asked)
 
     async def socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a WebSocket on, from its handshake to its end."""
-        number, queue = self._begin()
+        asked = _Asked(write_event(_told(scope)), {"type": "websocket.disconnect", "code": 1006})
         await receive()
-        leaving = asyncio.get_running_loop().create_task(self._pump(number, receive))
+        leaving = asyncio.get_running_loop().create_task(self._pump(asked, receive))
         try:
-            await self._post.send(OPEN, number, write_event(_told(scope)))
+            await self._ask(asked)
             accepted = False
             while True:
-                event = await queue.get()
+                try:
+                    async with asyncio.timeout(None if accepted else ANSWER_S):
+                        event = await asked.came.get()
+                except TimeoutError:
+                    await refuse_socket(send, _unknown().answer())
+                    return
                 if event is GONE:
                     return
                 if event is LOST:
+                    if not accepted:
+                        # To close it now would be 403, and who is told that never comes again.
+                        await self._ask(asked)
+                        continue
                     await send({"type": "websocket.close", "code": _RESTART, "reason": "the server restarts"})
                     return
                 accepted = accepted or event["type"] == "websocket.accept"
-                await send(event)
                 last = event["type"] == "websocket.http.response.body" and not event.get("more_body")
-                if last or event["type"] == "websocket.close":
+                asked.over = last or event["type"] == "websocket.close"
+                await send(event)
+                if asked.over:
                     return
         finally:
             leaving.cancel()
-            del self._open[number]
+            self._end(asked)
 
-    def _begin(self) -> tuple[int, asyncio.Queue[dict[str, Any]]]:
-        number, queue = next(self._numbers), asyncio.Queue[dict[str, Any]]()
-        self._open[number] = queue
-        return number, queue
+    async def _ask(self, asked: _Asked) -> None:
+        """Ask, or ask again: by another number, as half an answer of an aggregator that was stopped may yet come."""
+        self._end(asked)
+        asked.number = next(self._numbers)
+        self._open[asked.number] = asked
+        await self._post.send(OPEN, asked.number, asked.opening)
 
-    async def _pump(self, number: int, receive: Receive) -> None:
+    def _end(self, asked: _Asked) -> None:
+        """Wait for it no more; a stream that nobody knows the end of would go on for ever."""
+        if self._open.pop(asked.number, None) is not None and not asked.over:
+            self._post.send(MORE, asked.number, asked.gone).add_done_callback(_heard)
+
+    async def _pump(self, asked: _Asked, receive: Receive) -> None:
         """Pass on what comes later: messages of a WebSocket, and that whoever asked is gone."""
         while True:
             event = await receive()
             if event["type"] == "http.request":
                 continue  # of a body that is too long to be passed on, or of one that was never announced
-            await self._post.send(MORE, number, write_event(event))
+            await self._post.send(MORE, asked.number, write_event(event))
             if event["type"].endswith("disconnect"):
-                if (queue := self._open.get(number)) is not None:
-                    queue.put_nowait(GONE)
+                asked.over = True
+                asked.came.put_nowait(GONE)
                 return
+
+
+def _heard(sent: asyncio.Future[Any]) -> None:
+    """Take note of how sending went: where it failed, the connection is lost, and with it this front end."""
+    if not sent.cancelled():
+        sent.exception()
 
 
 class Conversations:

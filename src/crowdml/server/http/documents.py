@@ -10,9 +10,6 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
-import numpy as np
-
-from crowdml.core import trees
 from crowdml.models import Own
 from crowdml.server.refusals import Refusal
 from crowdml.server.store import Store
@@ -20,7 +17,7 @@ from crowdml.server.tasks.figures.learning_curve import CurvePoint, LearningCurv
 from crowdml.server.tasks.figures.statistics import statistics_of
 from crowdml.server.tasks.running_task import RunningTask
 from crowdml.server.tasks.snapshot import Snapshot
-from crowdml.task.onnx_export import to_onnx
+from crowdml.task.model_files import to_onnx, to_safetensors
 
 
 class Documents:
@@ -87,12 +84,9 @@ def export_model(running: RunningTask, kind: Literal["safetensors", "onnx"]) -> 
     parameters = running.parameters(now.published)
     metadata = _metadata_of(running, now)
     if kind == "safetensors":
-        from safetensors.numpy import save
-
         # Of a model of the user's own the library's names are left, so that it reads the file as one of its own.
         named = parameters[0] if isinstance(running.live.task.model, Own) else parameters
-        arrays = {path: np.ascontiguousarray(leaf) for path, leaf in trees.paths(named)}
-        return save(arrays, metadata=metadata)
+        return to_safetensors(named, metadata)
     try:
         return to_onnx(running.live.task, running.signed.open().arrays, parameters, metadata)
     except ModuleNotFoundError as error:

@@ -29,8 +29,8 @@ class SessionCookies:
         ('__Host-crowdml-session', 'crowdml-session-8800')
         """
         _, colon, port = host.rpartition(b":")
-        own = f"-{port.decode()}" if colon and port.isdigit() and len(port) <= 5 else ""
-        return f"{'__Host-' if self.secure else ''}crowdml-session{own}"
+        suffix = f"-{port.decode()}" if colon and port.isdigit() and len(port) <= 5 else ""
+        return f"{'__Host-' if self.secure else ''}crowdml-session{suffix}"
 
     def read(self, headers: Iterable[tuple[bytes, bytes]]) -> str:
         """Return what the cookie holds; nothing where there is none, or several: one of them is somebody else's."""

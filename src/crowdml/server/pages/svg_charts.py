@@ -127,7 +127,7 @@ def line_chart(
         most: Upper end of that axis.
         label: What the drawing shows, for who cannot see it.
     """
-    last = max((points[-1][0] for points in (own.points for own in series) if points), default=1.0)
+    last = max((points[-1][0] for points in (curve.points for curve in series) if points), default=1.0)
     width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
     def x(where: float) -> float:
@@ -142,8 +142,8 @@ def line_chart(
         parts.append(f'<line class="base" x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{y(0):.1f}" y2="{y(0) + 5:.1f}"/>')
         parts.append(_text("tick x", x(tick), y(0) + 24, in_short(tick), anchor))
     parts.append(_text("name", LEFT + width / 2, HEIGHT - 8, across))
-    for own in series:
-        parts += _curve(own, x, y)
+    for curve in series:
+        parts += _curve(curve, x, y)
     parts += _keys(series)
     return _svg("".join(parts), id, label, HEIGHT)
 
@@ -153,16 +153,16 @@ def _across_line(at: float, name: str) -> str:
     return line + _text("tick y", LEFT - 10, at + 5, name, "end")
 
 
-def _curve(own: Series, x: Place, y: Place) -> list[str]:
+def _curve(curve: Series, x: Place, y: Place) -> list[str]:
     parts = []
-    if own.band:
-        upper = [(where, high) for (where, _), (_, high) in zip(own.points, own.band, strict=True)]
-        lower = [(where, low) for (where, _), (low, _) in zip(own.points, own.band, strict=True)]
-        parts.append(f'<path class="band {own.kind}" d="{_path([*upper, *lower[::-1]], x, y)}Z"/>')
-    if own.points:
-        parts.append(f'<path class="line {own.kind}" d="{_path(own.points, x, y)}"/>')
-        where, value = own.points[-1]
-        parts.append(f'<circle class="dot {own.kind}" cx="{x(where):.1f}" cy="{y(value):.1f}" r="4.5"/>')
+    if curve.band:
+        upper = [(where, high) for (where, _), (_, high) in zip(curve.points, curve.band, strict=True)]
+        lower = [(where, low) for (where, _), (low, _) in zip(curve.points, curve.band, strict=True)]
+        parts.append(f'<path class="band {curve.kind}" d="{_path([*upper, *lower[::-1]], x, y)}Z"/>')
+    if curve.points:
+        parts.append(f'<path class="line {curve.kind}" d="{_path(curve.points, x, y)}"/>')
+        where, value = curve.points[-1]
+        parts.append(f'<circle class="dot {curve.kind}" cx="{x(where):.1f}" cy="{y(value):.1f}" r="4.5"/>')
     return parts
 
 
@@ -171,8 +171,8 @@ def _keys(series: Sequence[Series]) -> list[str]:
     if len(series) < 2:
         return []
     return [
-        _text(f"key key-{number + 1}", WIDTH - RIGHT, TOP + 16 + 24 * number, own.name, "end")
-        for number, own in enumerate(series)
+        _text(f"key key-{number + 1}", WIDTH - RIGHT, TOP + 16 + 24 * number, curve.name, "end")
+        for number, curve in enumerate(series)
     ]
 
 
@@ -235,10 +235,10 @@ def spark_line(points: Sequence[tuple[float, float]], band: Sequence[tuple[float
     if len(points) < 2:
         return Markup("")
     kept = thinned(points, 60)
-    own = Series(points=[points[at] for at in kept], band=[band[at] for at in kept] if band else ())
-    last = own.points[-1][0] or 1.0
-    most = max([value for _, value in own.points] + [high for _, high in own.band]) or 1.0
-    drawn = "".join(_curve(own, lambda where: 300 * where / last, lambda value: 46 - 44 * min(1.0, value / most)))
+    curve = Series(points=[points[at] for at in kept], band=[band[at] for at in kept] if band else ())
+    last = curve.points[-1][0] or 1.0
+    most = max([value for _, value in curve.points] + [high for _, high in curve.band]) or 1.0
+    drawn = "".join(_curve(curve, lambda where: 300 * where / last, lambda value: 46 - 44 * min(1.0, value / most)))
     drawn = drawn.split("<circle", 1)[0]
     words = escape(label)
     return Markup(  # noqa: S704  numbers of ours, and escaped words

@@ -149,14 +149,14 @@ def _error_table(
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     if len(measured) < 2:
         kept = (errors[at] for at in thinned(errors, TABLE_ROWS))
-        return ("version", "error on public rows"), tuple((str(own.version), f"{own.error:.2f}") for own in kept)
+        return ("version", "error on public rows"), tuple((str(point.version), f"{point.error:.2f}") for point in kept)
     rows = []
     for found in (measured[at] for at in thinned(measured, TABLE_ROWS)):
         recent = found.recent
         shown = [str(found.version), f"{found.check_ins:,}", f"{clamp(recent.estimate):.2f}"]
         shown.append(f"{recent.low:.2f} to {recent.high:.2f}")
         if errors:
-            at = bisect_right(errors, found.version, key=lambda own: own.version)
+            at = bisect_right(errors, found.version, key=lambda point: point.version)
             shown.append(f"{errors[at - 1].error:.2f}" if at else "–")
         rows.append(tuple(shown))
     names = ("version", "check-ins", "recent error", "95 % band", *(("on public rows",) if errors else ()))
@@ -191,7 +191,7 @@ def _check_ins(curve: Sequence[CurvePoint], counts: bool, ended: bool) -> Chart:
 def _targets(target: Target, statistics: Statistics) -> Chart | None:
     if not statistics.targets:
         return None
-    bars = [_share_bar(own) for own in statistics.targets]
+    bars = [_share_bar(shown) for shown in statistics.targets]
     most = max(0.05, *(max(bar.value, bar.high or 0.0) for bar in bars))
     of = f"{counted(statistics.rows, 'row')} that devices looked at, a row each time it was"
     why = f"{'noise that devices added to these counts, and ' if statistics.noisy else ''}sampling"
@@ -201,31 +201,31 @@ def _targets(target: Target, statistics: Statistics) -> Chart | None:
         f"{' Where noise has carried a band beyond all shares there can be, none is drawn.' * _any_hidden(statistics)}"
     )
     svg = bar_chart(bars, id="targets", label=words, most=most, written=_share)
-    rows = tuple((own.name, *_share_cells(own)) for own in statistics.targets)
+    rows = tuple((shown.name, *_share_cells(shown)) for shown in statistics.targets)
     first = "label" if target.has_accuracy else target.column
     return Chart(svg=svg, caption=words, names=(first, "share", "95 % band"), rows=rows)
 
 
-def _is_hidden(own: TargetShare) -> bool:
+def _is_hidden(shown: TargetShare) -> bool:
     """Whether noise has carried the whole band below 0 or above 1: cut off there it has no width, and tells nothing."""
-    return own.high <= own.low
+    return shown.high <= shown.low
 
 
 def _any_hidden(statistics: Statistics) -> bool:
     return any(map(_is_hidden, statistics.targets))
 
 
-def _share_bar(own: TargetShare) -> Bar:
-    if _is_hidden(own):
-        return Bar(name=own.name, value=clamp(own.share))
-    return Bar(name=own.name, value=clamp(own.share), low=own.low, high=own.high)
+def _share_bar(shown: TargetShare) -> Bar:
+    if _is_hidden(shown):
+        return Bar(name=shown.name, value=clamp(shown.share))
+    return Bar(name=shown.name, value=clamp(shown.share), low=shown.low, high=shown.high)
 
 
-def _share_cells(own: TargetShare) -> tuple[str, str]:
+def _share_cells(shown: TargetShare) -> tuple[str, str]:
     """Write share and band for the table."""
-    if _is_hidden(own):
-        return "not known", f"{'below 0' if own.share < 0.5 else 'above 100'} %: noise hides it"
-    return f"{100 * clamp(own.share):.1f} %", f"{100 * own.low:.1f} to {100 * own.high:.1f} %"
+    if _is_hidden(shown):
+        return "not known", f"{'below 0' if shown.share < 0.5 else 'above 100'} %: noise hides it"
+    return f"{100 * clamp(shown.share):.1f} %", f"{100 * shown.low:.1f} to {100 * shown.high:.1f} %"
 
 
 def _share(bar: Bar) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from crowdml.core import record
-from crowdml.core.targets import Labels, Target
+from crowdml.core.targets import Target
 from crowdml.task import Task
 from crowdml.task.live_task import LiveTask
 from crowdml.task.owners.who_sees import sights_of
@@ -49,13 +49,12 @@ def task_words(live: LiveTask) -> TaskWords:
     """Say what never changes of a task."""
     task, target = live.task, live.task.target
     releases = task.stop.max_releases
-    labels = target.names if isinstance(target, Labels) else ()
     return TaskWords(
         collected=_collected(task),
         columns=_many(task.data.described),
         predicted=predicted(target),
-        labels=labels,
-        all_labels=_many(labels),
+        labels=target.label_names,
+        all_labels=_many(target.label_names),
         column=target.column,
         error_means=target.error_in_words,
         algorithm=task.algorithm.kind,
@@ -68,10 +67,11 @@ def task_words(live: LiveTask) -> TaskWords:
 def predicted(target: Target) -> str:
     """Name what is predicted; of many labels their number.
 
+    >>> from crowdml.core.targets import Labels
     >>> predicted(Labels(names=("still", "walking"))), predicted(Labels(names=tuple(map(str, range(30)))))
     ('one of: still, walking', 'one of 30 labels')
     """
-    many = isinstance(target, Labels) and _many(target.names)
+    many = _many(target.label_names)
     return f"one of {len(many)} labels" if many else target.described
 
 

@@ -41,10 +41,9 @@ class TaskCard:
 
 @record
 class TasksPage:
-    """What the first page shows: every task in short, and how many go on."""
+    """What the first page shows: every task in short."""
 
     tasks: list[TaskCard]
-    going_on: int
 
 
 class TaskCards:
@@ -79,8 +78,7 @@ async def tasks_page(
     """List the tasks."""
     cards = [await makes.card(running) for running in coordinator.tasks.values()]
     cards.sort(key=lambda card: ORDER[card.summary["state"]])
-    going_on = sum(card.summary["state"] == "open" for card in cards)
-    return respond("tasks.html", TasksPage(tasks=cards, going_on=going_on))
+    return respond("tasks.html", TasksPage(tasks=cards))
 
 
 async def _card(running: RunningTask, documents: Documents) -> TaskCard:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from typing import Any
 
 from crowdml.core.blas_threads import one_blas_thread
 from crowdml.server.http.exchange import Exchange
@@ -141,11 +142,41 @@ class Lifespan:
         try:
             for stored in self._coordinator.store.tasks():
                 self._coordinator.start(stored)
-        except BaseException as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+        except BaseException:
+            await send({"type": "lifespan.startup.failed"})
             raise
         await send({"type": "lifespan.startup.complete"})
         self._begun()
         await receive()
         await self._coordinator.close()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+class AppLife:
+    """The other side of a `Lifespan`: starts and ends an application, for whoever takes over while serving already.
+
+    Args:
+        app: The application.
+    """
+
+    def __init__(self, app: Asgi) -> None:
+        self._app = app
+        self._events = asyncio.Queue[dict[str, str]]()
+        self._told = asyncio.Queue[Any]()
+        self._task: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        """Start it; raise what its start raises."""
+        self._events.put_nowait({"type": "lifespan.startup"})
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        if (await self._told.get())["type"] != "lifespan.startup.complete":
+            await self._task
+
+    async def _run(self) -> None:
+        await self._app({"type": "lifespan"}, self._events.get, self._told.put)
+
+    async def end(self) -> None:
+        """End it, and wait until it has."""
+        assert self._task is not None  # noqa: S101  begun
+        self._events.put_nowait({"type": "lifespan.shutdown"})
+        await self._task

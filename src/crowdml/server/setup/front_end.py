@@ -29,9 +29,9 @@ from crowdml.server.fronts.other_fronts import DEAF_TICKS, TICK_S, Heart, Neighb
 from crowdml.server.fronts.post import ALL, INBOX, Post
 from crowdml.server.http.direct import Expected
 from crowdml.server.http.front_door import Access, FrontDoor
-from crowdml.server.http.requests import Asgi, Limiter, Receive, Scope, Send, send_answer
+from crowdml.server.http.requests import Limiter, Receive, Scope, Send, send_answer
 from crowdml.server.refusals import Answer, Refusal
-from crowdml.server.setup.application import FAILED_EXIT, end_process, make_door
+from crowdml.server.setup.application import FAILED_EXIT, AppLife, end_process, make_door
 from crowdml.server.store import Store, StoreFailed, open_store
 from crowdml.server.store.open_database import HEAD, VERSION_TABLE
 from crowdml.server.store.postgres import DatabaseTaken
@@ -89,7 +89,7 @@ class FrontEnd:
         self.always = self._follower.always
         self._door: FrontDoor | None = None
         self._aggregator: Aggregator | None = None
-        self._life: _Life | None = None
+        self._life: AppLife | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         try:
             self._store: Store | None = open_store(url, wait_ms=AT_ONCE_MS, locked=self._locked)
@@ -144,8 +144,8 @@ class FrontEnd:
                 await self._aggregate(self._store)
             else:
                 await self._follow()
-        except BaseException as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+        except BaseException:
+            await send({"type": "lifespan.startup.failed"})
             raise
         self._begin(self._tick())
         await send({"type": "lifespan.startup.complete"})
@@ -178,9 +178,13 @@ class FrontEnd:
     async def _follow(self) -> None:
         """Begin to follow, once the tables are there; and wait in a thread for the lock."""
         await self._post.tell(ALL, f"here {self._post.front}")
-        async with asyncio.timeout(READY_S):
-            while not await self._is_current():
-                await asyncio.sleep(TICK_S)
+        try:
+            async with asyncio.timeout(READY_S):
+                while not await self._is_current():
+                    await asyncio.sleep(TICK_S)
+        except TimeoutError:
+            what = f"another server has the database open, and has made no tables in {READY_S:.0f} s"
+            raise BadInput(what, where="--db", hint="look at its log") from None
         threading.Thread(target=self._wait_for_lock, name="lock", daemon=True).start()
         await self._follower.replica.reload()
         try:
@@ -224,15 +228,16 @@ class FrontEnd:
                 self._fail(error)
 
     async def _aggregate(self, store: Store) -> None:
-        """Take all tasks up where they are, and let the others know."""
+        """Take all tasks up where they are, and let the others know: before, so that nobody trusts who was before."""
         self._store = store
+        await self._post.tell(ALL, f"takes {self._post.front}")
         coordinator = Coordinator(store, self._fail, self._options)
         door = make_door(coordinator, self._access, self._fail, self._devices)
-        self._life = _Life(door)
+        self._life = AppLife(door)
         await self._life.begin()
         self._follower.line.part()
         self._aggregator = Aggregator(self._post, coordinator, door, self._lease_is_over, self._fail)
-        await self._aggregator.begin()
+        await self._aggregator.begin(self._neighbours.fronts)
         self._door = door
         await self._post.tell(ALL, f"aggregates {self._post.front}")
         log.info("front end %d aggregates", self._post.front)
@@ -321,13 +326,21 @@ class FrontEnd:
         elif what == "bye" and numbers[0] != self._post.front:
             self._neighbours.leave(numbers[0])
             self._forget(numbers[0])
+        elif what == "takes":
+            self._doubt(numbers[0])
         elif what == "aggregates":
-            if numbers[0] != self._post.front and self._heart is not None:
-                self._heart.doubt()
+            self._doubt(numbers[0])
             self._welcome.set()
             self._silence.beat()
             self._post.tell(ALL, f"here {self._post.front}")
             self._begin(self._meet_aggregator())
+
+    def _doubt(self, taker: int) -> None:
+        """Believe nobody who aggregated before: another front end has the lock by now."""
+        if taker != self._post.front:
+            self._follower.line.part()
+            if self._heart is not None:
+                self._heart.doubt()
 
     async def _meet_aggregator(self) -> None:
         """Begin anew with whoever aggregates now."""
@@ -392,27 +405,3 @@ class FrontEnd:
 def _end_late() -> None:
     log.critical("the database did not answer for %d s, so this server ends as it is", END_S)
     os._exit(FAILED_EXIT)
-
-
-class _Life:
-    """Starts and ends an application by ASGI's protocol for that."""
-
-    def __init__(self, app: Asgi) -> None:
-        self._app = app
-        self._events = asyncio.Queue[dict[str, str]]()
-        self._told = asyncio.Queue[Any]()
-        self._task: asyncio.Task[None] | None = None
-
-    async def begin(self) -> None:
-        self._events.put_nowait({"type": "lifespan.startup"})
-        self._task = asyncio.get_running_loop().create_task(self._run())
-        if (await self._told.get())["type"] != "lifespan.startup.complete":
-            await self._task
-
-    async def _run(self) -> None:
-        await self._app({"type": "lifespan"}, self._events.get, self._told.put)
-
-    async def end(self) -> None:
-        assert self._task is not None  # noqa: S101  begun
-        self._events.put_nowait({"type": "lifespan.shutdown"})
-        await self._task

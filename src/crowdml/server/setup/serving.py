@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import logging
 import resource
@@ -14,6 +15,7 @@ from typing import Any
 
 import uvicorn
 import uvloop
+from uvicorn.lifespan.on import LifespanOn
 
 from crowdml.core import BadInput, record
 from crowdml.server.http.bounded_connection import BoundedProtocol, ConnectionLimits, bounded
@@ -132,9 +134,35 @@ def limits_of(place: Place, most: int) -> ConnectionLimits:
     return ConnectionLimits(connections=most, per_address=most if place.proxy else max(most // 4, 1))
 
 
+class Life(LifespanOn):
+    """Start and end of an application, as uvicorn has them, which of a start that fails only says that it did.
+
+    Attributes:
+        failure: Why the application could not start.
+    """
+
+    failure: BaseException | None = None
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        """Speak with the application, and keep what it raises."""
+        super().__init__(copy.copy(config))
+        app: Any = config.loaded_app
+
+        async def kept(scope: Any, receive: Any, send: Any) -> None:
+            try:
+                await app(scope, receive, send)
+            except BaseException as error:
+                self.failure = error
+                raise
+
+        self.config.loaded_app = kept
+
+
 def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
-    """Serve until a signal comes; requests under way are finished."""
+    """Serve until a signal comes; requests under way are finished. Raises what kept the application from starting."""
     server = make_server(app, place, bounded(limits_of(place, most_connections())))
+    server.config.load()
+    server.config.lifespan_class = Life
 
     def end(*_: object) -> None:
         # Before uvicorn has set handlers. Later it raises the signal again when it is done: all is well then.
@@ -143,7 +171,6 @@ def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     if place.certificate is not None:
-        server.config.load()
         assert server.config.ssl is not None  # noqa: S101  it has a certificate
         files = CertificateFiles(server.config.ssl, place.certificate, place.key)
         files.on_hang_up()
@@ -155,7 +182,13 @@ def serve(app: Asgi, place: Place, listening: socket.socket) -> None:
     gc.freeze()
     gc.set_threshold(GARBAGE)
     gc.enable()
-    server.run(sockets=[listening])
+    try:
+        server.run(sockets=[listening])
+    except SystemExit:
+        life = server.lifespan
+        if isinstance(life, Life) and life.failure is not None:
+            raise life.failure from None
+        raise
 
 
 LOG_PACE = Pace(per_second=1 / 60, burst=10)

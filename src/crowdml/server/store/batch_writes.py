@@ -48,10 +48,13 @@ TURN = f"UPDATE tasks SET state = ?, reason = ?, {TO}"  # noqa: S608
 """The same, with a new state of the task and its reason."""
 
 PUT_STATE = "UPDATE states SET server_state = ? WHERE task = ?"
-PUT_RECEIPTS = (
-    'INSERT INTO receipts (id, task, slot, "key", body, number, version, started, status, previous) VALUES {}'
-)
+PUT_RECEIPTS = 'INSERT INTO receipts (id, task, slot, "key", body, number, version, started, status, previous) {}'
 RECEIPT = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+PUT_LISTS = PUT_RECEIPTS.format(
+    "SELECT * FROM unnest(?::BIGINT[], ?::INTEGER[], ?::INTEGER[], ?::TEXT[], ?::BYTEA[], ?::BIGINT[], ?::BIGINT[], "
+    "?::BIGINT[], ?::TEXT[], ?::BIGINT[])"
+)
+"""Stores receipts in PostgreSQL, however many: a list for each column."""
 PUT_ROW = (
     'INSERT INTO device_rows (task, slot, "row") SELECT task, slot, ? FROM devices WHERE task = ? AND slot = ? '
     'ON CONFLICT (task, slot) DO UPDATE SET "row" = excluded."row"'
@@ -164,8 +167,9 @@ class BatchWrites:
         self._advance, self._turn, self._put_state = sql(ADVANCE), sql(TURN), sql(PUT_STATE)
         self._put_row, self._put_point, self._chain = sql(PUT_ROW), sql(PUT_POINT), sql(CHAIN)
         self._put_day, self._end_day = sql(PUT_DAY), sql(END_DAY)
-        self._inserts = {size: sql(PUT_RECEIPTS.format(", ".join([RECEIPT] * size))) for size in INSERTS}
-        self._each = sql(LOOK_UP_EACH)
+        rows = {size: ", ".join([RECEIPT] * size) for size in INSERTS}
+        self._inserts = {size: sql(PUT_RECEIPTS.format(f"VALUES {row}")) for size, row in rows.items()}
+        self._lists, self._each = sql(PUT_LISTS), sql(LOOK_UP_EACH)
         pairs = {size: ", ".join(["(?, ?)"] * size) for size in GROUPS}
         self._groups = {
             size: f'WITH wanted(slot, "key") AS (VALUES {pair}) {LOOK_UP.format("wanted")}'
@@ -199,7 +203,8 @@ class BatchWrites:
 
     def _insert(self, cursor: DBAPICursor, new: list[tuple[Any, ...]]) -> None:
         if self._postgres:
-            cursor.executemany(self._inserts[1], new)
+            if new:
+                cursor.execute(self._lists, tuple(map(list, zip(*new, strict=True))))
             return
         at = 0
         for size in INSERTS:

@@ -203,7 +203,9 @@ class RunningTask:
             "recent_error": vars(now.recent_error) if now.recent_error else None,
             "rows": now.rows,
             "averaging": now.averaging,
-            "validation_error": next((own.error for own in self.validated[::-1] if own.version <= now.version), None),
+            "validation_error": next(
+                (point.error for point in self.validated[::-1] if point.version <= now.version), None
+            ),
         }
 
     def describe(self) -> dict[str, Any]:

@@ -243,4 +243,5 @@ JAX = Ops(
     convolve=_convolve,
     solve=lambda a, b: jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(a, lower=True), b),
     wide=jnp.float32,
+    long=jnp.int32,
 )

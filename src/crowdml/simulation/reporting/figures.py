@@ -35,6 +35,9 @@ AGAINST = {
 }
 """What a curve can be drawn against, and what the axis is called."""
 
+MEASURES = {"estimated_error": "time-averaged error, counted by devices"}
+"""What measurements are called whose names do not say it."""
+
 LEGEND_CHARACTERS = 96
 """So many characters of the legend's size fit side by side."""
 LEGEND_LINE = 0.18
@@ -98,14 +101,10 @@ def curve_figure(
         _draw(axes, name, result, measure, against, COLOURS[colour % len(COLOURS)], STYLES[style % len(STYLES)])
         if held_back:
             _draw(axes, "rows held back", result, "validation_error", against, COLOURS[1], STYLES[1])
-    words = "time-averaged error, counted by devices" if measure == "estimated_error" else measure.replace("_", " ")
-    words = "error" if held_back else words
-    first = next(iter(results.values())).task.target
-    if not first.has_accuracy and measure.endswith("error"):
-        words += ", share of the range"
-        if all(result.task.target == first for result in results.values()):
-            _show_unit(axes, first)
+    words = "error" if held_back else MEASURES.get(measure, measure.replace("_", " "))
     axes.set(xlabel=AGAINST[against], ylabel=words, xlim=(0, None), ylim=(0, None))
+    if measure.endswith("error"):
+        _show_unit(axes, [result.task.target for result in results.values()])
     if against.startswith("bytes"):
         axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
     elif axes.get_xlim()[1] >= MANY:
@@ -146,10 +145,16 @@ def require_drawable(results: Mapping[str, Curve], measure: str, against: str) -
         )
 
 
-def _show_unit(axes: Axes, target: Target) -> None:
-    """Add what errors of a number are in its own unit, on the right."""
-    width: Any = 2 * getattr(target, "half_range", 0.5)
-    unit = getattr(target, "unit", "")
+def _show_unit(axes: Axes, targets: Sequence[Target]) -> None:
+    """Say what errors of numbers are shares of; where all are of one number, what they are in its own unit, right."""
+    first = targets[0]
+    if first.has_accuracy:
+        return
+    axes.set_ylabel(f"{axes.get_ylabel()}, share of the range")
+    if any(target != first for target in targets):
+        return
+    width: Any = 2 * getattr(first, "half_range", 0.5)
+    unit = getattr(first, "unit", "")
     right = axes.secondary_yaxis("right", functions=(lambda share: share * width, lambda error: error / width))
     right.set_ylabel("mean absolute error" + (f" in {unit}" if unit else ""))
 

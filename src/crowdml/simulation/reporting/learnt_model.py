@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdml.core import NUMPY, BadInput, record, trees
-from crowdml.core.errors import install
+from crowdml.core import NUMPY, BadInput, record
 from crowdml.core.files import write_whole
 from crowdml.core.ops import Tree
 from crowdml.data.rows.row_columns import frame_columns, is_frame, require_finite
@@ -19,10 +18,9 @@ from crowdml.data.rows.word_columns import read_frame
 from crowdml.data.transforms import compose
 from crowdml.models.losses import logistic, softmax
 from crowdml.task import Task
+from crowdml.task.model_files import model_file
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-
-MODEL_KINDS = (".safetensors", ".onnx")
 
 
 @record
@@ -77,8 +75,7 @@ class LearntModel:
         Both say in their metadata what was promised and what it adds up to.
         """
         path = Path(path)
-        require_model_kind(path)
-        write_whole(path, self._onnx() if path.suffix == ".onnx" else self._safetensors())
+        write_whole(path, model_file(path, self.task, self.arrays, self.parameters, self._metadata()))
 
     def transformed(self, rows: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return what the model sees of rows: the task's columns in their order, after its transforms."""
@@ -99,25 +96,11 @@ class LearntModel:
                 hint=f"numbers of shape (any, {self.task.data.features}), as before the task's transforms",
             )
         if table.dtype.kind == "f":
-            require_finite(table, lambda at, column: f"rows, row {at + 1}, {contract.column(column)}")
+            with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
+                found = table.astype(np.float32, copy=False)
+            require_finite(found, lambda at, column: f"rows, row {at + 1}, {contract.column(column)}", table)
         chain = zip(self.task.data.transform, self.arrays, strict=True)
         return compose([transform.restore(learnt) for transform, learnt in chain])(table)
-
-    def _safetensors(self) -> bytes:
-        from safetensors.numpy import save
-
-        leaves = {name: np.ascontiguousarray(leaf) for name, leaf in trees.paths(self.parameters)}
-        return save(leaves, metadata=self._metadata())
-
-    def _onnx(self) -> bytes:
-        from crowdml.task.onnx_export import to_onnx
-
-        try:
-            return to_onnx(self.task, self.arrays, self.parameters, self._metadata())
-        except ModuleNotFoundError as error:
-            if error.name != "onnx":
-                raise
-            raise BadInput("ONNX cannot be written here", hint=install("onnx")) from None
 
     def _metadata(self) -> dict[str, str]:
         terms = self.task.privacy.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -130,12 +113,6 @@ class LearntModel:
             "terms": json.dumps(terms),
             "privacy": json.dumps(dict(self.privacy), ensure_ascii=False),
         }
-
-
-def require_model_kind(path: Path) -> None:
-    """Refuse a file whose ending says no format that a model can be written in."""
-    if path.suffix not in MODEL_KINDS:
-        raise BadInput(f"{path} has no known ending for a model", hint="use " + " or ".join(MODEL_KINDS))
 
 
 def _probabilities(loss: Any) -> str:

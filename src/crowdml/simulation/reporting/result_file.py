@@ -16,7 +16,7 @@ from crowdml.core import NUMPY, BadInput, Tally, trees
 from crowdml.core.files import write_whole
 from crowdml.core.ops import Tree
 from crowdml.models import Own
-from crowdml.models.adapters.user_model import layout_of
+from crowdml.models.adapters.start_files import layout_of
 from crowdml.simulation.reporting.course import RunCourse
 from crowdml.task import Task
 

@@ -15,6 +15,7 @@ from crowdml.slicing.live import controls as say
 from crowdml.slicing.live import slice_frames as frames
 from crowdml.slicing.live.dealing import NOBODY, Dealer, kept_seats
 from crowdml.slicing.live.deposits import require_sealed
+from crowdml.slicing.live.group_numbers import GroupNumbers
 from crowdml.slicing.live.group_records import (
     ACCEPTED,
     DONE,
@@ -53,7 +54,7 @@ class Group:
         stage: Where in the table the group stands.
         cards: Cards of the members that are there.
         events: What happened, oldest first; a driver takes them out.
-        upload: What is to be stored and shared, while the group waits for that.
+        numbers: What it shares with other groups.
         replays: Attempts that went back to a cut.
         trust: Who is out, and who saw sums of whose rows.
         next_every: Batches between two cuts from the next attempt on.
@@ -64,20 +65,17 @@ class Group:
         self.terms, self.number, self.size, self.passes = terms, start.number, start.size, start.passes
         self._dealer = Dealer(secret=start.secret, group=start.number)
         self.attempts = Attempts(start.incarnation)
-        self.first, self.download, self._ended = start.first, start.download, start.ended
-        self.stage, self.turn = GATHERING, self.passes * self.size - 1
+        self.numbers, self._ended = GroupNumbers(terms.plan, start.first, start.download), start.ended
+        self.stage, self.turn = GATHERING, self._before_pass
         self.attempt = self.attempts.now
         self.cards: dict[int, Card] = {}
         self.assignment: tuple[int, ...] = ()
         self.events: list[Event] = []
-        self.upload: SharedNumbers | None = None
         self.every = self.next_every = terms.cut_every or USUAL_CUT
         self.batches = self.replays = 0
-        self._pending: SharedNumbers | None = start.first
         self._held = HeldCut(terms.plan)
         self._shown: list[Shown] = []
         self._ready, self.trust = set[int](), GroupTrust()
-        self._uploads: dict[int, SharedNumbers] = {}
         self._roster: dict[int, Card] = {}
         self._turn_attempts = 0
         self._ending = self._between = self.patient = False
@@ -123,10 +121,10 @@ class Group:
         assert cut is not None  # noqa: S101  restored just now
         self.turn = cut.turn
         shared = cut.turn // self.size < self.passes
-        self._pending = self.download if shared else None
+        self.numbers.due = self.numbers.download if shared else None
         self._note("restored", batch=cut.batch)
         if shared:
-            self.turn = self.passes * self.size - 1
+            self.turn = self._before_pass
             return self._next_turn()
         dominator = self._dealer.order(self.passes, self.size)[cut.turn % self.size]
         self.assignment = (dominator, *(NOBODY,) * self.terms.plan.followers)
@@ -139,6 +137,11 @@ class Group:
     def _counts(self, turn: int, batch: int) -> bool:
         """Tell whether a cut belongs to this pass, or is the one with which the last pass ended."""
         return turn >= self.passes * self.size or (turn, batch) == self._ended
+
+    @property
+    def _before_pass(self) -> int:
+        """The turn before the first one of the present pass."""
+        return self.passes * self.size - 1
 
     @property
     def cut(self) -> say.Cut | None:
@@ -193,19 +196,17 @@ class Group:
         self._note("pass again", why="too few members that can open the last cut")
         self._held.drop()
         self.trust.begin_pass()
-        self._pending = self.first
-        self.turn = self.passes * self.size - 1
+        self.numbers.due = self.numbers.first
+        self.turn = self._before_pass
         return self._next_turn()
 
     def shared(self, first: SharedNumbers, download: SharedNumbers) -> Out:
         """What was uploaded is stored; this is what everybody may know now, and what the group takes over."""
-        if self.stage != SHARING or self.upload is None:
+        if self.stage != SHARING or self.numbers.upload is None:
             return []
-        self.upload, self._uploads = None, {}
-        self.first, self.download = first, download
-        self._pending = first if self.cut is None else download
+        self.numbers.take_over(first, download, again=self.cut is None)
         self.passes += 1
-        self.turn = self.passes * self.size - 1
+        self.turn = self._before_pass
         self.trust.begin_pass()
         self._note("shared", why=f"{len(download.numbers)} numbers of other groups were taken over")
         return self._next_turn()
@@ -234,7 +235,7 @@ class Group:
             return []
         for owner, owned in zip(self.terms.plan.owners, self.assignment, strict=True):
             self._held.note_holder(owner, self.cards[owned].fresh)
-        if self._ending and not self._taken_over:
+        if self._ending and not self.numbers.are_due:
             self.stage = SHARING
             return [(owner, say.Share(turn=self.turn, attempt=self.attempt)) for owner in self.assignment]
         self.stage, self._stall = RUNNING, None
@@ -248,24 +249,15 @@ class Group:
             attempt=self.attempt,
             batches=self.batches,
             every=self.every,
-            at_once=self._taken_over,
+            at_once=self.numbers.are_due,
         )
         return [(each, message_go) for each in self._roster if each in self.cards]
-
-    @property
-    def _taken_over(self) -> bool:
-        """Whether owners have taken something over that no cut holds yet: then they deposit before anything else.
-
-        A server that restarts may know more than it did: so nothing is learnt, and no model handed over, on top of
-        numbers that would be others after a restart.
-        """
-        return self._pending is not None and len(self._pending.numbers) > 0
 
     def _on_deposit(self, member: int, frame: bytes, header: Header) -> Out:
         piece, batch = header.piece - 1, header.batch
         owned = self.assignment[header.piece : header.piece + 1] == (member,)
         due = batch % self.every == 0 or batch == self.batches
-        new = self._done_batches() < batch <= self.batches or (batch == 0 and self._taken_over)
+        new = self._done_batches() < batch <= self.batches or (batch == 0 and self.numbers.are_due)
         if not (owned and due and new):
             raise MalformedMessage("a deposit that nobody asked for")
         others = {card.fresh for number, card in self._roster.items() if number != member}
@@ -274,7 +266,7 @@ class Group:
         cut = say.Cut(turn=self.turn, attempt=self.attempt, batch=batch, last=last)
         if not self._held.take(cut, piece, frame):
             return []
-        self._pending = None
+        self.numbers.due = None
         out: Out = [(each, say.CutHolds(cut=cut)) for each in self.cards]
         if not last:
             return out
@@ -304,19 +296,16 @@ class Group:
         return self.answers_due() if self._stall.answer(member, message.waits_for) else out
 
     def _on_upload(self, member: int, frame: bytes, header: Header) -> Out:
-        piece = header.piece - 1
         if self.assignment[header.piece : header.piece + 1] != (member,):
             raise MalformedMessage("an upload of another member's piece")
-        self._uploads[piece] = SharedNumbers.read(body_of(frame), self.terms.plan.places[piece])
-        if len(self._uploads) == len(self.assignment) and self.upload is None:
-            self.upload = SharedNumbers.together(list(self._uploads.values()))
+        self.numbers.hand_in(header.piece - 1, body_of(frame))
         return []
 
     def _next_turn(self) -> Out:
         """Begin the next turn whose dominator is there; at the end of a pass, share."""
         self._turn_attempts, self._ending, self._between = 0, False, False
         if self.passes >= self.terms.passes:
-            if self.cut is None or not self._taken_over:
+            if self.cut is None or not self.numbers.are_due:
                 return self._finish()
             # What was taken over last is put into a cut, so that all members have the same model.
             self.turn, self._ending = self.passes * self.size, True
@@ -332,7 +321,8 @@ class Group:
             self._note("turn lost", members=(dominator,), why="its dominator is not there, or cannot open the cut")
         if self.cut is None:
             # Nobody has trained anything: there is nothing to share, and the pass is over all the same.
-            self.stage, self.upload = SHARING, SharedNumbers.none()
+            self.stage = SHARING
+            self.numbers.hand_in_none()
             return []
         self._ending = True
         return self._take_turn(NOBODY)
@@ -392,7 +382,7 @@ class Group:
         self._held.begin_attempt()
         self.stage, self._ready, self._stall = PREPARING, set(), None
         self.every = self.next_every
-        self._uploads, self.upload = {}, None
+        self.numbers.begin_attempt()
         self._roster = dict(sorted((member, self.cards[member]) for member in self.present))
         message = say.Prepare(
             group=self.number,
@@ -402,11 +392,11 @@ class Group:
             cards={str(member): say.CardText.of(card) for member, card in self._roster.items()},
             assignment=self.assignment,
             cut=self.cut,
-            download=self._pending is not None,
+            download=self.numbers.due is not None,
         )
         out: Out = [(member, message) for member in self._roster]
         for piece, member in zip(self.terms.plan.owners, self.assignment, strict=True):
-            given = self._held.give(message, piece, member, self.cards[member].fresh, self._pending)
+            given = self._held.give(message, piece, member, self.cards[member].fresh, self.numbers.due)
             out += [(member, frame) for frame in given]
             if self._held.lacks(piece, self.cards[member].fresh):
                 self._note("piece", members=(member,), why=str(piece))
@@ -414,7 +404,7 @@ class Group:
 
     def _hand_over(self, members: list[int], reason: str = "all passes are made") -> Out:
         """Give members the last deposits, of which each may put its group's model together."""
-        out, shared = list[tuple[int, say.OfServer | bytes]](), (self._pending or SharedNumbers.none()).write()
+        out, shared = list[tuple[int, say.OfServer | bytes]](), self.numbers.in_clear()
         for member in members:
             given = self._held.hand_over(self.number, member, self.cards[member].fresh, shared)
             out += [(member, each) for each in given]
@@ -443,7 +433,7 @@ class Group:
         for member in members:
             role = role_name(member, self.assignment)
             self._note("lost", batch=self._done_batches(), members=(member,), why=f"{role}: {why}")
-        concerned = self.stage in (PREPARING, RUNNING) or (self.stage == SHARING and self.upload is None)
+        concerned = self.stage in (PREPARING, RUNNING) or (self.stage == SHARING and self.numbers.upload is None)
         if not concerned or not set(members) & set(self.assignment):
             return []
         return self._again()

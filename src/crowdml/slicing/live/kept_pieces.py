@@ -80,9 +80,9 @@ class HandedOver:
     def take(self, header: Header, frame: bytes) -> None:
         """Open a piece; the own one is known."""
         piece = header.piece - 1
-        own = self._kept.find(piece, self._cut.place)
+        known = self._kept.find(piece, self._cut.place)
         sealer = self._guard.sealer(self._cut.attempt, piece)
-        self._pieces[piece] = own if own is not None else open_deposit(self._keys, frame, sealer)
+        self._pieces[piece] = known if known is not None else open_deposit(self._keys, frame, sealer)
 
     def model(self, plan: SlicePlan, shared: SharedNumbers) -> Tree:
         """Put the model together, with what the group has taken over since the cut."""

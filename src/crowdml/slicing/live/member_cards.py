@@ -77,15 +77,15 @@ class MemberKeys:
         self._agreed: dict[bytes, bytes] = {}
         self._checked: set[Card] = set()
 
-    def meet(self, cards: Mapping[int, Card], own: int) -> None:
+    def meet(self, cards: Mapping[int, Card], me: int) -> None:
         """Check the cards of a group, pin identities, and agree on a secret with each."""
-        mine = cards.get(own)
+        mine = cards.get(me)
         if mine != self.card:
-            raise NotAuthorised(f"the server shows another card of member {own} than this device gave")
+            raise NotAuthorised(f"the server shows another card of member {me} than this device gave")
         if len({card.fresh for card in cards.values()}) < len(cards):
             raise NotAuthorised("two members of the group show the same key")
         for number, card in cards.items():
-            if number == own:
+            if number == me:
                 continue
             # The whole card: a known key under another identity has a signature of its own to show.
             if card not in self._checked:
@@ -120,20 +120,20 @@ class Channels:
 
     Args:
         keys: The member's.
-        own: Its number.
+        me: Its number.
         cards: Of the whole group.
         context: Hash of everything that the server told of this attempt.
     """
 
-    def __init__(self, keys: MemberKeys, own: int, cards: Mapping[int, Card], context: bytes) -> None:
-        self._keys, self._own, self._cards, self._context = keys, own, cards, context
+    def __init__(self, keys: MemberKeys, me: int, cards: Mapping[int, Card], context: bytes) -> None:
+        self._keys, self._me, self._cards, self._context = keys, me, cards, context
         self._ciphers: dict[tuple[int, int], AESGCM] = {}
         self._sequences: dict[tuple[int, int], int] = {}
 
     def _cipher(self, sender: int, receiver: int) -> AESGCM:
         found = self._ciphers.get((sender, receiver))
         if found is None:
-            peer = self._cards.get(receiver if sender == self._own else sender)
+            peer = self._cards.get(receiver if sender == self._me else sender)
             if peer is None:
                 raise MalformedMessage(f"member {sender} or {receiver} is not in this group")
             info = b"frame" + self._context + struct.pack("<HH", sender, receiver)

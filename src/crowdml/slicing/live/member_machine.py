@@ -66,7 +66,6 @@ class Member:
         role: Its piece; None for a dummy.
         reason: Why it was stopped; empty before.
         model: The group's model, once the server has handed all pieces over.
-        dropped: Frames that were dropped because of their fence or stage.
         batches: Batches that this member has finished, replays as well.
         guard: What it lets a server do, and who saw sums of its rows.
     """
@@ -89,7 +88,7 @@ class Member:
         self.stage, self.role, self.reason, self.again = IDLE, None, "", False
         self.model: Tree | None = None
         self.guard = MemberGuard(terms)
-        self.dropped = self.batches = 0
+        self.batches = 0
         self._group = self._number = 0
         self._now = (0, -1)
         self._prepared: say.Prepare | None = None
@@ -114,7 +113,6 @@ class Member:
         if isinstance(message, bytes):
             return self._frame(message)
         if message.kind not in ACCEPTED[self.stage]:
-            self.dropped += 1
             return []
         found: Out = getattr(self, f"_on_{message.kind}")(message)
         return found
@@ -151,8 +149,8 @@ class Member:
             return []
         context = context_of((self._terms.task_hash.encode(), message.context()))
         channels = Channels(self._keys, self._number, cards, context)
-        fence, own = (self._group, *self._now), (self._number, self.role)
-        self._frames = TurnFrames(self._terms, channels, assignment, fence, own)
+        fence, me = (self._group, *self._now), (self._number, self.role)
+        self._frames = TurnFrames(self._terms, channels, assignment, fence, me)
         if message.cut is None:
             return self._load(
                 PieceState(numbers=np.zeros(length(self._layout), np.float32), importance=self._unmoved())
@@ -162,7 +160,7 @@ class Member:
 
     def _on_go(self, message: say.Go) -> Out:
         if (message.turn, message.attempt) != self._now or self._worker is None:
-            return self._drop()
+            return []
         self.stage, self._turn, self._frames.batches = RUNNING, message, message.batches
         if self.role == DOMINATOR and self._released is not None and message.batches:
             # Before anything of a row is sent: whoever gives them has kept and charged them.
@@ -179,14 +177,14 @@ class Member:
         """Upload of the own weights those that matter most, and all that belongs to a neuron."""
         worker, plan = self._worker, self._terms.plan
         if (message.turn, message.attempt) != self._now or worker is None or self.role is None:
-            return self._drop()
+            return []
         shared = most_important(plan, self.role, worker.state, self._terms.theta)
         ends = (self._number, frames.SERVER)
         return [clear_frame(frames.UPLOAD, self._group, self._now, ends, self.role, shared.write())]
 
     def _on_ask(self, message: say.Ask) -> Out:
         if (message.turn, message.attempt) != self._now or self.stage != RUNNING or self._worker is None:
-            return self._drop()
+            return []
         waits = self._frames.waits_for(self._worker)
         return [say.Stalled(turn=self._now[0], attempt=self._now[1], waits_for=waits)]
 
@@ -211,7 +209,7 @@ class Member:
             return self._take_download(header, frame)
         kind = KINDS.get(header.kind, "")
         if header.fence != self._now or header.group != self._group or kind not in ACCEPTED[self.stage]:
-            return self._drop()
+            return []
         try:
             return self._hear(header, frame)
         except MalformedMessage as error:
@@ -272,7 +270,7 @@ class Member:
         """Take a piece over, and keep it as one's own snapshot."""
         prepared = self._prepared
         if self.stage != PREPARING or self._loaded or prepared is None or prepared.cut is None or self.role is None:
-            return self._drop()
+            return []
         cut = prepared.cut
         if (header.turn, header.attempt, header.batch, header.piece) != (
             cut.turn,
@@ -280,7 +278,7 @@ class Member:
             cut.batch,
             self.role + 1,
         ):
-            return self._drop()
+            return []
         try:
             sealer = self.guard.sealer(cut.attempt, self.role)
             if sealer is None:
@@ -300,7 +298,7 @@ class Member:
             self.model, self._handed_over = self._handed_over.model(plan, everything), None
             return []
         if header.fence != self._now or self.stage != PREPARING or self._loaded is None or self.role is None:
-            return self._drop()
+            return []
         places = plan.places[self.role]
         shared, numbers = SharedNumbers.read(body_of(frame), places), np.array(self._loaded.numbers, np.float32)
         found = np.isin(places, shared.numbers)
@@ -332,10 +330,3 @@ class Member:
     def _unmoved(self) -> Floats:
         """Σ|gradient| where a pass begins."""
         return np.zeros(length(leaf for leaf in self._layout if leaf.name == "w"), np.float32)
-
-    def _drop(self) -> Out:
-        self.dropped += 1
-        return []
-
-
-__all__ = ["ACCEPTED", "Member", "NotAuthorised", "Order", "Out"]

@@ -29,7 +29,7 @@ class TurnFrames:
         channels: Keys of the attempt.
         assignment: Who has which piece.
         fence: Group, turn and attempt.
-        own: The member's number and its piece.
+        me: The member's number and its piece.
 
     Attributes:
         batches: How many batches the turn has; told with `go`.
@@ -41,10 +41,10 @@ class TurnFrames:
         channels: Channels,
         assignment: tuple[int, ...],
         fence: tuple[int, int, int],
-        own: tuple[int, int],
+        me: tuple[int, int],
     ) -> None:
         self._terms, self._channels, self._assignment, self._fence = terms, channels, assignment, fence
-        self._number, self._piece = own
+        self._number, self._piece = me
         self._came: defaultdict[int, Counter[int]] = defaultdict(Counter)
         self._rows_of: dict[int, int] = {}
         self.batches = 0

@@ -57,7 +57,7 @@ def _total(plan: Plan, unit: Unit, releases: int | None) -> UnitTotal:
         return UnitTotal(missing=NOTHING)
     if releases is None:
         return UnitTotal(missing=NOT_LIMITED)
-    if unit == "device" and plan.last.bounds_rows and rows is None:
+    if unit == "device" and plan.grows_with_rows and rows is None:
         return UnitTotal(missing=GROWS)
     cost = plan.cost(releases, None if unit == "sample" else rows or 1)
     if cost is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, cast
 
-from crowdml.algorithms.recipe import Recipe, Sights
+from crowdml.algorithms.recipe import Sights
 from crowdml.core import record
 from crowdml.privacy import Plan
 from crowdml.privacy.accounting import Unit
@@ -134,7 +134,7 @@ def _of_count(task: Task, parts: tuple[MessagePart, ...], at_server: bool) -> tu
         return "yes", "yes: every message says how many rows are behind it"
     if any(part.counts_rows for part in parts):
         return "no", "no: only how many all devices of a sum have together"
-    by_batches = isinstance(task.recipe, Recipe) and not task.built.schedule.whole
+    by_batches = task.schedule is not None and not task.schedule.whole
     return "no", "not told, but more rows make more messages" if by_batches else "no"
 
 

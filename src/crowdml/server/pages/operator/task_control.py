@@ -32,19 +32,15 @@ VERBS = {
     ("open", "stopped"): "Stop for good",
     ("paused", "stopped"): "Stop for good",
 }
-_ENDS = "Devices send nothing more and nobody can join. A stopped task stays so; its model can still be exported."
+_ENDS = "Devices send nothing more and nobody can join. A stopped task stays stopped; its model can still be exported."
 CONSEQUENCES = {
     ("draft", "open"): "Devices that have joined begin to learn at once. The terms were signed when the task was made, "
     "and cannot change.",
     ("paused", "open"): "Devices go on where they were.",
     ("open", "paused"): "Devices keep what they have and wait. Nothing is taken until you resume.",
     ("draft", "stopped"): "Nobody can join any more. A stopped task stays stopped.",
-    (
-        "open",
-        "stopped",
-    ): "Devices send nothing more and nobody can join. A stopped task stays stopped; its model can still be exported.",
-    ("paused", "stopped"): "Devices send nothing more and nobody can join. A stopped task stays stopped; its model can "
-    "still be exported.",
+    ("open", "stopped"): _ENDS,
+    ("paused", "stopped"): _ENDS,
 }
 
 

@@ -131,7 +131,7 @@ _OTHERS = Group(
 def _learning() -> Group:
     """Ask what is learnt and how, with whatever models, algorithms and rates there are."""
     live = [name for name, recipe in RECIPES.items() if recipe.live]
-    own = ("layers", "cnn", "own")
+    too_many_keys = ("layers", "cnn", "own")
     return Group(
         title="What is learnt, and how",
         section="algorithm",
@@ -140,7 +140,7 @@ def _learning() -> Group:
                 key="model.kind",
                 label="Model",
                 kind="choice",
-                options=_options([name for name in MODELS if name not in own]),
+                options=_options([name for name in MODELS if name not in too_many_keys]),
                 proposal="softmax",
                 hint="softmax tells labels apart, linear predicts a number.",
             ),

@@ -256,7 +256,7 @@ class SliceGroups:
             if event.what == "pass again":
                 group.exact_since = time.time()
         machine.events = []
-        if machine.upload is not None and machine.stage == SHARING:
+        if machine.numbers.upload is not None and machine.stage == SHARING:
             self._begin(self._store_upload(group))
         if machine.attempts.exhausted and not group.counted["renewing"]:
             group.counted["renewing"] = 1
@@ -272,7 +272,7 @@ class SliceGroups:
     async def _store_upload(self, group: LiveGroup) -> None:
         """Store what a group uploads; only then it goes on."""
         machine = group.machine
-        upload = machine.upload
+        upload = machine.numbers.upload
         if upload is None or group.counted["storing"]:
             return
         group.counted["storing"] += 1

@@ -19,7 +19,7 @@ from crowdml.models.layers import LAYERS
 from crowdml.models.layers.layer import Layer
 from crowdml.models.losses import LOSSES
 from crowdml.task import Task
-from crowdml.task.onnx_export import to_onnx
+from crowdml.task.model_files import to_onnx
 from tests.support.targets import some_labels
 
 ROWS = 200

@@ -1,6 +1,6 @@
-"""Export to ONNX: transforms and model of a task in one file, which takes rows as owners have them.
+"""A model as a file for other tools: its parameters as safetensors, or ONNX, which takes rows as owners have them.
 
-The file has one input and two outputs:
+An ONNX file has the task's transforms inside, one input and two outputs:
 
     rows    float32 (any, features)   before the task's transforms; those are part of the file
     scores  float32 (any, outputs)    what the model computes; one output where the sign decides between two labels
@@ -14,12 +14,15 @@ Where the target is a number there is, instead of `label`,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors.numpy import save
 
-from crowdml.core import NUMPY, Graph, Value
+from crowdml.core import NUMPY, BadInput, Graph, Value, trees
+from crowdml.core.errors import install
 from crowdml.models import Parameters
 from crowdml.task.task import Task
 from crowdml.version import __version__
@@ -32,6 +35,39 @@ if TYPE_CHECKING:
 OPSET, IR = 17, 8
 """Of 2022: every present runtime reads them."""
 INPUT = "rows as owners have them: the task's transforms are inside"
+MODEL_KINDS = (".safetensors", ".onnx")
+"""What a model can be saved as."""
+
+
+def require_model_kind(path: Path) -> None:
+    """Refuse a file whose ending says no format that a model can be written in."""
+    if path.suffix not in MODEL_KINDS:
+        raise BadInput(f"{path} has no known ending for a model", hint="use " + " or ".join(MODEL_KINDS))
+
+
+def model_file(
+    path: Path,
+    task: Task,
+    arrays: Sequence[Mapping[str, npt.NDArray[Any]]],
+    parameters: Parameters,
+    metadata: Mapping[str, str],
+) -> bytes:
+    """Return what is written into a file of that ending; takes what `to_onnx` takes."""
+    require_model_kind(path)
+    if path.suffix != ".onnx":
+        return to_safetensors(parameters, metadata)
+    try:
+        return to_onnx(task, arrays, parameters, metadata)
+    except ModuleNotFoundError as error:
+        if error.name != "onnx":
+            raise
+        raise BadInput("ONNX cannot be written here", hint=install("onnx")) from None
+
+
+def to_safetensors(parameters: Parameters, metadata: Mapping[str, str]) -> bytes:
+    """Write a model's parameters, each under its path, as a safetensors file."""
+    leaves = {path: np.ascontiguousarray(leaf) for path, leaf in trees.paths(parameters)}
+    return save(leaves, metadata=dict(metadata))
 
 
 def to_onnx(
