@@ -139,9 +139,7 @@ def test_stored_records_have_the_settings_that_studies_have_now(name: str) -> No
 
 
 @pytest.mark.parametrize("name", [name for name in RECORDED if STUDIES[name].curves])
-def test_stored_rows_were_judged_by_the_rules_that_studies_have_now(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stored_rows_were_judged_by_the_rules_that_studies_have_now(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the page has a word that nobody would say today, beside a claim that it was not asked about."""
     monkeypatch.setattr(noise_trade_off, "_best_reading", lambda result: 0.1)
     record, study = kept.read_record(RESULTS, name), STUDIES[name]

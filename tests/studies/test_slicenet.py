@@ -56,7 +56,7 @@ def test_every_curve_is_a_valid_task(name: str) -> None:
 def test_tables_of_costs(name: str, rows: int) -> None:
     """Ideals are the paper's, and METIS's pieces in all but one.
 
-    METIS sends more than the paper's for the CNN at 5 and 10 pieces, and in the MLP more per device with 10 than with 5.
+    METIS sends more than the paper's for the CNN at 5 and 10 pieces; in the MLP more per device with 10 than with 5.
     """
     found = reproduce(f"slicenet/{name}", STUDIES[f"slicenet/{name}"], None)
     differing = [(row.setting, row.metric) for row in found.rows if row.verdict == "differs"]

@@ -69,8 +69,8 @@ def _draw_fig3(results: Results) -> Figure:
 
 FIG3 = adult_study(
     title="centralised and local fits of Adult, and ADMM without noise",
-    claim="accuracy of local fits falls as the same rows are shared by more devices, from the centralised fit on; (ours) "
-    "ADMM loses next to nothing",
+    claim="accuracy of local fits falls as the same rows are shared by more devices, from the centralised fit on; "
+    "(ours) ADMM loses next to nothing",
     refuted_by="an accuracy that does not fall with every step, or ADMM more than 0.006 behind the centralised fit",
     curves=(
         CENTRAL,

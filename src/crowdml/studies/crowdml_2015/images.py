@@ -98,8 +98,8 @@ CIFAR10 = Images(
     private="crowdml-2015/fig8",
 )
 ALIKE, APART, AHEAD, STEADY, SLOWER, NO_BETTER = 0.012, 0.1, 0.005, 0.01, 0.005, 0.02
-"""Claims in figures: crowd as good as batch; alone far behind; clearly better; unmoved by delay; slowed by delay; similar
-or worse."""
+"""Claims in figures: crowd as good as batch; alone far behind; clearly better; unmoved by delay; slowed by delay;
+similar or worse."""
 
 
 def approaches(images: Images) -> Study:
@@ -197,7 +197,6 @@ def privacy(images: Images) -> Study:
 
 def delays(images: Images) -> Study:
     """Figures 6 and 9: the effect of delays on crowd learning with privacy."""
-
     batch = "central batch, private"
 
     def rows(results: Results) -> Iterator[Row]:
@@ -230,10 +229,10 @@ def delays(images: Images) -> Study:
     looks[batch] = (GREY, 3)
     return Study(
         title="the effect of delays on crowd learning with privacy (ε⁻¹ = 0.1)",
-        claim="delays up to 1000Δ do not matter with b = 20, which stays far below central batch, and slow learning down "
-        "with b = 1, which ends no better than that",
-        refuted_by=f"b = 20 moved by {STEADY:g} or more, or not {AHEAD:g} below central batch; b = 1 at most {SLOWER:g} "
-        f"behind at the first point, or better than central batch by more than {NO_BETTER:g}",
+        claim="delays up to 1000Δ do not matter with b = 20, which stays far below central batch, and slow learning "
+        "down with b = 1, which ends no better than that",
+        refuted_by=f"b = 20 moved by {STEADY:g} or more, or not {AHEAD:g} below central batch; b = 1 at most "
+        f"{SLOWER:g} behind at the first point, or better than central batch by more than {NO_BETTER:g}",
         tuned="held back",
         searched_in=images.private,
         missing=images.missing,

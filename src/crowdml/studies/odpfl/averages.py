@@ -160,8 +160,8 @@ FIG1 = _averages(
 )
 FIG2 = _averages(
     title="plain and learned averaging, two shards of sorted rows per device",
-    claim="where devices hold different rows, learned averaging gains fifteen points over plain averaging and converges "
-    "much more smoothly",
+    claim="where devices hold different rows, learned averaging gains fifteen points over plain averaging and "
+    "converges much more smoothly",
     refuted_by=f"a gain below {LEAST_GAIN:g}, a third of the paper's; errors that move from point to point more than "
     f"{SMOOTH:g} times as much; or a trial that loses more than {LOSS_ALLOWED:g}",
     curves=curves('crowd.partition={ kind = "shards" }', LOSS),

@@ -228,10 +228,10 @@ TABLE6 = _costs(
 )
 TABLE7 = _costs(
     title="communication for one example",
-    claim="KiB for one example, for 5 to 20 pieces of both nets: it grows with the number of pieces, and that of a device "
-    "falls",
-    refuted_by="pieces out of balance, communication that does not grow, or that of a device that does not fall; more than "
-    f"{TRAFFIC:.0%} above the paper's is a trend",
+    claim="KiB for one example, for 5 to 20 pieces of both nets: it grows with the number of pieces, and that of a "
+    "device falls",
+    refuted_by="pieces out of balance, communication that does not grow, or that of a device that does not fall; more "
+    f"than {TRAFFIC:.0%} above the paper's is a trend",
     rows=_table7,
     draw=_draw7,
     notes=(
