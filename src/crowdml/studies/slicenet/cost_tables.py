@@ -137,8 +137,8 @@ def _table7(results: Results) -> Iterator[Row]:
                 if slicer == "in-order":
                     metric, each = f"KiB per device, {words}", cost.kib_per_device
                     yield _near(name, metric, paper.kib_per_device, each, TRAFFIC, fits, grows)
-            each = [cost.kib_per_device for cost in found.values()]
-            least = min(fewer - more for fewer, more in itertools.pairwise(each))
+            of_one = [cost.kib_per_device for cost in found.values()]
+            least = min(fewer - more for fewer, more in itertools.pairwise(of_one))
             setting, metric = f"{net}, from 5 to 20 pieces", f"KiB per device, {words}: smallest step down"
             yield statement(setting, metric, least, least > 0, "above 0: it falls with every step")
 
