@@ -189,7 +189,7 @@ function details(offer: Offer): HTMLElement[] {
     h("table", {}, h("caption", {}, "What leaves this device each time"), h("tbody", {}, ...rows)),
     small(`Signed task ${link.taskHash.slice(0, 16)}…, checked against your invite.`),
     small(
-      "In a browser you trust the operator's page to do what it says. A Python device is the strong form; crowdml portal verify compares this page with the published one.",
+      "In a browser you trust the operator's page. A Python device is the strong form; crowdml portal verify compares this page with the published one.",
     ),
   ].filter((part) => part instanceof HTMLElement);
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -146,12 +147,11 @@ def _show_recorded(study_id: str, folder: Path, plot: Path | None, asked_for_mor
     output.check_paths(None, plot)
     record = read_record(folder, study_id)
     _print_record(record)
-    if plot and record.figure is None:
-        raise BadInput(
-            "this record has no figure", where="--plot", hint=f"run it: crowdml reproduce {study_id} --plot FILE"
-        )
-    figure = record.figure
-    output.draw(lambda path: figure and drawing.save(figure, f"{record.id}: {record.title}", path), plot)
+    if plot:
+        if record.figure is None:
+            hint = f"run it: crowdml reproduce {study_id} --plot FILE"
+            raise BadInput("this record has no figure", where="--plot", hint=hint)
+        output.draw(partial(drawing.save, record.figure, f"{record.id}: {record.title}"), plot)
 
 
 def _run_part(study_id: str, shard: str, asked: Asked) -> None:

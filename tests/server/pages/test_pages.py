@@ -146,6 +146,10 @@ def test_many_labels_and_columns_are_counted_in_sentences_and_named_below(shared
     assert "by name</summary>" not in text(shared, f"/tasks/{shared.fresh()}")
 
 
+def as_text(body: bytes | memoryview) -> str:
+    return bytes(body).decode()
+
+
 @pytest.mark.parametrize(
     ("status", "title"),
     [
@@ -156,14 +160,14 @@ def test_many_labels_and_columns_are_counted_in_sentences_and_named_below(shared
     ],
 )
 def test_a_refusal_is_a_page_of_sentences(status: int, title: str) -> None:
-    shown = refusal_page(Refusal(status, "some", "the task is paused", hint="wait")).body.decode()
+    shown = as_text(refusal_page(Refusal(status, "some", "the task is paused", hint="wait")).body)
     assert f"<h1>{title}</h1>" in shown and f"<title>{title} – crowdml</title>" in shown
     assert ("<p>The task is paused.</p>" in shown) == (status != 404) and '<p class="small">Wait.</p>' in shown
 
 
 def test_whoever_meets_a_busy_server_is_told_to_come_again() -> None:
     answer = refusal_page(Refusal(503, "busy", "the server could not store this", retry_after_s=5))
-    assert "Load the page again in a few seconds." in answer.body.decode() and answer.headers["retry-after"] == "5"
+    assert "Load the page again in a few seconds." in as_text(answer.body) and answer.headers["retry-after"] == "5"
 
 
 WRONG = ["/taks/walk", "/tasks/nobody", "/join/nobody", "/tasks/Not_A_Name", "/v1/nothing", "/tasks/walk/more"]

@@ -236,7 +236,9 @@ class Contract:
             outside=outside,
         )
 
-    def from_arrays(self, name: str, rows: Any, targets: Any, ids: Any = None, owners: Any = None) -> Table:
+    def from_arrays(
+        self, name: str, rows: Any, targets: Any, ids: Any = None, owners: Any = None, numbers: Any = None
+    ) -> Table:
         """Check arrays: numbers of shape (count, features), one label each, and one id each where samples have one.
 
         Args:
@@ -245,10 +247,15 @@ class Contract:
             targets: Labels or numbers.
             ids: Which sample each row is.
             owners: Whose each row is, where the task asks for it.
+            numbers: Numbers of the rows, from 0, where others were left out before.
         """
         rows, targets = np.asarray(rows), np.asarray(targets)
+
+        def row(at: int) -> str:
+            return f"{name}, row {(at if numbers is None else int(numbers[at])) + 1}"
+
         if self.words and rows.ndim == 2 and rows.shape[1] == len(self.columns) and rows.dtype.kind not in "fiub":
-            rows = read_array(rows, self.slots, name)
+            rows = read_array(rows, self.slots, row)
         if rows.ndim != 2 or rows.shape[1] != self.features or rows.dtype.kind not in "fiub":
             raise BadInput(
                 f"rows are {rows.dtype} of shape {rows.shape}",
@@ -259,13 +266,13 @@ class Contract:
             raise BadInput(f"{len(rows)} rows, but {self.target.noun}s of shape {targets.shape}", where=name)
         with np.errstate(over="ignore"):
             rows = rows.astype(np.float32)
-        require_finite(rows, lambda at, place: f"{name}, row {at + 1}, {self.column(place)}")
+        require_finite(rows, lambda at, place: f"{row(at)}, {self.column(place)}")
         return self.block(
             rows,
             targets.tolist(),
-            lambda at: f"{name}, row {at + 1}",
-            ids=self._ids(name, ids, len(rows)),
-            owners=self._owners(name, owners, len(rows)),
+            row,
+            ids=self._ids(name, ids, len(rows), row),
+            owners=self._owners(name, owners, len(rows), row),
         )
 
     def block(
@@ -323,7 +330,7 @@ class Contract:
             )
         return text
 
-    def _owners(self, name: str, owners: Any, count: int) -> tuple[str, ...] | None:
+    def _owners(self, name: str, owners: Any, count: int, row: Where) -> tuple[str, ...] | None:
         if self.owner is None or owners is None:
             return None
         found = np.asarray(owners)
@@ -333,11 +340,9 @@ class Contract:
                 where=name,
                 hint=f'data.owner = "{self.owner}" says whose each row is: one owner for each row',
             )
-        return tuple(
-            self.owner_of(value, f"{name}, row {at + 1}, {self.owner}") for at, value in enumerate(found.tolist())
-        )
+        return tuple(self.owner_of(value, f"{row(at)}, {self.owner}") for at, value in enumerate(found.tolist()))
 
-    def _ids(self, name: str, ids: Any, count: int) -> tuple[str, ...] | None:
+    def _ids(self, name: str, ids: Any, count: int, row: Where) -> tuple[str, ...] | None:
         if self.id is None:
             return None
         found = np.zeros(0) if ids is None else np.asarray(ids)
@@ -347,7 +352,7 @@ class Contract:
                 where=name,
                 hint=f"the task tells samples apart by {self.id!r}: one id for each row",
             )
-        return tuple(self.identity(value, f"{name}, row {at + 1}") for at, value in enumerate(found.tolist()))
+        return tuple(self.identity(value, row(at)) for at, value in enumerate(found.tolist()))
 
     def _parts(self, pair: Any, where: str) -> tuple[Any, ...]:
         parts = tuple(pair) if isinstance(pair, Iterable) else ()

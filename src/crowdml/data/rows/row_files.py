@@ -245,11 +245,14 @@ def _npz_table(path: Path, arrays: Any, contract: Contract, label_column: str, w
     elif contract.columns:
         rows = _ordered(rows, names, contract, str(path))
     rest = [arrays[given], arrays["ids"] if "ids" in arrays else None, None if asked is None else arrays[asked]]
+    numbers = None
     if contract.leaves_out and rows.ndim == 2:
         whole = _whole(rows, rest, contract)
+        numbers = np.flatnonzero(whole)
         parquet_files.warn_left_out(str(path), int((~whole).sum()), len(rows), warn)
         rows, rest = rows[whole], [one[whole] if np.shape(one) == whole.shape else one for one in rest]
-    return contract.from_arrays(str(path), rows, *rest)
+    targets, ids, owners = rest
+    return contract.from_arrays(str(path), rows, targets, ids, owners, numbers)
 
 
 def _whole(rows: Any, rest: list[Any], contract: Contract) -> Any:

@@ -125,10 +125,10 @@ def read_row(slots: Sequence[Slot], values: Sequence[Any], where: str) -> Floats
     return np.concatenate(parts)
 
 
-def read_array(table: npt.NDArray[Any], slots: Sequence[Slot], name: str) -> Floats:
+def read_array(table: npt.NDArray[Any], slots: Sequence[Slot], where: Where) -> Floats:
     """Return the rows of an array that has a column for each slot."""
     parts = [
-        slot.read(table[:, at].tolist(), lambda row, slot=slot: f"{name}, row {row + 1}, column {slot.name}")  # type: ignore[misc]
+        slot.read(table[:, at].tolist(), lambda row, slot=slot: f"{where(row)}, column {slot.name}")  # type: ignore[misc]
         for at, slot in enumerate(slots)
     ]
     return np.concatenate(parts, axis=1)
