@@ -90,6 +90,8 @@ def test_verdicts_of_figure_3_can_fail() -> None:
     assert "differs" not in verdicts and verdicts.count("holds") == 2
     bad = good | {paper_figures.ADMM: result(task, 0.84), "local, 50 devices": result(task, 0.85)}
     assert [row.verdict for row in paper_figures.FIG3.compare(bad)].count("differs") == 2
+    low = good | {CENTRALISED: result(task, 0.835)}
+    assert [row.verdict for row in paper_figures.FIG3.compare(low)].count("differs") == 1, "local, 10 devices is above"
 
 
 def test_time_is_when_every_trial_gets_there() -> None:

@@ -70,6 +70,18 @@ def test_the_papers_gain_is_asked_for(name: str, gain: float, word: str) -> None
     assert verdicts["learned, as in the paper over by size"] == word
 
 
+@pytest.mark.parametrize(("up_and_down", "word"), [(0.01, "holds"), (0.03, "differs"), (0.0, "holds")])
+def test_learned_averaging_is_asked_to_be_smoother(up_and_down: float, word: str) -> None:
+    """By half: plain averaging goes up and down by 0.04 here."""
+    study = STUDIES["odpfl/fig2"]
+    found = results(study, lambda label: 0.2)
+    for label, height in (("by size", 0.04), ("learned, as in the paper", up_and_down)):
+        waves = 0.2 + height * (np.arange(10) % 2)
+        found[label].measured["test_error"] = np.repeat(waves[:, None], 3, axis=1)
+    verdicts = {row.metric: row.verdict for row in study.compare(found)}
+    assert verdicts["movement from point to point, ratio"] == word
+
+
 def test_one_bad_trial_is_told(tmp_path: Path) -> None:
     study = STUDIES["odpfl/fig2"]
     found = results(study, lambda label: 0.2)

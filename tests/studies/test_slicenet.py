@@ -52,13 +52,20 @@ def test_every_curve_is_a_valid_task(name: str) -> None:
         assert task.algorithm.kind == "slicenet"
 
 
-@pytest.mark.parametrize(("name", "rows"), [("table5", 24), ("table7", 24)])
+@pytest.mark.parametrize(("name", "rows"), [("table5", 24), ("table7", 28)])
 def test_tables_of_costs(name: str, rows: int) -> None:
-    """Ideals are the paper's, and METIS's pieces in all but one; it sends more for the CNN at 5 and 10 pieces."""
+    """Ideals are the paper's, and METIS's pieces in all but one.
+
+    METIS sends more than the paper's for the CNN at 5 and 10 pieces; in the MLP more per device with 10 than with 5.
+    """
     found = reproduce(f"slicenet/{name}", STUDIES[f"slicenet/{name}"], None)
     differing = [(row.setting, row.metric) for row in found.rows if row.verdict == "differs"]
     assert len(found.rows) == rows
-    assert differing == [("cnn, n = 5", "largest, METIS")] * (name == "table5"), "127 less in two of three seeds"
+    unlike = {
+        "table5": [("cnn, n = 5", "largest, METIS")],  # 127 less in two of three seeds
+        "table7": [("mlp, from 5 to 20 pieces", "KiB per device, METIS: smallest step down")],  # 2.12 to 2.26 at first
+    }
+    assert differing == unlike[name]
     trends = {(row.setting, row.metric) for row in found.rows if row.verdict == "trend"}
     if name == "table5":
         exact = [row.verdict for row in found.rows if "in order" not in row.metric]

@@ -79,7 +79,8 @@ def _rows(results: Results) -> Iterator[Row]:
         kept = epsilon <= result.privacy["paper_claim"]["epsilon"] and learns(result)
         enough = bool(kept and float(values.mean()) >= least)
         name = label.rsplit(",", 1)[0]
-        told, rule = f"{name}, ε = {epsilon:.3g}", f"ε as promised, and at least {least:g}"
+        rule = "ε as promised, and " + (f"at least {least:g}" if least else "it learns")
+        told = f"{name}, ε = {epsilon:.3g}"
         if name in PAPER:
             paper = PAPER[name]
             yield level(told, "test accuracy", values, paper, tolerance=0.05, claim=enough, better="more", claimed=rule)
