@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.browser import browser as browser
@@ -24,6 +25,9 @@ if os.environ.get("CROWDML_CHECK_SHAPES"):
 # A shell that starts tests in the background has them ignore Ctrl-C, and with them whatever they start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# No test is a clock: on a busy machine an example may take a second for nothing.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 # Hundreds of processes are started; one that finds no compiled modules spends two seconds on compiling JAX's and ours.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -51,7 +51,8 @@ def test_gaussian_noise_is_bounded_near_its_claim_by_its_strength(unit: str) -> 
 @pytest.mark.parametrize("unit", ["sample", "device"])
 @pytest.mark.parametrize("recipe", [name for name in SOUND if name not in ("crowd-sgd", "fedsgd")])
 def test_no_recipe_is_refuted_and_its_worst_neighbours_are_found(recipe: str, unit: str) -> None:
-    found = audit_promise(attacked_task(recipe, unit), trials=6_000, confidence=SURE, control=False)
+    # With 6,000 the share is 0.84 with an s.d. of 0.03, so that one of forty tests fell below by chance now and then.
+    found = audit_promise(attacked_task(recipe, unit), trials=12_000, confidence=SURE, control=False)
     assert found.holds, found.verdict
     assert found.apart > 0.95
     assert share(found, "all 3 releases", ONE_THRESHOLD) > 0.75
