@@ -9,7 +9,7 @@ from benchmarks.peers.run import RECORDS as PEERS
 from docs.writers.phrases import GENERATED
 from docs.writers.speed import RECORDS
 
-FRONTS = RECORDS.parent / "fronts" / "aggregator.json"
+FRONTS = RECORDS.parent / "fronts" / "cpu.json"
 
 INTERVALS = {"minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
 CROWD = 10**8
