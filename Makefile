@@ -31,7 +31,7 @@ $(STAMP): bootstrap.lock requirements.lock pyproject.toml src/crowdml/version.py
 demo: setup  ## Watch a crowd learn handwritten digits (half a minute)
 	$(BIN)/crowdml demo
 
-test: setup  ## Run the tests (nine to ten minutes on two quiet cores)
+test: setup  ## Run the tests (eight to ten minutes on two quiet cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not live"
 
 test-live: setup  ## Run the slower tests: real servers and devices, killed, starved and lied to (twenty minutes)
